@@ -1,0 +1,44 @@
+"""Vitascope: vision models between a convolution and a transformer, and how they work.
+
+Importing this package costs nothing: torch is loaded with the first name that needs it.
+
+    >>> import vitascope
+    >>> model = vitascope.create_model("convit_micro", num_classes=10)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from vitascope import _imports
+
+if TYPE_CHECKING:
+    from vitascope import capture, data, layers, measure, models, train
+    from vitascope.models import create_model, list_models
+
+__version__ = "0.1.0"
+__all__ = [
+    "capture",
+    "create_model",
+    "data",
+    "layers",
+    "list_models",
+    "measure",
+    "models",
+    "train",
+]
+
+_HOME = {"create_model": "vitascope.models", "list_models": "vitascope.models"}
+
+_imports.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
+        return import_module(f"vitascope.{name}")
+    raise AttributeError(f"module 'vitascope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,31 @@
+"""The one error type that speaks to a user rather than to a programmer."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["UserError", "unknown"]
+
+
+class UserError(ValueError):
+    """Something the user gave cannot work; the message says what, and what would.
+
+    The command line prints it as one line and exits with code 2.
+    """
+
+
+def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
+    """An error for a name nobody knows, with the nearest names there are.
+
+    >>> print(unknown("model", "convit_tyni", ["convit_tiny", "convit_base"]))
+    unknown model 'convit_tyni'; did you mean 'convit_tiny'?
+    >>> print(unknown("recipe", "x", ["deit", "laptop"]))
+    unknown recipe 'x'; there are: deit, laptop
+    """
+    names = sorted(possible)
+    near = get_close_matches(given, names, n=3, cutoff=0.6)
+    if near:
+        hint = "did you mean " + " or ".join(repr(name) for name in near) + "?"
+    else:
+        shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
+        hint = f"there are: {shown}"
+    return UserError(f"unknown {kind} {given!r}; {hint}")
