@@ -1,1 +1,32 @@
-"""layers."""
+"""The papers' equations as modules, smallest part first.
+
+`positions` (a Gaussian window per head) -> `psa` (eq. 4) -> `gpsa` (eq. 6-7) -> `pruned`
+(gates at 0 or 1 skip half of the work) -> `switches` (ablations). Plain multi-head self-attention
+is timm's.
+"""
+
+from timm.layers import Attention as SelfAttention
+
+from vitascope.layers.gpsa import GPSA
+from vitascope.layers.pruned import PrunedGPSA
+from vitascope.layers.psa import PSA, AttentionMaps
+from vitascope.layers.switches import (
+    forced_gates,
+    freeze_gates,
+    freeze_gpsa,
+    gpsa_layers,
+    without_pos_embed,
+)
+
+__all__ = [
+    "GPSA",
+    "PSA",
+    "AttentionMaps",
+    "PrunedGPSA",
+    "SelfAttention",
+    "forced_gates",
+    "freeze_gates",
+    "freeze_gpsa",
+    "gpsa_layers",
+    "without_pos_embed",
+]

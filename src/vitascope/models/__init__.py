@@ -1,1 +1,55 @@
-"""models."""
+"""Whole networks: ours by name, any of timm's otherwise.
+
+`patches` -> `convit` -> `family` (sizes and registry) -> `weights` (checkpoints in and out).
+"""
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+import timm
+from torch import nn
+
+from vitascope.errors import UserError, unknown
+from vitascope.models.convit import ConViT, ConViTDistilled, GatePruning
+from vitascope.models.family import OURS, PREFIX
+
+__all__ = ["ConViT", "ConViTDistilled", "GatePruning", "create_model", "list_models"]
+
+
+def list_models(pattern: str | None = None) -> list[str]:
+    """Names for :func:`create_model`: ours, then timm's where a pattern asks for them.
+
+    >>> list_models("convit_*small")
+    ['convit_small']
+    """
+    if pattern is None:
+        return sorted(OURS)
+    theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
+    names = [*sorted(OURS), *(name for name in theirs if name not in OURS)]
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def create_model(name: str, **kwargs: Any) -> nn.Module:
+    """Build a model: ours first, any of timm's otherwise.
+
+    Args:
+        name: One of :func:`list_models`; ``timm:NAME`` for timm's own where ours has the same name;
+            ``hf-hub:...`` and ``local-dir:...`` as timm takes them.
+        kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained`` and what the model takes.
+
+    >>> create_model("convit_micro", num_classes=10).num_classes
+    10
+    """
+    source, _, rest = name.rpartition(":")
+    if source in ("", "timm"):
+        full = PREFIX + rest if not source and rest.split(".")[0] in OURS else rest
+        if not timm.is_model(full):
+            raise unknown("model", name, [*OURS, *timm.list_models()])
+    else:
+        full = name
+    try:
+        return timm.create_model(full, **kwargs)
+    except TypeError as error:
+        if "unexpected keyword argument" in str(error):
+            raise UserError(f"{name} takes no such argument: {error}") from None
+        raise

@@ -1,0 +1,115 @@
+"""The sizes of the papers' models, entered in timm's registry under ``vs_*``.
+
+ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, and small ones
+for small images, which train on two CPU cores. ``+`` models have as many channels a head as DeiT.
+"""
+
+from typing import Any
+
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
+from torch import nn
+
+from vitascope.models.convit import ConViT, ConViTDistilled
+from vitascope.models.patches import PatchEmbed
+
+__all__ = ["OURS", "PREFIX"]
+
+PREFIX = "vs_"
+
+_CONVIT = {  # heads, width
+    "tiny": (4, 192),
+    "tiny_plus": (4, 256),
+    "small": (9, 432),
+    "small_plus": (9, 576),
+    "base": (16, 768),
+    "base_plus": (16, 1024),
+}
+_DEIT = {
+    "tiny": (3, 192),
+    "tiny_plus": (4, 256),
+    "small": (6, 384),
+    "small_plus": (9, 576),
+    "base": (12, 768),
+    "base_plus": (16, 1024),
+}
+# 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
+_MICRO = {"img_size": 32, "patch_size": 4, "embed_dim": 72, "depth": 4, "num_heads": 9}
+
+
+def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
+    """Every model of ours: its class and what it is made with."""
+    models: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {}
+    for size, (heads, width) in _CONVIT.items():
+        kwargs = {"num_heads": heads, "embed_dim": width, "num_gpsa_blocks": 10}
+        models[f"convit_{size}"] = (ConViT, kwargs)
+        models[f"convit_{size}_distilled"] = (ConViTDistilled, kwargs)
+    for size, (heads, width) in _DEIT.items():
+        kwargs = {"num_heads": heads, "embed_dim": width, "embed_layer": PatchEmbed}
+        models[f"deit_{size}"] = (VisionTransformer, kwargs)
+        models[f"deit_{size}_distilled"] = (VisionTransformerDistilled, kwargs)
+    models["convit_micro"] = (ConViT, {**_MICRO, "num_gpsa_blocks": 3})
+    models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
+    models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
+    return models
+
+
+OURS = _sizes()
+
+
+def _pretrained(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """timm's description of a model: input, statistics and, where there are any, weights."""
+    size = kwargs.get("img_size", 224)
+    heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
+    return {
+        "num_classes": 1000,
+        "input_size": (3, size, size),
+        "pool_size": None,
+        "crop_pct": 0.9 if size == 224 else 1.0,
+        "interpolation": "bicubic",
+        "mean": IMAGENET_DEFAULT_MEAN,
+        "std": IMAGENET_DEFAULT_STD,
+        "fixed_input_size": True,
+        "first_conv": "patch_embed.proj",
+        "classifier": heads,
+        "license": "apache-2.0",
+        **_released(name),
+    }
+
+
+def _released(name: str) -> dict[str, Any]:
+    """Where timm keeps weights that fit."""
+    family, size, *rest = name.split("_")
+    if size not in ("tiny", "small", "base") or "plus" in rest or (family == "convit" and rest):
+        return {}
+    theirs = name if family == "convit" else "_".join([family, size, *rest, "patch16_224"])
+    return {"hf_hub_id": f"timm/{theirs}.fb_in1k"}
+
+
+default_cfgs = generate_default_cfgs(
+    {
+        PREFIX + name + (".fb_in1k" if _released(name) else ""): _pretrained(name, kwargs)
+        for name, (_, kwargs) in OURS.items()
+    }
+)
+
+
+def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> None:
+    def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        return build_model_with_cfg(
+            model,
+            PREFIX + name,
+            pretrained,
+            pretrained_filter_fn=checkpoint_filter_fn,
+            feature_cfg={"out_indices": 3, "feature_cls": "getter"},
+            **{**defaults, **kwargs},
+        )
+
+    create.__name__ = create.__qualname__ = PREFIX + name
+    register_model(create)
+
+
+for _name, (_model, _defaults) in OURS.items():
+    _register(_name, _model, _defaults)
