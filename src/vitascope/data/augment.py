@@ -1,0 +1,112 @@
+"""How training images are varied: one dataclass, and the recipes' settings of it.
+
+The order is timm's: crop, mirror, RandAugment or colour jitter, normalise, erase, and then mix
+pairs of the batch. As in timm, RandAugment takes the place of colour jitter.
+
+    >>> cifar().crop, cifar().rand_augment
+    ('pad', 'rand-m9-mstd0.5-inc1')
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vitascope.errors import UserError
+
+__all__ = ["Augmentation", "cifar", "deit", "laptop", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """Everything that varies a training image. The defaults vary nothing.
+
+    ``mixup_prob`` and ``mixup_switch`` are timm's and DeiT's defaults; ``ratio``, the erased area
+    and its shape are those of torchvision and timm, which DeiT uses.
+    """
+
+    crop: Literal["none", "pad", "resized"] = "none"
+    pad: int | None = None  # pixels on each side; None: an eighth of the side (4 at 32 x 32)
+    scale: tuple[float, float] = (0.08, 1.0)  # area of a resized crop (Inception; torchvision)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # its width to height
+    hflip: float | None = None  # chance of a mirror; None: 0.5 where that keeps the class, else 0
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"  # DeiT
+    rand_augment: str | None = None  # timm's string, as in "rand-m9-mstd0.5-inc1"
+    color_jitter: float = 0.0  # brightness, contrast, saturation; only without rand_augment
+    random_erasing: float = 0.0  # chance; noise of the normalised image's statistics ("pixel")
+    erasing_area: tuple[float, float] = (0.02, 1 / 3)  # timm
+    mixup: float = 0.0  # alpha of its beta distribution
+    cutmix: float = 0.0
+    mixup_prob: float = 1.0  # chance that a batch is mixed at all
+    mixup_switch: float = 0.5  # chance of CutMix where both are on
+    label_smoothing: float = 0.0
+    repeats: int = 1  # copies of an image in a batch (Hoffer et al. 2020); DeiT: 3
+
+    def __post_init__(self) -> None:
+        if self.crop not in ("none", "pad", "resized"):
+            raise UserError(f"unknown crop {self.crop!r}; there are: none, pad, resized")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise UserError(
+                f"unknown interpolation {self.interpolation!r}; there are: bicubic, bilinear"
+            )
+        for name in ("hflip", "random_erasing", "mixup_prob", "mixup_switch", "label_smoothing"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise UserError(f"{name} {value} is out of range; give a number from 0 to 1")
+        for name in ("color_jitter", "mixup", "cutmix"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} {getattr(self, name)} is negative; 0 switches it off")
+        for name in ("scale", "ratio", "erasing_area"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high:
+                raise UserError(f"{name} ({low}, {high}) must be two positive numbers, low first")
+        if self.repeats < 1:
+            raise UserError(f"repeats {self.repeats} is out of range; give 1 or more")
+
+    @property
+    def mixes(self) -> bool:
+        """Whether pairs of images may be mixed."""
+        return self.mixup_prob > 0 and (self.mixup > 0 or self.cutmix > 0)
+
+    @property
+    def soft(self) -> bool:
+        """Whether the targets are distributions rather than labels."""
+        return self.mixes or self.label_smoothing > 0
+
+
+def none() -> Augmentation:
+    """Nothing varies: the images as they are."""
+    return Augmentation(hflip=0.0)
+
+
+def laptop() -> Augmentation:
+    """Shifted crops and mirrors, the classic of small images (He et al. 2016, section 4.2)."""
+    return Augmentation(crop="pad")
+
+
+def deit(*, repeats: int = 3) -> Augmentation:
+    """DeiT's and ConViT's (https://arxiv.org/abs/2012.12877, Table 9)."""
+    return Augmentation(
+        crop="resized",
+        rand_augment="rand-m9-mstd0.5-inc1",
+        random_erasing=0.25,
+        mixup=0.8,
+        cutmix=1.0,
+        label_smoothing=0.1,
+        repeats=repeats,
+    )
+
+
+def cifar() -> Augmentation:
+    """For 32 x 32 images, after Park and Kim 2022, appendix A (https://arxiv.org/abs/2202.06709).
+
+    The paper names RandAugment, random erasing, label smoothing 0.1, mixup and CutMix without
+    their strengths: they are DeiT's here, with shifted crops instead of resized ones, which is
+    what DeiT's code does at 32 pixels and below.
+    """
+    return Augmentation(
+        crop="pad",
+        rand_augment="rand-m9-mstd0.5-inc1",
+        random_erasing=0.25,
+        mixup=0.8,
+        cutmix=1.0,
+        label_smoothing=0.1,
+    )

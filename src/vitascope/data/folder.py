@@ -1,0 +1,119 @@
+"""Images in folders named after their classes.
+
+``root/class/image.png``, or ``root/train/class/...`` beside ``root/test`` or ``root/val``. Classes
+are numbered by sorted name, images sorted by name, as torchvision's ``ImageFolder`` does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from vitascope.errors import UserError
+
+__all__ = ["EXTENSIONS", "Files", "class_folders", "existing", "list_files", "parts_of"]
+
+EXTENSIONS = {
+    ".bmp",
+    ".gif",
+    ".jpeg",
+    ".jpg",
+    ".pgm",
+    ".png",
+    ".ppm",
+    ".tif",
+    ".tiff",
+    ".webp",
+}
+TRAIN, TEST = ("train", "training"), ("test", "val", "valid", "validation")
+
+
+class Files:
+    """Paths with labels, before anything is decoded."""
+
+    def __init__(self, paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]):
+        self.paths, self.classes = list(paths), tuple(classes)
+        self.labels = np.asarray(labels, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def existing(path: str | Path, kind: str = "folder") -> Path:
+    """The path, if it is there.
+
+    Raises:
+        UserError: If it is not, naming the nearest parent that is.
+    """
+    full = Path(path).expanduser()
+    if full.is_dir() if kind == "folder" else full.exists():
+        return full
+    if full.exists():
+        raise UserError(f"{full} is a file; give the {kind} that holds the images")
+    parent = next((p for p in full.absolute().parents if p.exists()), Path("/"))
+    raise UserError(f"no {kind} at {full}; {parent} exists: check the rest of the path")
+
+
+def class_folders(root: Path) -> list[Path]:
+    """The folders inside ``root``, sorted by name; hidden ones do not count."""
+    return sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def parts_of(root: Path) -> tuple[Path, Path | None]:
+    """The folder to train on and the one to test on, if there is one."""
+    names = {p.name.lower(): p for p in class_folders(root)}
+    train = next((names[n] for n in TRAIN if n in names), None)
+    test = next((names[n] for n in TEST if n in names), None)
+    if train is not None and class_folders(train):
+        return train, test
+    return root, None
+
+
+def list_files(root: Path, classes: Sequence[str] | None = None) -> Files:
+    """All images below the class folders of ``root``.
+
+    Args:
+        root: Holds one folder per class.
+        classes: The classes there may be; None: those that are there.
+
+    Raises:
+        UserError: If there are no class folders, one of them is empty, or one is not a class.
+    """
+    folders = class_folders(root)
+    if not folders:
+        loose = sum(p.suffix.lower() in EXTENSIONS for p in root.iterdir())
+        have = f"{loose} images but no folders" if loose else "no folders"
+        raise UserError(
+            f"{root} has {have} in it; put the images of each class in a folder named after the "
+            "class, as in cats/1.jpg, dogs/1.jpg"
+        )
+    known = tuple(p.name for p in folders) if classes is None else tuple(classes)
+    numbers = {name: number for number, name in enumerate(known)}
+    strangers = [p.name for p in folders if p.name not in numbers]
+    if strangers:
+        raise UserError(
+            f"{root} has class folders that are not among the {len(known)} classes: "
+            f"{', '.join(strangers[:5])}; remove or rename them"
+        )
+    paths, labels, empty = [], [], []
+    for folder in folders:
+        found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in EXTENSIONS)
+        paths += found
+        labels += [numbers[folder.name]] * len(found)
+        empty += [] if found else [folder.name]
+    if empty:
+        raise UserError(
+            f"no images in class folder {', '.join(repr(n) for n in empty[:5])} of {root}; "
+            f"remove it or add images ({', '.join(sorted(EXTENSIONS))})"
+        )
+    return Files(paths, labels, known)
+
+
+def header(path: Path) -> tuple[tuple[int, int], str] | None:
+    """Size (width, height) and mode without decoding; None if it is no image."""
+    try:
+        with Image.open(path) as image:
+            return image.size, image.mode
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return None

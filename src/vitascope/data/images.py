@@ -1,0 +1,210 @@
+"""A set of labelled images: in memory as uint8, or decoded when asked for.
+
+Small images live in memory as one tensor: there a batch is one gather, and augmentation works on
+whole batches. Large ones stay on disk and are decoded by pillow, one by one.
+
+Shapes: N images, n asked for, C channels, H x W pixels.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitascope.errors import UserError
+
+__all__ = ["FileImages", "ImageSet", "MemoryImages", "fit", "resize", "to_tensor"]
+
+MODES = {1: "L", 3: "RGB"}
+
+
+class ImageSet(ABC):
+    """Images with labels, addressed by position."""
+
+    labels: np.ndarray  # (N,) int64
+    classes: tuple[str, ...]
+    size: tuple[int, int, int]  # (C, H, W) of what pixels() returns
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def pixels(self, indices: Any) -> Tensor:
+        """The images at these positions, decoded and resized. (n, C, H, W) uint8"""
+
+    @abstractmethod
+    def take(self, indices: Any) -> "ImageSet":
+        """The set of only these images, in this order; nothing is copied."""
+
+    def of_classes(self, classes: Sequence[str]) -> "ImageSet":
+        """The same images with another tuple of class names (the labels must fit it)."""
+        kept = self.take(np.arange(len(self)))
+        kept.classes = tuple(classes)
+        kept.labels = checked_labels(kept.labels, kept.classes)
+        return kept
+
+
+def checked_labels(labels: Any, classes: Sequence[str]) -> np.ndarray:
+    """Labels as int64, or an error that names the first one outside the classes."""
+    labels = np.asarray(labels, dtype=np.int64)
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
+    if len(wrong):
+        raise UserError(
+            f"label {labels[wrong[0]]} of image {wrong[0]} is out of range; with "
+            f"{len(classes)} classes labels run from 0 to {len(classes) - 1} "
+            f"({len(wrong)} of {len(labels)} labels are outside)"
+        )
+    return labels
+
+
+def resize(pixels: Tensor, height: int, width: int, interpolation: str = "bicubic") -> Tensor:
+    """Resize a batch of uint8 images as pillow does (antialiased). (n, C, height, width)"""
+    if pixels.shape[-2:] == (height, width):
+        return pixels
+    return F.interpolate(pixels, size=(height, width), mode=interpolation, antialias=True)
+
+
+def fit(image: Image.Image, height: int, width: int, crop_pct: float = 1.0) -> Image.Image:
+    """Scale the image to cover height / crop_pct x width / crop_pct, then cut out the centre."""
+    scale = max(height / image.height, width / image.width) / crop_pct
+    scaled = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
+    if scaled != image.size:
+        image = image.resize(scaled, Image.Resampling.BICUBIC)
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
+
+
+def to_tensor(image: Image.Image) -> Tensor:
+    """Pillow's pixels, channels first. (C, H, W) uint8"""
+    array = np.array(image, dtype=np.uint8)
+    return torch.from_numpy(array if array.ndim == 3 else array[..., None]).permute(2, 0, 1)
+
+
+class MemoryImages(ImageSet):
+    """Images held as one uint8 tensor.
+
+    Args:
+        pixels: (N, C, H, W) uint8.
+        labels: (N,) whole numbers below the number of classes.
+        classes: Their names.
+        side: Resize to side x side on the way out (memory holds the images as given).
+    """
+
+    def __init__(
+        self, pixels: Tensor, labels: Any, classes: Sequence[str], *, side: int | None = None
+    ):
+        if pixels.dtype != torch.uint8 or pixels.ndim != 4:
+            raise UserError(
+                f"images in memory must be uint8 of shape (N, C, H, W); got {pixels.dtype} of "
+                f"shape {tuple(pixels.shape)}"
+            )
+        if len(pixels) != len(labels):
+            raise UserError(f"{len(pixels)} images came with {len(labels)} labels")
+        self._pixels = pixels
+        self._rows = np.arange(len(pixels))
+        self.classes = tuple(classes)
+        self.labels = checked_labels(labels, self.classes)
+        channels, height, width = pixels.shape[1:]
+        self.size = (channels, side or height, side or width)
+
+    def pixels(self, indices: Any) -> Tensor:
+        """The images at these positions, resized. (n, C, H, W) uint8"""
+        rows = torch.from_numpy(self._rows[np.asarray(indices, dtype=np.int64)])
+        return resize(self._pixels.index_select(0, rows), *self.size[1:])
+
+    def take(self, indices: Any) -> "MemoryImages":
+        """The set of only these images; the pixels are shared."""
+        indices = np.asarray(indices, dtype=np.int64)
+        kept = object.__new__(MemoryImages)
+        kept._pixels, kept._rows = self._pixels, self._rows[indices]
+        kept.classes, kept.labels, kept.size = self.classes, self.labels[indices], self.size
+        return kept
+
+
+class FileImages(ImageSet):
+    """Images decoded when asked for, so that a set may be larger than memory.
+
+    Args:
+        items: One thing per image that ``open_item`` understands; here, paths.
+        labels: (N,) whole numbers below the number of classes.
+        classes: Their names.
+        size: (C, H, W) of what ``pixels`` returns.
+        crop_pct: Share of the resized image that the centre crop keeps (0.875 is usual for
+            ImageNet at 224, 1 keeps all of the shorter side).
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        labels: Any,
+        classes: Sequence[str],
+        *,
+        size: tuple[int, int, int],
+        crop_pct: float = 1.0,
+    ):
+        self.items = np.asarray(items, dtype=object)
+        self.classes = tuple(classes)
+        self.labels = checked_labels(labels, self.classes)
+        self.size = size
+        self.crop_pct = crop_pct
+        self._reported: set[str] = set()
+
+    def open_item(self, item: Any) -> Image.Image:
+        """Decode one image, in whatever mode it has."""
+        with Image.open(Path(item)) as image:
+            image.load()
+            return image
+
+    def decode(self, index: int) -> Image.Image:
+        """The whole image in the right mode, not resized.
+
+        Raises:
+            OSError: If it cannot be decoded.
+        """
+        try:
+            return self.open_item(self.items[index]).convert(MODES[self.size[0]])
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise OSError(f"{self.items[index]}: {error}") from error
+
+    def view(self, index: int) -> Tensor:
+        """One image as evaluation sees it. (C, H, W) uint8"""
+        return to_tensor(fit(self.decode(index), *self.size[1:], self.crop_pct))
+
+    def pixels(self, indices: Any) -> Tensor:
+        """The images at these positions, decoded, resized and cut to the centre.
+
+        Raises:
+            UserError: If one of them cannot be decoded.
+        """
+        try:
+            return torch.stack([self.view(int(i)) for i in np.asarray(indices)])
+        except OSError as error:
+            raise UserError(f"broken image {error}; remove it or mend it") from error
+
+    def report_broken(self, index: int) -> None:
+        """Warn of a broken image, once by name."""
+        name = str(self.items[index])
+        if name not in self._reported:
+            self._reported.add(name)
+            warnings.warn(f"skipped broken image {name}", stacklevel=2)
+
+    def take(self, indices: Any) -> "FileImages":
+        """The set of only these images."""
+        indices = np.asarray(indices, dtype=np.int64)
+        kept = object.__new__(type(self))
+        kept.__dict__.update(self.__dict__)
+        kept.items, kept.labels = self.items[indices], self.labels[indices]
+        return kept
+
+    def of_side(self, side: int) -> "FileImages":
+        """The same images, given out at another size."""
+        kept = self.take(np.arange(len(self)))
+        kept.size = (self.size[0], side, side)
+        return kept

@@ -1,0 +1,206 @@
+"""Batches for training and for evaluation.
+
+Everything random depends on the seed, the epoch and the step alone: the same call gives the same
+bits, an epoch may start at any step, and processes that share a batch (``batch_size`` is that of
+all together) hold consecutive slices of what a single process would have.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from vitascope.data import randaugment
+from vitascope.data.augment import Augmentation
+from vitascope.data.batches import Batch, Normalize, Place, flip_chance, varied_pixels
+from vitascope.data.decoding import Decoded, TrainView, decoded
+from vitascope.data.erasing import erase, erasing_boxes
+from vitascope.data.images import FileImages, ImageSet, resize
+from vitascope.data.mixing import draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.sampling import epoch_order, steps_per_epoch
+from vitascope.data.streams import Purpose
+from vitascope.errors import UserError
+
+__all__ = ["EvalBatches", "TrainBatches"]
+
+
+class TrainBatches:
+    """Shuffled, augmented batches, epoch by epoch.
+
+    Args:
+        dataset_images: What to learn from.
+        batch_size: Of all processes together.
+        augmentation: How images are varied.
+        num_classes: Width of soft targets.
+        mean: Per channel, in [0, 1].
+        std: Per channel, in [0, 1].
+        flips: Whether a mirrored image keeps its class.
+        seed: Of the order and the augmentation.
+        rank: Which of the processes this is.
+        world_size: How many there are.
+        num_workers: Processes that decode files; images in memory need none.
+        image_size: Side of the images given out; None: that of the set.
+
+    Raises:
+        UserError: If there are fewer images than a batch, or a batch does not divide among the
+            processes (into pairs, when mixing).
+    """
+
+    def __init__(
+        self,
+        dataset_images: ImageSet,
+        *,
+        batch_size: int,
+        augmentation: Augmentation,
+        num_classes: int,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        flips: bool,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        num_workers: int = 0,
+        image_size: int | None = None,
+    ):
+        self._steps = steps_per_epoch(len(dataset_images), batch_size)
+        self.rows = slice_of(batch_size, rank, world_size, pairs=augmentation.mixes)
+        if dataset_images.labels.max() >= num_classes:
+            raise UserError(
+                f"label {dataset_images.labels.max()} is out of range for {num_classes} classes; "
+                f"the set has {len(dataset_images.classes)}"
+            )
+        self.images, self.augmentation, self.num_classes = dataset_images, augmentation, num_classes
+        self.batch_size, self.seed, self.num_workers = batch_size, seed, num_workers
+        self.side = image_size or dataset_images.size[-1]
+        self.hflip = flip_chance(augmentation, flips)
+        self.fill = torch.tensor([round(255 * m) for m in mean], dtype=torch.uint8)
+        self.normalize = Normalize(mean, std)
+        self.policy = None
+        if augmentation.rand_augment and not isinstance(dataset_images, FileImages):
+            self.policy = randaugment.policy(augmentation.rand_augment)
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from step ``start`` on."""
+        order = epoch_order(
+            len(self.images),
+            self.batch_size,
+            seed=self.seed,
+            epoch=epoch,
+            repeats=self.augmentation.repeats,
+        )
+        places = [
+            Place(seed=self.seed, epoch=epoch, step=s, batch_size=self.batch_size, rows=self.rows)
+            for s in range(start, len(self))
+        ]
+        orders = [order[place.step, self.rows] for place in places]
+        for place, pixels in zip(places, self._pixels(orders, places), strict=True):
+            yield self._finish(pixels, place)
+
+    def _pixels(self, orders: list[np.ndarray], places: list[Place]) -> Iterator[Decoded]:
+        if isinstance(self.images, FileImages):
+            view = TrainView(
+                self.augmentation, side=self.side, hflip=self.hflip, fill=self.fill.tolist()
+            )
+            yield from decoded(self.images, orders, places, view, num_workers=self.num_workers)
+            return
+        for indices, place in zip(orders, places, strict=True):
+            pixels = varied_pixels(
+                self.images,
+                indices,
+                place,
+                self.augmentation,
+                self.policy,
+                side=self.side,
+                hflip=self.hflip,
+                fill=self.fill,
+            )
+            yield Decoded(pixels, indices)
+
+    def _finish(self, decoded: Decoded, place: Place) -> Batch:
+        """Normalise, erase, mix."""
+        a, shape = self.augmentation, (self.side, self.side)
+        images = self.normalize(decoded.pixels)
+        if a.random_erasing > 0:
+            rng = place.stream(Purpose.ERASE)
+            boxes = erasing_boxes(rng, self.batch_size, *shape, a.random_erasing, a.erasing_area)
+            erase(
+                images,
+                boxes[self.rows],
+                seed=self.seed,
+                epoch=place.epoch,
+                step=place.step,
+                first=self.rows.start,
+            )
+        labels = torch.from_numpy(self.images.labels[decoded.indices])
+        targets = labels
+        if a.soft:
+            targets = smooth_targets(labels, self.num_classes, a.label_smoothing)
+        if a.mixes:
+            mix = draw_mix(place.stream(Purpose.MIX), a, *shape)
+            images, targets = mix_images(images, mix), mix_targets(targets, mix)
+        return Batch(images, targets, labels, torch.from_numpy(decoded.indices))
+
+
+class EvalBatches:
+    """All images once, in order and unvaried; the last batch may be smaller.
+
+    Several processes take consecutive parts of the set, with nothing seen twice. A file that turns
+    out to be broken is reported and left out.
+    """
+
+    def __init__(
+        self,
+        dataset_images: ImageSet,
+        *,
+        batch_size: int,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        rank: int = 0,
+        world_size: int = 1,
+        num_workers: int = 0,
+        image_size: int | None = None,
+    ):
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is out of range; give 1 or more")
+        self.side = image_size or dataset_images.size[-1]
+        if isinstance(dataset_images, FileImages):
+            dataset_images = dataset_images.of_side(self.side)
+        self.images, self.batch_size, self.num_workers = dataset_images, batch_size, num_workers
+        self.normalize = Normalize(mean, std)
+        bounds = np.linspace(0, len(dataset_images), world_size + 1).astype(np.int64)
+        self.indices = np.arange(bounds[rank], bounds[rank + 1])
+
+    def __len__(self) -> int:
+        return -(-len(self.indices) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        size = self.batch_size
+        orders = [self.indices[i : i + size] for i in range(0, len(self.indices), size)]
+        for batch in self._pixels(orders):
+            labels = torch.from_numpy(self.images.labels[batch.indices])
+            images = self.normalize(batch.pixels)
+            yield Batch(images, labels, labels, torch.from_numpy(batch.indices))
+
+    def _pixels(self, orders: list[np.ndarray]) -> Iterator[Decoded]:
+        if isinstance(self.images, FileImages):
+            yield from decoded(self.images, orders, None, None, num_workers=self.num_workers)
+            return
+        for indices in orders:
+            yield Decoded(resize(self.images.pixels(indices), self.side, self.side), indices)
+
+
+def slice_of(batch_size: int, rank: int, world_size: int, *, pairs: bool) -> slice:
+    """The rows of a batch that belong to one process."""
+    unit = world_size * (2 if pairs else 1)
+    if batch_size % unit:
+        why = f"{world_size} processes" + (" with mixup or CutMix, in pairs" if pairs else "")
+        lower = batch_size // unit * unit or unit
+        raise UserError(
+            f"a batch of {batch_size} does not divide among {why}; "
+            f"give a multiple of {unit}, for instance {lower}"
+        )
+    share = batch_size // world_size
+    return slice(rank * share, (rank + 1) * share)

@@ -1,0 +1,82 @@
+"""Fewer images or fewer classes, and a test set where there is none.
+
+A fraction is kept *of each class* (ConViT, Table 2, https://arxiv.org/abs/2103.10697), so the
+classes stay as balanced as they were. The paper does not say which images are kept; its released
+code keeps the first files by name. Here they are drawn at random from a seed, and ``order="first"``
+gives the released code's choice. A smaller fraction with the same seed is contained in a larger
+one. The paper multiplies the epochs by 1 / fraction: that is the recipe's business.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from vitascope.data.streams import Purpose, stream
+from vitascope.errors import UserError
+
+if TYPE_CHECKING:
+    from vitascope.data.images import ImageSet
+
+__all__ = ["Subset", "split", "subset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset:
+    """Which part of a set to keep."""
+
+    fraction: float = 1.0  # of each class, at least one image
+    first_classes: int | None = None  # the first by sorted name: 100 gives ImageNet-100
+    order: Literal["random", "first"] = "random"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise UserError(f"fraction {self.fraction} is out of range; give 0 < fraction <= 1")
+        if self.first_classes is not None and self.first_classes < 1:
+            raise UserError(f"first_classes {self.first_classes} is out of range; give 1 or more")
+        if self.order not in ("random", "first"):
+            raise UserError(f"unknown order {self.order!r}; there are: first, random")
+
+
+def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
+    """The part of ``images`` that ``spec`` keeps, in the order it had."""
+    classes = images.classes
+    if spec.first_classes is not None:
+        if spec.first_classes > len(classes):
+            raise UserError(
+                f"first_classes={spec.first_classes} of a set with {len(classes)} classes; "
+                f"give at most {len(classes)}"
+            )
+        classes = tuple(sorted(classes)[: spec.first_classes])
+    kept = []
+    for name in classes:
+        members = np.flatnonzero(images.labels == images.classes.index(name))
+        count = min(len(members), max(1, round(spec.fraction * len(members))))
+        if spec.order == "random" and count < len(members):
+            rng = stream(Purpose.SUBSET, spec.seed, sample=images.classes.index(name))
+            members = rng.permutation(members)
+        kept.append(members[:count])
+    chosen = images.take(np.sort(np.concatenate(kept)))
+    if classes == images.classes:
+        return chosen
+    renumbered = np.full(len(images.classes), -1)
+    renumbered[[images.classes.index(name) for name in classes]] = np.arange(len(classes))
+    chosen.labels = renumbered[chosen.labels]
+    return chosen.of_classes(classes)
+
+
+def split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions for training and for testing, ``fraction`` of each class for the latter.
+
+    A class with one image keeps it for training; every other class has images on both sides.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(f"test_fraction {fraction} is out of range; give 0 < test_fraction < 1")
+    test = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        count = min(len(members) - 1, max(1, round(fraction * len(members))))
+        test.append(stream(Purpose.SPLIT, seed, sample=int(label)).permutation(members)[:count])
+    held_out = np.sort(np.concatenate(test))
+    return np.setdiff1d(np.arange(len(labels)), held_out), held_out
