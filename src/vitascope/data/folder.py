@@ -7,12 +7,10 @@ are numbered by sorted name, images sorted by name, as torchvision's ``ImageFold
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
+from vitascope.data.images import FileImages
 from vitascope.errors import UserError
 
-__all__ = ["EXTENSIONS", "Files", "class_folders", "existing", "list_files", "parts_of"]
+__all__ = ["EXTENSIONS", "class_folders", "existing", "list_files", "parts_of"]
 
 EXTENSIONS = {
     ".bmp",
@@ -27,17 +25,6 @@ EXTENSIONS = {
     ".webp",
 }
 TRAIN, TEST = ("train", "training"), ("test", "val", "valid", "validation")
-
-
-class Files:
-    """Paths with labels, before anything is decoded."""
-
-    def __init__(self, paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]):
-        self.paths, self.classes = list(paths), tuple(classes)
-        self.labels = np.asarray(labels, dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
 
 def existing(path: str | Path, kind: str = "folder") -> Path:
@@ -70,8 +57,8 @@ def parts_of(root: Path) -> tuple[Path, Path | None]:
     return root, None
 
 
-def list_files(root: Path, classes: Sequence[str] | None = None) -> Files:
-    """All images below the class folders of ``root``.
+def list_files(root: Path, classes: Sequence[str] | None = None) -> FileImages:
+    """All images below the class folders of ``root``, not yet decoded nor sized.
 
     Args:
         root: Holds one folder per class.
@@ -107,13 +94,4 @@ def list_files(root: Path, classes: Sequence[str] | None = None) -> Files:
             f"no images in class folder {', '.join(repr(n) for n in empty[:5])} of {root}; "
             f"remove it or add images ({', '.join(sorted(EXTENSIONS))})"
         )
-    return Files(paths, labels, known)
-
-
-def header(path: Path) -> tuple[tuple[int, int], str] | None:
-    """Size (width, height) and mode without decoding; None if it is no image."""
-    try:
-        with Image.open(path) as image:
-            return image.size, image.mode
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        return None
+    return FileImages(paths, labels, known)

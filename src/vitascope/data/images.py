@@ -10,7 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,11 @@ from vitascope.errors import UserError
 __all__ = ["FileImages", "ImageSet", "MemoryImages", "fit", "resize", "to_tensor"]
 
 MODES = {1: "L", 3: "RGB"}
+BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)  # what pillow raises
+
+S = TypeVar("S", bound="ImageSet")
+M = TypeVar("M", bound="MemoryImages")
+Files = TypeVar("Files", bound="FileImages")
 
 
 class ImageSet(ABC):
@@ -40,10 +45,10 @@ class ImageSet(ABC):
         """The images at these positions, decoded and resized. (n, C, H, W) uint8"""
 
     @abstractmethod
-    def take(self, indices: Any) -> "ImageSet":
+    def take(self: S, indices: Any) -> S:
         """The set of only these images, in this order; nothing is copied."""
 
-    def of_classes(self, classes: Sequence[str]) -> "ImageSet":
+    def of_classes(self: S, classes: Sequence[str]) -> S:
         """The same images with another tuple of class names (the labels must fit it)."""
         kept = self.take(np.arange(len(self)))
         kept.classes = tuple(classes)
@@ -119,10 +124,10 @@ class MemoryImages(ImageSet):
         rows = torch.from_numpy(self._rows[np.asarray(indices, dtype=np.int64)])
         return resize(self._pixels.index_select(0, rows), *self.size[1:])
 
-    def take(self, indices: Any) -> "MemoryImages":
+    def take(self: M, indices: Any) -> M:
         """The set of only these images; the pixels are shared."""
         indices = np.asarray(indices, dtype=np.int64)
-        kept = object.__new__(MemoryImages)
+        kept = object.__new__(type(self))
         kept._pixels, kept._rows = self._pixels, self._rows[indices]
         kept.classes, kept.labels, kept.size = self.classes, self.labels[indices], self.size
         return kept
@@ -146,10 +151,11 @@ class FileImages(ImageSet):
         labels: Any,
         classes: Sequence[str],
         *,
-        size: tuple[int, int, int],
+        size: tuple[int, int, int] = (3, 224, 224),
         crop_pct: float = 1.0,
     ):
-        self.items = np.asarray(items, dtype=object)
+        self.items = np.empty(len(items), dtype=object)  # also where an item is a tuple
+        self.items[:] = items
         self.classes = tuple(classes)
         self.labels = checked_labels(labels, self.classes)
         self.size = size
@@ -157,10 +163,8 @@ class FileImages(ImageSet):
         self._reported: set[str] = set()
 
     def open_item(self, item: Any) -> Image.Image:
-        """Decode one image, in whatever mode it has."""
-        with Image.open(Path(item)) as image:
-            image.load()
-            return image
+        """One image in whatever mode it has; only its header need be read yet."""
+        return Image.open(Path(item))
 
     def decode(self, index: int) -> Image.Image:
         """The whole image in the right mode, not resized.
@@ -169,9 +173,22 @@ class FileImages(ImageSet):
             OSError: If it cannot be decoded.
         """
         try:
-            return self.open_item(self.items[index]).convert(MODES[self.size[0]])
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise OSError(f"{self.items[index]}: {error}") from error
+            with self.open_item(self.items[index]) as image:
+                return image.convert(MODES[self.size[0]])
+        except BROKEN as error:
+            raise OSError(f"{self.name(index)}: {error}") from error
+
+    def header(self, index: int) -> tuple[tuple[int, int], str] | None:
+        """Size (width, height) and mode without decoding; None if it is no image."""
+        try:
+            with self.open_item(self.items[index]) as image:
+                return image.size, image.mode
+        except BROKEN:
+            return None
+
+    def name(self, index: int) -> str:
+        """What to call an image when speaking to the user."""
+        return str(self.items[index])
 
     def view(self, index: int) -> Tensor:
         """One image as evaluation sees it. (C, H, W) uint8"""
@@ -190,12 +207,12 @@ class FileImages(ImageSet):
 
     def report_broken(self, index: int) -> None:
         """Warn of a broken image, once by name."""
-        name = str(self.items[index])
+        name = self.name(index)
         if name not in self._reported:
             self._reported.add(name)
             warnings.warn(f"skipped broken image {name}", stacklevel=2)
 
-    def take(self, indices: Any) -> "FileImages":
+    def take(self: Files, indices: Any) -> Files:
         """The set of only these images."""
         indices = np.asarray(indices, dtype=np.int64)
         kept = object.__new__(type(self))
@@ -203,8 +220,8 @@ class FileImages(ImageSet):
         kept.items, kept.labels = self.items[indices], self.labels[indices]
         return kept
 
-    def of_side(self, side: int) -> "FileImages":
+    def of_size(self: Files, channels: int, height: int, width: int) -> Files:
         """The same images, given out at another size."""
         kept = self.take(np.arange(len(self)))
-        kept.size = (self.size[0], side, side)
+        kept.size = (channels, height, width)
         return kept

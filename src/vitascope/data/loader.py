@@ -167,7 +167,7 @@ class EvalBatches:
             raise UserError(f"batch size {batch_size} is out of range; give 1 or more")
         self.side = image_size or dataset_images.size[-1]
         if isinstance(dataset_images, FileImages):
-            dataset_images = dataset_images.of_side(self.side)
+            dataset_images = dataset_images.of_size(dataset_images.size[0], self.side, self.side)
         self.images, self.batch_size, self.num_workers = dataset_images, batch_size, num_workers
         self.normalize = Normalize(mean, std)
         bounds = np.linspace(0, len(dataset_images), world_size + 1).astype(np.int64)
