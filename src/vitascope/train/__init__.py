@@ -1,1 +1,69 @@
-"""train."""
+"""Train any model by a recipe, into a folder; measure it; look at it on the way.
+
+    >>> from vitascope.train import recipe
+    >>> recipe("laptop").optimizer
+    'adamw'
+
+Names are loaded when first used: recipes cost no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitascope.train.config import Recipe
+    from vitascope.train.distill import Teacher
+    from vitascope.train.evaluation import Evaluation, evaluate
+    from vitascope.train.loop import train
+    from vitascope.train.observe import Observer, at_epochs, every, keep_weights, log_spaced
+    from vitascope.train.recipes import RECIPES, recipe
+    from vitascope.train.run import Run, load_run
+    from vitascope.train.stop import Diverged, Interrupted
+
+_HOME = {
+    "Diverged": "stop",
+    "Evaluation": "evaluation",
+    "Interrupted": "stop",
+    "Observer": "observe",
+    "RECIPES": "recipes",
+    "Recipe": "config",
+    "Run": "run",
+    "Teacher": "distill",
+    "at_epochs": "observe",
+    "evaluate": "evaluation",
+    "every": "observe",
+    "keep_weights": "observe",
+    "load_run": "run",
+    "log_spaced": "observe",
+    "recipe": "recipes",
+    "train": "loop",
+}
+
+__all__ = [
+    "RECIPES",
+    "Diverged",
+    "Evaluation",
+    "Interrupted",
+    "Observer",
+    "Recipe",
+    "Run",
+    "Teacher",
+    "at_epochs",
+    "evaluate",
+    "every",
+    "keep_weights",
+    "load_run",
+    "log_spaced",
+    "recipe",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"vitascope.train.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'vitascope.train' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

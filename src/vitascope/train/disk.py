@@ -1,0 +1,74 @@
+"""Whole files or none, and a full disk said in words."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vitascope.errors import UserError
+
+__all__ = ["flush", "save_tensors", "writing"]
+
+
+@contextmanager
+def writing(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn a failure to write into a message with the path, the space needed and the space free."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        number = getattr(error, "errno", None)
+        if number in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+            raise
+        near = next((p for p in [path, *path.parents] if p.exists()), Path("/"))
+        free = shutil.disk_usage(near).free
+        wanted = f"{megabytes(needed)} needed, " if needed else ""
+        reason = os.strerror(number) if number else str(error)
+        raise UserError(
+            f"could not write {path}: {reason} ({wanted}{megabytes(free)} free); the last good "
+            "checkpoint is intact: make room, then resume"
+        ) from error
+
+
+def megabytes(count: int) -> str:
+    """Bytes, for a reader.
+
+    >>> megabytes(1_500_000)
+    '1.5 MB'
+    """
+    return f"{count / 1e6:.1f} MB"
+
+
+def size_of(tensors: Mapping[str, Tensor]) -> int:
+    """Bytes of all tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file that appears whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    with writing(path, size_of(tensors)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # tied weights share memory, which the format refuses: each name gets its own
+            save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, part)
+            flush(part)
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Have the system put a file, or a folder's list of names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,67 @@
+"""Why a run ends before its last epoch: a signal, or a loss that is no number any more."""
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from vitascope.errors import UserError
+
+__all__ = ["Diverged", "Interrupted", "StopRequest", "diverged", "listening"]
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and saved itself first."""
+
+    def __init__(self, folder: Path, step: int, signal_name: str) -> None:
+        self.folder, self.step, self.signal_name = folder, step, signal_name
+        self.hint = f"the same command with --resume goes on from step {step}"
+        super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
+
+
+class Diverged(UserError):
+    """The loss or the weights are no numbers any more, or far above those of a blind guess."""
+
+
+class StopRequest:
+    """Whether somebody asked the run to stop; asked twice, Python stops at once."""
+
+    def __init__(self) -> None:
+        self.signal_name = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.signal_name)
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        if self.signal_name:
+            raise KeyboardInterrupt
+        self.signal_name = signal.Signals(number).name
+
+
+@contextmanager
+def listening() -> Iterator[StopRequest]:
+    """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def diverged(loss: float, step: int, lr: float, limit: float, kept: Path | None) -> Diverged:
+    """The error for a loss that ends the run, with what to try."""
+    what = "is not a number" if not math.isfinite(loss) else f"{loss:.3g} is above {limit:.3g}"
+    where = f"; the last good weights are in {kept}" if kept else ""
+    return Diverged(
+        f"the loss {what} at step {step} with lr {lr:.3g}: try a lower lr, a longer warm-up, "
+        f"clip_grad=1.0 or mixed_precision=no{where}"
+    )
