@@ -1,0 +1,28 @@
+"""See and edit what happens inside any ``nn.Module``, and leave nothing behind.
+
+* :func:`attention`: the attention maps, by module name, fused kernels or not;
+* :func:`features` and :func:`edit`: read or replace outputs, names by wildcard;
+* :func:`units`: the parts a vision model is made of, found by running it once;
+* :func:`places`: where on the image each query and key of each attention layer lies;
+* :func:`evaluating`: eval mode without gradients, everything restored.
+"""
+
+from vitascope.capture.attention import attention, gated_layers
+from vitascope.capture.features import edit, evaluating, features, matching
+from vitascope.capture.places import Places, places
+from vitascope.capture.streams import following
+from vitascope.capture.units import Unit, units
+
+__all__ = [
+    "Places",
+    "Unit",
+    "attention",
+    "edit",
+    "evaluating",
+    "features",
+    "following",
+    "gated_layers",
+    "matching",
+    "places",
+    "units",
+]

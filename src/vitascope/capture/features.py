@@ -1,0 +1,169 @@
+"""Read or replace what the parts of a model put out, and leave no trace.
+
+Parts are named by their path in the model; wildcards are welcome: ``blocks.*.attn``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitascope.errors import UserError
+
+__all__ = ["edit", "evaluating", "features", "matching", "tensor_in"]
+
+
+def matching(patterns: str | Iterable[str], names: Iterable[str], what: str) -> list[str]:
+    """The ``names`` that match any of the patterns, in their own order.
+
+    >>> matching("blocks.*", ["stem", "blocks.0", "blocks.1"], "unit")
+    ['blocks.0', 'blocks.1']
+
+    Raises:
+        UserError: If a pattern matches nothing: a typo must not measure zero layers.
+    """
+    names = list(names)
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            near = get_close_matches(pattern, names, n=3, cutoff=0.3) or names[:3]
+            rest = len(names) - len(near)
+            there = ", ".join(near) + (f", … ({len(names)} in all)" if rest > 0 else "")
+            raise UserError(f"no {what} matches {pattern!r}; the model has {there or 'none'}")
+    return [name for name in names if any(fnmatchcase(name, p) for p in patterns)]
+
+
+def tensor_in(output: Any) -> Tensor | None:
+    """The tensor of a module's output: itself, or the first of a tuple, dict or dataclass."""
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    if isinstance(output, (tuple, list)) and output:
+        return tensor_in(output[0])
+    return None
+
+
+def _replaced(output: Any, new: Tensor) -> Any:
+    """``output`` with its tensor replaced."""
+    if isinstance(output, Tensor):
+        return new
+    if isinstance(output, tuple) and output:
+        return (_replaced(output[0], new), *output[1:])
+    if isinstance(output, list) and output:
+        return [_replaced(output[0], new), *output[1:]]
+    if isinstance(output, Mapping) and output:
+        first = next(iter(output))
+        output[first] = _replaced(output[first], new)  # type: ignore[index]
+    return output
+
+
+@contextmanager
+def features(
+    model: nn.Module,
+    units: str | Iterable[Any],
+    *,
+    reduce: Callable[[str, Tensor], Any] | None = None,
+    grad: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Collect the outputs of the matching modules, by name, in order of execution.
+
+    Args:
+        model: Any module.
+        units: Names, wildcards or :class:`~vitascope.capture.Unit`.
+        reduce: Called with each name and tensor as soon as it is there; its result is kept
+            instead, so that memory stays bounded.
+        grad: Keep the graph. By default the block runs without gradients.
+
+    Raises:
+        UserError: If a name matches nothing, or (on leaving the block) did not run.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> with features(model, "1") as seen:
+    ...     _ = model(torch.ones(1, 2))
+    >>> {name: tuple(output.shape) for name, output in seen.items()}
+    {'1': (1, 3)}
+    """
+    patterns = [units] if isinstance(units, str) else [getattr(u, "name", u) for u in units]
+    modules = {name: module for name, module in model.named_modules() if name}
+    names = matching(patterns, modules, "unit")
+    seen: dict[str, Any] = {}
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            tensor = tensor_in(output)
+            if tensor is None:
+                raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
+            seen.pop(name, None)  # the last call wins, in its place
+            with torch._C.DisableTorchFunction():
+                seen[name] = reduce(name, tensor) if reduce else tensor
+
+        return hook
+
+    handles = [modules[name].register_forward_hook(keep(name)) for name in names]
+    try:
+        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+            yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+    silent = [name for name in names if name not in seen]
+    if silent:
+        raise UserError(f"did not run: {', '.join(silent)}; ran: {', '.join(seen) or 'nothing'}")
+
+
+@contextmanager
+def edit(
+    model: nn.Module, edits: Mapping[str, Callable[[Tensor], Tensor]], *, grad: bool = True
+) -> Iterator[None]:
+    """Replace the output of each matching module by ``edits[name](output)``.
+
+    Raises:
+        UserError: If a name matches nothing, or (on leaving the block) did not run.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> with edit(model, {"0": torch.zeros_like}):
+    ...     model(torch.ones(1, 2)).tolist()
+    [[0.0, 0.0, 0.0]]
+    """
+    modules = {name: module for name, module in model.named_modules() if name}
+    ran: set[str] = set()
+
+    def replace(name: str, fn: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            ran.add(name)
+            tensor = tensor_in(output)
+            if tensor is None:
+                raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
+            return _replaced(output, fn(tensor))
+
+        return hook
+
+    wanted = [(n, fn) for p, fn in edits.items() for n in matching(p, modules, "unit")]
+    handles = [modules[n].register_forward_hook(replace(n, fn)) for n, fn in wanted]
+    try:
+        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+    silent = [name for name, _ in wanted if name not in ran]
+    if silent:
+        raise UserError(f"did not run, so could not be edited: {', '.join(silent)}")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Run the block in eval mode without gradients; every module's own mode comes back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,177 @@
+"""Where on the image do the queries and keys of each attention layer lie?
+
+Found by running one image with a shadow beside every tensor (:mod:`vitascope.capture.shadows`), so
+windows, shifted or dilated, pooled keys, subsampled queries, class tokens and padding need no rule
+of their own.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope.capture.attention import Event, watching
+from vitascope.capture.features import evaluating, tensor_in
+from vitascope.capture.shadows import Shadows, centres, rows, spacing
+from vitascope.errors import UserError
+
+__all__ = ["Layout", "Places", "layout_of", "one_image", "places"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions in pixels (y, x) of one attention layer's tokens; NaN for those that have none.
+
+    W windows of one image, T queries, S keys. Class tokens and padding have no place.
+    """
+
+    query: Tensor  # (W, T, 2)
+    key: Tensor  # (W, S, 2)
+
+    @property
+    def over_tokens(self) -> bool:
+        """False for attention over channels, whose rows and columns lie everywhere at once."""
+        return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
+
+    @property
+    def step(self) -> tuple[float, float]:
+        """One patch, down and across, in pixels: the finer grid of queries and keys."""
+        fine = [[s for s in pair if s > 0] for pair in zip(spacing(self.query), spacing(self.key),
+                                                          strict=True)]  # fmt: skip
+        down, across = (min(steps) if steps else 0.0 for steps in fine)
+        return down or across or 1.0, across or down or 1.0
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Distinct places of the queries, down and across."""
+        return _count(self.query[..., 0]), _count(self.query[..., 1])
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an image-like tensor is arranged."""
+
+    name: str  # NCHW, NHWC, NLC or NCL
+    grid: tuple[int, int]
+    num_prefix_tokens: int = 0
+
+
+def one_image(example_input: Tensor) -> Tensor:
+    """The first image of a batch, as a batch of its own."""
+    if not isinstance(example_input, Tensor) or example_input.ndim != 4:
+        given = getattr(example_input, "shape", type(example_input).__name__)
+        raise UserError(f"need images (B, C, height, width) to run the model on, got {given}")
+    return example_input[:1].detach().clone()
+
+
+def places(model: nn.Module, example_input: Tensor) -> dict[str, Places]:
+    """Places of every attention layer's tokens on images the size of ``example_input``.
+
+    Layers whose tokens cannot be followed are left out.
+    """
+    found: dict[str, Places] = {}
+    image = one_image(example_input)
+
+    def on_event(event: Event) -> None:
+        place = _places_of(event, shadows)
+        if place is not None:
+            found[event.name] = place
+
+    shadows = Shadows(image)
+    with evaluating(model), inheriting(model, shadows), shadows, watching(model, on_event):
+        model(image)
+    return found
+
+
+class inheriting:
+    """While active, an output as large as its module's input, of unknown place, takes its place.
+
+    Token mixing sums over all places; its output tokens still stand for the input's.
+    """
+
+    def __init__(self, model: nn.Module, shadows: Shadows):
+        self.model, self.shadows = model, shadows
+        self.handles: list[Any] = []
+
+    def _hook(self, _module: nn.Module, inputs: Any, output: Any) -> None:
+        before, after = tensor_in(inputs), tensor_in(output)
+        if before is None or after is None or before.shape != after.shape:
+            return
+        planes = self.shadows.of(after)
+        if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
+            self.shadows.put(after, self.shadows.of(before))
+
+    def __enter__(self) -> None:
+        self.handles = [m.register_forward_hook(self._hook) for m in self.model.modules()]
+
+    def __exit__(self, *_: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def layout_of(shadows: Shadows, tensor: Tensor) -> Layout | None:
+    """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
+    planes = shadows.of(tensor)
+    if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
+        return None
+    one = planes[:3] if bool(planes[0].any()) else planes[3:]
+    position = centres(one)  # (1, ..., 2)
+    for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[tensor.ndim]:
+        if position.narrow(channels, 0, 1).isnan().all():
+            continue
+        along = position.nan_to_num(-1)
+        if bool((along == along.narrow(channels, 0, 1)).all()):
+            at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
+            found = _grid(at) if tensor.ndim == 3 else _image(at)
+            if found is not None:
+                return Layout(name, *found)
+    return None
+
+
+def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
+    down, across = _count(at[..., 0]), _count(at[..., 1])
+    return ((down, across), 0) if (down, across) == tuple(at.shape[:2]) else None
+
+
+def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
+    """Row-major patches behind prefix tokens that have no place."""
+    placed = ~at[:, 0].isnan()
+    patches = at[placed]
+    down, across = _count(patches[:, 0]), _count(patches[:, 1])
+    prefix = len(at) - len(patches)
+    if down * across != len(patches) or bool(placed[:prefix].any()) or not len(patches):
+        return None
+    order = patches.view(down, across, 2)
+    if (order[..., 0].diff(dim=1).abs() > 0.1).any() or (
+        order[..., 1].diff(dim=0).abs() > 0.1
+    ).any():
+        return None
+    return (down, across), prefix
+
+
+def _count(values: Tensor) -> int:
+    values = values[~values.isnan()]
+    return len((values * 16).round().unique())
+
+
+def _places_of(event: Event, shadows: Shadows) -> Places | None:
+    if event.scores is not None:
+        planes = shadows.of(event.scores)
+        if planes is None:
+            return None
+        query = centres([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
+        key = centres([p[..., 0, :] for p in planes[3:]])
+        return Places(_per_window(query), _per_window(key))
+    if event.query is None or event.key is None:
+        return None
+    query_rows, key_rows = rows(shadows.of(event.query)), rows(shadows.of(event.key))
+    if query_rows is None or key_rows is None:
+        return None
+    return Places(_per_window(query_rows), _per_window(key_rows))
+
+
+def _per_window(position: Tensor) -> Tensor:
+    """(..., H, T, 2) or (B, T, 2) -> (W, T, 2): all heads of a window share their tokens."""
+    if position.ndim > 3:
+        position = position.select(-3, 0)
+    return position.reshape(-1, *position.shape[-2:])

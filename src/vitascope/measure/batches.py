@@ -1,0 +1,90 @@
+"""Batches as people have them: image tensors, (images, labels) pairs, or objects with both."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope.capture.features import tensor_in
+from vitascope.errors import UserError
+
+__all__ = ["first_images", "images_in", "labelled_in", "logits_of"]
+
+
+def split(batch: Any) -> tuple[Tensor, Tensor | None]:
+    """Images and, where there are any, labels.
+
+    >>> images, labels = split((torch.zeros(2, 3, 8, 8), torch.tensor([0, 1])))
+    >>> images.shape[0], labels.tolist()
+    (2, [0, 1])
+    """
+    if isinstance(batch, Tensor):
+        return batch, None
+    if hasattr(batch, "images"):
+        return batch.images, getattr(batch, "labels", None)
+    if isinstance(batch, (tuple, list)) and batch and isinstance(batch[0], Tensor):
+        return batch[0], batch[1] if len(batch) > 1 else None
+    if isinstance(batch, dict) and "pixel_values" in batch:
+        return batch["pixel_values"], batch.get("labels")
+    raise UserError(
+        f"a batch must be images, (images, labels) or have .images, got {type(batch).__name__}"
+    )
+
+
+def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterator[Tensor]:
+    """The images of each batch, where the model is; at least one batch."""
+    if isinstance(batches, Tensor):
+        batches = [batches] if batches.ndim == 4 else batches
+    empty = True
+    for batch in batches:
+        empty = False
+        yield _to(split(batch)[0], model)
+    if empty:
+        raise UserError("no images to measure on: the batches are empty")
+
+
+def labelled_in(
+    batches: Iterable[Any], model: nn.Module | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """Images with labels, kept for several passes."""
+    pairs = []
+    for batch in batches:
+        images, labels = split(batch)
+        if labels is None:
+            raise UserError("accuracy needs labels: give batches of (images, labels)")
+        pairs.append((_to(images, model), _to(labels, model)))
+    if not pairs:
+        raise UserError("no images to measure on: the batches are empty")
+    return pairs
+
+
+def first_images(
+    batches: Iterable[Any], model: nn.Module | None = None
+) -> tuple[Tensor, Iterable[Any]]:
+    """The first batch's images, and all batches again."""
+    if isinstance(batches, Tensor):
+        batches = [batches]
+    iterator = iter(batches)
+    first = next(iterator, None)
+    if first is None:
+        raise UserError("no images to measure on: the batches are empty")
+
+    def again() -> Iterator[Any]:
+        yield first
+        yield from iterator
+
+    return _to(split(first)[0], model), again()
+
+
+def logits_of(output: Any) -> Tensor:
+    """A model's answer as a tensor: itself, or the logits of a Hugging Face output."""
+    found = getattr(output, "logits", None)
+    tensor = found if isinstance(found, Tensor) else tensor_in(output)
+    if tensor is None:
+        raise UserError(f"the model puts out no tensor but {type(output).__name__}")
+    return tensor
+
+
+def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:
+    parameter = next(model.parameters(), None) if model is not None else None
+    return tensor if parameter is None else tensor.to(parameter.device)

@@ -1,0 +1,65 @@
+"""How much does each head of a gated layer trust positions?
+
+    gate[h] = sigmoid(lambda[h])        A[h] = (1 - gate) content + gate position
+
+(ConViT, https://arxiv.org/abs/2103.10697, eq. 7 and Fig. 6.) 1 is a head that looks only at
+positions, 0 one that looks only at content; a fresh ConViT has lambda = 1, so 0.731. No images are
+needed. As in the paper; a gate that is forced (masking) is reported as forced.
+
+Shapes: H heads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.record import Record
+
+__all__ = ["Gates", "gates", "gates_in_force"]
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The gate of every head of every gated layer."""
+
+    gate: Mapping[str, np.ndarray]  # layer -> (H,), between 0 and 1
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The gated layers, in the model's order."""
+        return tuple(self.gate)
+
+    def per_layer(self) -> np.ndarray:
+        """Mean over heads. (L,)"""
+        return np.array([float(g.mean()) for g in self.gate.values()])
+
+    def to_record(self) -> Record:
+        """Layers and means as values, one array of heads a layer."""
+        values = {"layers": list(self.layers), "per_layer": self.per_layer().tolist()}
+        return Record(kind="gates", values=values, arrays=dict(self.gate))
+
+
+def gates_in_force(layer: nn.Module) -> np.ndarray:
+    """The gates a layer uses: its own ``gate`` where it has one, else sigmoid of its parameter."""
+    gate = getattr(layer, "gate", None)
+    if not isinstance(gate, Tensor):
+        gate = torch.sigmoid(layer.get_parameter("gating_param"))
+    return gate.detach().double().flatten().cpu().numpy()
+
+
+def gates(model: nn.Module, batches: Any = None, *, layers: str = "*") -> Gates:
+    """The gates of every gated layer of ``model``; ``batches`` are taken and not used."""
+    gated = capture.gated_layers(model)
+    if not gated:
+        raise UserError(
+            f"{type(model).__name__} has no gates: they are the gating_param of gated positional "
+            "self-attention (convit_tiny, convit_micro, …)"
+        )
+    names = capture.matching(layers, gated, "gated layer")
+    return Gates({name: gates_in_force(gated[name]) for name in names})
