@@ -244,7 +244,8 @@ class Course:
         begin = f"from step {self.step}" if self.step else "from the start"
         self.progress.tell(
             f"{self.config['data']['name']}: {count:,} parameters, "
-            f"{self.recipe.total_epochs} epochs of {len(self.batches)} steps on {where} ({self.engine.device}), {begin}"
+            f"{self.recipe.total_epochs} epochs of {len(self.batches)} steps "
+            f"on {where} ({self.engine.device}), {begin}"
         )
 
     def _end(self) -> Run:

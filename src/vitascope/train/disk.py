@@ -55,8 +55,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     with writing(path, size_of(tensors)):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            part.touch()
+            mode = part.stat().st_mode  # safetensors' own would be for the owner alone
             # tied weights share memory, which the format refuses: each name gets its own
             save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, part)
+            os.chmod(part, mode)
             flush(part)
             os.replace(part, path)
         except BaseException:

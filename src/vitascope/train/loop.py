@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
@@ -123,6 +124,7 @@ def train(
     }
     finished = engine.agreed(enter(out, config, resume) if engine.main else None)
     if finished is not None:
+        model.load_state_dict(load_file(finished.weights))
         return finished  # type: ignore[no-any-return]
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
