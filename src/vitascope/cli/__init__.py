@@ -1,1 +1,64 @@
-"""cli."""
+"""The command line: ``vitascope COMMAND ...``, one file a command.
+
+This file knows the commands' names and what they are for; a command's file is loaded when it is
+asked for, and torch only when it runs, so that help is immediate.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from vitascope.errors import UserError, unknown
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "models": "list the models; parameters and FLOPs beside the paper's",
+    "bench": "measure speed against peers on this machine",
+}
+
+
+def usage() -> str:
+    """What ``vitascope --help`` prints."""
+    lines = [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: vitascope COMMAND [options]",
+            "",
+            "Build, train and look inside vision models between a convolution and a transformer.",
+            "",
+            *lines,
+            "",
+            "vitascope COMMAND --help tells more, with an example; vitascope --version.",
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 2 for a user's mistake, 130 when interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] in ("--version", "-V"):
+        from vitascope import __version__
+
+        print(f"vitascope {__version__}")
+        return 0
+    try:
+        if words[0] not in COMMANDS:
+            raise unknown("command", words[0], COMMANDS)
+        import_module(f"vitascope.cli.{words[0]}").run(words[1:])
+    except UserError as error:
+        print(f"vitascope: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        print(f"vitascope: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("vitascope: interrupted", file=sys.stderr)
+        return 130
+    return 0

@@ -26,7 +26,10 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.layers import GPSA, PSA, PrunedGPSA, freeze_gates, freeze_gpsa, gpsa_layers
+from vitascope.layers.gpsa import GPSA
+from vitascope.layers.pruned import PrunedGPSA
+from vitascope.layers.psa import PSA
+from vitascope.layers.switches import freeze_gates, freeze_gpsa, gpsa_layers
 from vitascope.models.patches import PatchEmbed
 
 __all__ = ["ConViT", "ConViTDistilled", "GatePruning"]
@@ -158,6 +161,7 @@ class ConViT(VisionTransformer):
         x = self.patch_embed(x)
         grid = x.shape[1:3] if self.dynamic_img_size else self.patch_embed.grid_size
         x = x.flatten(1, 2) if self.dynamic_img_size else x
+        x = x.contiguous()  # a convolution's output is channel-major: every later norm would copy
         if self.pos_embed is not None:
             table = self.pos_embed
             if self.dynamic_img_size:

@@ -1,0 +1,15 @@
+"""ConViT against timm's ConViT and a ViT of the same width: `vitascope bench gpsa`.
+
+The record goes beside this file unless --out says otherwise. Takes about four minutes on one core.
+"""
+
+import sys
+from pathlib import Path
+
+from vitascope.cli import main
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    if "--out" not in words:
+        words += ["--out", str(Path(__file__).parent / "records" / "gpsa")]
+    sys.exit(main(["bench", "gpsa", *words]))

@@ -1,0 +1,76 @@
+"""How long things take beside each other.
+
+A machine's clock, neighbours and temperature drift, so a time alone proves nothing. Here the
+candidates take turns in one process, round after round; each round gives one ratio to the
+reference, and the median over the rounds is reported with its quartiles.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from torch.profiler import ProfilerActivity, profile
+
+__all__ = ["Comparison", "peak_memory", "take_turns"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of every candidate in every round."""
+
+    seconds: Mapping[str, tuple[float, ...]]
+
+    def median(self, name: str) -> float:
+        """Median seconds of one call."""
+        return float(np.median(self.seconds[name]))
+
+    def speed(self, name: str, reference: str) -> tuple[float, float, float]:
+        """How many times faster than the reference: lower quartile, median, upper quartile.
+
+        >>> Comparison({"a": (1.0, 1.0, 2.0), "b": (2.0, 2.0, 4.0)}).speed("a", "b")
+        (2.0, 2.0, 2.0)
+        """
+        ratios = np.array(self.seconds[reference]) / np.array(self.seconds[name])
+        low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        return float(low), float(middle), float(high)
+
+
+def take_turns(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 7,
+    warmup: int = 1,
+    least_seconds: float = 0.1,
+    progress: Callable[[], object] = lambda: None,
+) -> Comparison:
+    """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` a turn."""
+    repeats = {}
+    for name, run in candidates.items():
+        for _ in range(warmup):
+            run()
+        start = perf_counter()
+        run()
+        repeats[name] = max(1, round(least_seconds / max(perf_counter() - start, 1e-9)))
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    order = list(candidates)
+    for turn in range(rounds):
+        for name in order if turn % 2 == 0 else reversed(order):  # nobody always goes first
+            start = perf_counter()
+            for _ in range(repeats[name]):
+                candidates[name]()
+            seconds[name].append((perf_counter() - start) / repeats[name])
+        progress()
+    return Comparison({name: tuple(values) for name, values in seconds.items()})
+
+
+def peak_memory(run: Callable[[], object]) -> int:
+    """The most bytes that ``run`` held on the CPU at once, beyond what was there before."""
+    run()  # what is allocated once and kept is not its own
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    sizes = np.cumsum([event.nbytes() for event in events]) if events else np.zeros(1)
+    return int(max(sizes.max(), 0))
+

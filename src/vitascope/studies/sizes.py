@@ -1,0 +1,86 @@
+"""How large the models are: parameters and FLOPs, beside the paper's Table 1.
+
+d'Ascoli et al. 2021, Table 1. The papers' "FLOPs" are multiply-adds; torch's counter counts two per
+multiply-add, and sees attention only on the math path: fused kernels hide it. Models are built
+without memory (on the meta device), so even the largest takes a moment.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitascope.errors import unknown
+from vitascope.models import create_model, list_models
+from vitascope.record import Record
+
+__all__ = ["PAPER", "Size", "count", "names", "table1", "to_record"]
+
+PAPER = {  # millions of parameters, GFLOPs, ImageNet top-1
+    "deit_tiny": (6, 1, 72.2),
+    "convit_tiny": (6, 1, 73.1),
+    "deit_tiny_plus": (10, 2, 75.9),
+    "convit_tiny_plus": (10, 2, 76.7),
+    "deit_small": (22, 4.3, 79.8),
+    "convit_small": (27, 5.4, 81.3),
+    "deit_small_plus": (48, 10, 79.0),
+    "convit_small_plus": (48, 10, 82.2),
+    "deit_base": (86, 17, 81.8),
+    "convit_base": (86, 17, 82.4),
+    "deit_base_plus": (152, 30, 77.5),
+    "convit_base_plus": (152, 30, 82.5),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """One row: ours, and the paper's where it has the model."""
+
+    name: str
+    parameters: int
+    multiply_adds: int
+    paper_parameters: float | None = None  # millions
+    paper_flops: float | None = None  # 10^9 multiply-adds
+    paper_top1: float | None = None
+
+
+def names(pattern: str | None) -> list[str]:
+    """The models that match, ours first; ours alone without a pattern. None is an error."""
+    found = list_models(pattern)
+    if not found:
+        raise unknown("model", str(pattern), list_models("*"))
+    return found
+
+
+def count(model: nn.Module, shape: Sequence[int]) -> tuple[int, int]:
+    """Parameters, and multiply-adds for one image of ``shape`` (C, height, width)."""
+    device = next(model.parameters()).device
+    counter = FlopCounterMode(display=False)
+    was_training = model.training
+    model.eval()
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        model(torch.zeros(1, *shape, device=device))
+    model.train(was_training)
+    return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
+
+
+def table1(
+    names: Sequence[str] = tuple(PAPER), progress: Callable[[str], object] = lambda name: None
+) -> list[Size]:
+    """Count the models, by default all of Table 1."""
+    rows = []
+    for name in names:
+        progress(name)
+        model = create_model(name, device="meta")
+        sizes = count(model, model.pretrained_cfg["input_size"])
+        rows.append(Size(name, *sizes, *PAPER.get(name, ())))
+    return rows
+
+
+def to_record(rows: Sequence[Size], started: float) -> Record:
+    """For the disk."""
+    return Record(kind="table1", values={"rows": rows}, seconds=perf_counter() - started)
