@@ -3,17 +3,18 @@
 Decoding 60,000 small JPEGs takes seconds, once per run; nothing is written to disk.
 """
 
+import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from vitascope.data.decoding import decoded
 from vitascope.data.images import FileImages, ImageSet, MemoryImages
 from vitascope.errors import UserError
 
@@ -21,45 +22,46 @@ __all__ = ["MEMORY_LIMIT", "decode_all", "gather"]
 
 MEMORY_LIMIT = 2 * 2**30  # bytes of pixels
 CHUNK = 256
-R = TypeVar("R")
+WORTH_WORKERS = 4096  # images; below, starting processes costs more than they save
 Images = TypeVar("Images", bound=ImageSet)
 
 
-def in_threads(work: Callable[[Sequence[int]], R], count: int, what: str) -> Iterator[R]:
-    """Run ``work`` on chunks of 0 ... count-1, results in order, with a bar on a terminal."""
-    chunks = [range(i, min(i + CHUNK, count)) for i in range(0, count, CHUNK)]
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def bar(total: int, what: str) -> tqdm:
+    """A progress bar on a terminal, nothing elsewhere."""
     quiet = not sys.stderr.isatty()
-    bar = tqdm(total=count, desc=what, unit="image", disable=quiet, leave=False)
-    with bar, ThreadPoolExecutor(workers) as pool:
-        for chunk, result in zip(chunks, pool.map(work, chunks), strict=True):
-            bar.update(len(chunk))
-            yield result
+    return tqdm(total=total, desc=what, unit="image", disable=quiet, leave=False)
+
+
+def workers_for(count: int) -> int:
+    """Processes to decode with: threads would wait for each other on small images."""
+    fork = multiprocessing.get_start_method(allow_none=True) in (None, "fork")
+    if count < WORTH_WORKERS or not fork or multiprocessing.current_process().daemon:
+        return 0
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
 def headers(files: FileImages) -> list[tuple[tuple[int, int], str] | None]:
     """Size and mode of every file; None for what is no image."""
-
-    def look(chunk: Sequence[int]) -> list[tuple[tuple[int, int], str] | None]:
-        return [files.header(i) for i in chunk]
-
-    return [h for chunk in in_threads(look, len(files), "looking at images") for h in chunk]
+    found = []
+    with bar(len(files), "looking at images") as progress:
+        for i in range(len(files)):
+            found.append(files.header(i))
+            progress.update()
+    return found
 
 
 def decode_all(files: FileImages) -> tuple[torch.Tensor, list[int]]:
     """All images as uint8 (N, C, H, W), and the positions of those that cannot be decoded."""
     out = torch.zeros(len(files), *files.size, dtype=torch.uint8)
-
-    def decode(chunk: Sequence[int]) -> list[int]:
-        broken = []
-        for i in chunk:
-            try:
-                out[i] = files.view(i)
-            except OSError:
-                broken.append(i)
-        return broken
-
-    return out, [i for chunk in in_threads(decode, len(files), "decoding images") for i in chunk]
+    orders = [np.arange(i, min(i + CHUNK, len(files))) for i in range(0, len(files), CHUNK)]
+    done = np.zeros(len(files), dtype=bool)
+    with bar(len(files), "decoding images") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # broken images are reported by the caller
+        for batch in decoded(files, orders, None, None, num_workers=workers_for(len(files))):
+            out[torch.from_numpy(batch.indices)] = batch.pixels
+            done[batch.indices] = True
+            progress.update(len(batch.indices))
+    return out, np.flatnonzero(~done).tolist()
 
 
 def report(names: Iterable[str]) -> tuple[str, ...]:
