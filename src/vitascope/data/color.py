@@ -49,7 +49,7 @@ def autocontrast_table(counts: Tensor) -> Tensor:
     used = counts > 0
     low = used.int().argmax(dim=-1, keepdim=True).double()
     high = 255 - used.flip(-1).int().argmax(dim=-1, keepdim=True).double()
-    scale = 255 / (high - low)
+    scale = torch.full_like(low, 255) / (high - low)  # 255 / x would be a reciprocal, less exact
     table = (VALUES * scale + (-low * scale)).clamp(0, 255)
     return torch.where(high > low, table, VALUES).to(torch.uint8)
 

@@ -6,14 +6,14 @@ depends on the seed, the epoch and its place in the epoch alone.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -49,11 +49,31 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(before_numpy)  # noqa: NPY002
 
 
+def posterize(image: Image.Image, bits: int, **_: Any) -> Image.Image:
+    """Keep the upper bits. timm asks for none at magnitude 10, which pillow refuses: black."""
+    return ImageOps.posterize(image, bits) if bits else image.point(lambda _: 0)
+
+
+def rand_augment(config: str, params: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
+    """timm's RandAugment for one image at a time."""
+    from timm.data import auto_augment
+
+    try:
+        transform = auto_augment.rand_augment_transform(config, params)
+    except (AssertionError, ValueError) as error:
+        raise UserError(
+            f"unknown RandAugment string {config!r}; it looks like 'rand-m9-mstd0.5-inc1'"
+        ) from error
+    for operation in transform.ops:
+        if operation.aug_fn is auto_augment.posterize:
+            operation.aug_fn = posterize
+    return transform
+
+
 class TrainView:
     """timm's training transforms up to uint8: crop, mirror, RandAugment or colour jitter."""
 
     def __init__(self, augmentation: Augmentation, *, side: int, hflip: float, fill: list[int]):
-        from timm.data.auto_augment import rand_augment_transform
         from timm.data.transforms import RandomResizedCropAndInterpolation, str_to_interp_mode
         from torchvision import transforms as T
 
@@ -74,13 +94,7 @@ class TrainView:
                 "img_mean": tuple(fill) if len(fill) > 1 else fill[0],
                 "interpolation": Image.Resampling[a.interpolation.upper()],
             }
-            try:
-                steps.append(rand_augment_transform(a.rand_augment, params))
-            except AssertionError as error:
-                raise UserError(
-                    f"unknown RandAugment string {a.rand_augment!r}; "
-                    "it looks like 'rand-m9-mstd0.5-inc1'"
-                ) from error
+            steps.append(rand_augment(a.rand_augment, params))
         elif a.color_jitter > 0:
             steps.append(T.ColorJitter(*[a.color_jitter] * 3))
         self.transform = T.Compose(steps)
