@@ -76,7 +76,10 @@ def run(code: str) -> str:
 
 
 def test_importing_the_package_or_reports_does_not_import_torch():
-    run("import vitascope, vitascope.record, vitascope.report.text, sys; assert 'torch' not in sys.modules")
+    run(
+        "import sys, vitascope, vitascope.record, vitascope.report.text\n"
+        "assert 'torch' not in sys.modules"
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["models", "--help"], ["bench", "--help"]])

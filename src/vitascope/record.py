@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timezone
-from functools import cache
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +33,30 @@ __all__ = ["Record", "atomic_write", "circumstances", "load", "write_text"]
 _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "accelerate")
 
 
+def circumstances() -> dict[str, Any]:
+    """Where and with what this process runs: time, commit, versions, machine."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    machine = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        machine["device"] = torch.cuda.get_device_name()
+    return {
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "versions": versions,
+        "machine": machine,
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """A named result: small values as JSON, large ones as arrays."""
@@ -43,7 +67,7 @@ class Record:
     config: Mapping[str, Any] = field(default_factory=dict)  # what it was asked to do
     seed: int | None = None
     seconds: float | None = None
-    made: Mapping[str, Any] = field(default_factory=lambda: circumstances())
+    made: Mapping[str, Any] = field(default_factory=circumstances)
 
     def save(self, path: str | Path) -> Path:
         """Write ``path.json`` (and ``path.safetensors``); return the JSON file's path."""
@@ -99,31 +123,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-@cache
-def circumstances() -> dict[str, Any]:
-    """Where and with what this process runs: time, commit, versions, machine."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    machine = {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-    }
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        machine["device"] = torch.cuda.get_device_name()
-    return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "versions": versions,
-        "machine": machine,
-    }
-
-
+@lru_cache(maxsize=1)
 def _commit() -> str | None:
     """The commit of the checkout this package runs from, with ``+`` when it was changed."""
     here = Path(__file__).parent
@@ -160,7 +160,7 @@ def _replacing(path: Path) -> Iterator[str]:
         raise
 
 
-@cache
+@lru_cache(maxsize=1)
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -3,8 +3,8 @@
 The aim is the price of the plain ViT. Three measurements, all in one process, taking turns:
 
 * whole networks at 224 px, inference and training step (forward and backward);
-* one GPSA layer against timm's on grids of 14 x 14, 32 x 32 and 64 x 64 patches, with the memory that
-  each needs beyond its input and weights;
+* one GPSA layer against timm's on grids of 14 x 14, 32 x 32 and 64 x 64 patches, with the memory
+  that each needs beyond its input and weights;
 * gate-pruned inference when half of the gates are at 0 or 1, as after training.
 """
 
@@ -49,7 +49,7 @@ class GPSABenchmark:
 
 
 def saturate_gates(model: nn.Module, share: float = 0.5) -> None:
-    """Shut a share of the gates: half of those at 0 (the late heads), half at 1 (the early ones)."""
+    """Shut a share of the gates: half of those at 0 (late layers), half at 1 (early layers)."""
     layers = list(gpsa_layers(model).values())
     gates = [(layer, head) for layer in layers for head in range(layer.num_heads)]
     count = round(share * len(gates) / 2)
@@ -125,8 +125,9 @@ def _networks(
     images = torch.randn(batch_size, 3, 224, 224)
     ours = create_model(name)
     peers: dict[str, nn.Module] = {"ours": ours}
+    size = OURS[name][1]
     peers["same-width ViT"] = VisionTransformer(
-        embed_dim=ours.embed_dim, num_heads=OURS[name][1]["num_heads"]
+        embed_dim=size["embed_dim"], num_heads=size["num_heads"]
     )
     if timm.is_model(name):
         peers["timm's ConViT"] = timm.create_model(name)

@@ -73,4 +73,3 @@ def peak_memory(run: Callable[[], object]) -> int:
     events.sort(key=lambda event: event.start_ns())
     sizes = np.cumsum([event.nbytes() for event in events]) if events else np.zeros(1)
     return int(max(sizes.max(), 0))
-

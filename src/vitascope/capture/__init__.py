@@ -3,6 +3,8 @@
 * :func:`attention`: the attention maps, by module name, fused kernels or not;
 * :func:`features` and :func:`edit`: read or replace outputs, names by wildcard;
 * :func:`units`: the parts a vision model is made of, found by running it once;
+* :func:`streams` and :func:`without`: what the network carries on after each unit, and the network
+  without some of them;
 * :func:`places`: where on the image each query and key of each attention layer lies;
 * :func:`evaluating`: eval mode without gradients, everything restored.
 """
@@ -10,7 +12,7 @@
 from vitascope.capture.attention import attention, gated_layers
 from vitascope.capture.features import edit, evaluating, features, matching
 from vitascope.capture.places import Places, places
-from vitascope.capture.streams import following
+from vitascope.capture.streams import streams, without
 from vitascope.capture.units import Unit, units
 
 __all__ = [
@@ -20,9 +22,10 @@ __all__ = [
     "edit",
     "evaluating",
     "features",
-    "following",
     "gated_layers",
     "matching",
     "places",
+    "streams",
     "units",
+    "without",
 ]

@@ -17,6 +17,7 @@ from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.places import Layout, _places_of, inheriting, layout_of, one_image
 from vitascope.capture.shadows import Shadows
 from vitascope.capture.streams import following
+from vitascope.errors import UserError
 
 __all__ = ["Unit", "units"]
 
@@ -35,7 +36,25 @@ class Unit:
     num_prefix_tokens: int = 0  # class, distillation and register tokens
     shape: tuple[int, ...] = ()  # for one image
     layout: str | None = None  # NCHW, NHWC, NLC or NCL; None when it is not image-like
-    residual: bool = False  # its output is added to a shortcut
+    residual: bool = False  # its output goes into a sum with a shortcut
+    branch: bool = False  # and it is the only unit on that branch
+
+    def as_image(self, tensor: Tensor) -> Tensor:
+        """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
+        if self.grid is None or self.layout is None:
+            raise UserError(f"{self.name} ({self.kind}) has no grid: its shape is {self.shape}")
+        if tuple(tensor.shape[1:]) != self.shape[1:]:
+            raise UserError(
+                f"{self.name} put out {tuple(tensor.shape)}, and {self.shape} an image when its "
+                "grid was found: all images must have one size"
+            )
+        if self.layout == "NHWC":
+            return tensor.permute(0, 3, 1, 2)
+        if self.layout == "NLC":
+            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
+        if self.layout == "NCL":
+            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
+        return tensor
 
 
 @dataclass
@@ -202,25 +221,25 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> tuple[U
     found: dict[str, Unit] = {}
     shadows = Shadows(image)
 
-    def see(name: str, tensor: Tensor, residual: bool) -> None:
+    def see(name: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
         layout = layout_of(shadows, tensor)
         found[name] = Unit(
             name, kinds[name], 0, layout.grid if layout else None,
             layout.num_prefix_tokens if layout else 0, tuple(tensor.shape),
-            layout.name if layout else None, residual)  # fmt: skip
+            layout.name if layout else None, residual, branch)  # fmt: skip
 
     def hook_for(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             tensor = tensor_in(output)
             if tensor is not None:
-                see(name, tensor, residual=False)
+                see(name, tensor)
 
         return hook
 
     handles = [model.get_submodule(n).register_forward_hook(hook_for(n)) for n in kinds if n]
-    names = [name for name, kind in kinds.items() if name and kind != "head"]
+    names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
     try:
-        sums = following(model, names, lambda name, out: see(name, out, residual=True))
+        sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
         with evaluating(model), inheriting(model, shadows), shadows, sums:
             model(image)
     finally:

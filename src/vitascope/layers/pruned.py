@@ -48,6 +48,8 @@ class PrunedGPSA(nn.Module):
         bound: The most that a row of attention can differ from the layer's, summed over the row.
     """
 
+    mixed_gate: Tensor  # (mixed heads, 1, 1)
+
     def __init__(self, layer: GPSA, tolerance: float):
         super().__init__()
         gate = layer.gate.detach()
@@ -67,7 +69,8 @@ class PrunedGPSA(nn.Module):
         self.qk = _rows(layer.qk, channels(queries_and_keys)) if len(looking) else None
         self.v = _rows(layer.v, channels(order))
         self.proj = _columns(layer.proj, channels(order))
-        self.pos_proj = _rows(layer.pos_proj, order[: len(position) + len(mixed)])
+        near = order[: len(position) + len(mixed)]  # the heads that have a window
+        self.pos_proj = _rows(layer.pos_proj, near) if len(near) else None
         self.register_buffer("mixed_gate", gate[mixed].view(-1, 1, 1))
 
     def forward(self, x: Tensor, grid: Sequence[int] | None = None) -> Tensor:
@@ -81,7 +84,7 @@ class PrunedGPSA(nn.Module):
         """What the heads that keep position, both, and content see; absent kinds are left out."""
         alone, both = self.num_position, self.num_mixed
         outputs = []
-        if alone + both:
+        if self.pos_proj is not None:
             windows = axis_windows(self.pos_proj.weight, grid)
             position = apply_windows(windows, value[:, : alone + both], grid)
             outputs.append(position[:, :alone])

@@ -121,8 +121,11 @@ class PSA(nn.Module):
         query, key = self.queries_and_keys(x)
         content = query @ key.mT * self.head_dim**-0.5
         position = dense_score(self.pos_proj.weight, self.resolve_grid(x.shape[1], grid))[None]
-        both = (content, position.to(content.dtype), content + position)
-        return AttentionMaps(*(score.softmax(dim=-1) for score in both), gate=None)
+        content, position, mixed = (
+            score.to(content.dtype).softmax(dim=-1)
+            for score in (content, position, content + position)
+        )
+        return AttentionMaps(content, position, mixed, gate=None)
 
     def queries_and_keys(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """2 x (B, H, N, d)"""

@@ -4,7 +4,24 @@
 The functions are imported here, so they, and not their modules, are what the names mean.
 """
 
+from vitascope.measure.cka import cka
+from vitascope.measure.entropy import entropy
+from vitascope.measure.fourier import fourier
 from vitascope.measure.gates import gates
+from vitascope.measure.lesion import lesion
+from vitascope.measure.maps import maps
+from vitascope.measure.masking import masking
 from vitascope.measure.nonlocality import nonlocality
+from vitascope.measure.variance import variance
 
-__all__ = ["gates", "nonlocality"]
+__all__ = [
+    "cka",
+    "entropy",
+    "fourier",
+    "gates",
+    "lesion",
+    "maps",
+    "masking",
+    "nonlocality",
+    "variance",
+]

@@ -1,6 +1,6 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `family` (sizes and registry) -> `weights` (checkpoints in and out).
+`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `weights` (checkpoints in and out).
 """
 
 from fnmatch import fnmatchcase
@@ -10,7 +10,8 @@ import timm
 from torch import nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.models.convit import ConViT, ConViTDistilled, GatePruning
+from vitascope.models.convit import ConViT, GatePruning
+from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.family import OURS, PREFIX
 
 __all__ = ["ConViT", "ConViTDistilled", "GatePruning", "create_model", "list_models"]
@@ -35,7 +36,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     Args:
         name: One of :func:`list_models`; ``timm:NAME`` for timm's own where ours has the same name;
             ``hf-hub:...`` and ``local-dir:...`` as timm takes them.
-        kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained`` and what the model takes.
+        kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained``, and what the model has.
 
     >>> create_model("convit_micro", num_classes=10).num_classes
     10

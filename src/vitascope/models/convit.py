@@ -1,7 +1,7 @@
 """ConViT: a vision transformer whose first blocks start as convolutions.
 
-d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, section 3 and Fig. 4. A ViT of 12 blocks; the
-first 10 use GPSA, the last 2 plain self-attention. The class token has no place on the grid, so it
+d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, section 3 and Fig. 4. A ViT of 12 blocks:
+the first 10 use GPSA, the last 2 plain self-attention. The class token has no place on the grid, so it
 joins the patches after the last GPSA block, without a position embedding. When every block is
 GPSA no block is left in which a class token could read the patches: the model then has none and
 averages them.
@@ -16,7 +16,7 @@ Shapes: B images, N patches on a grid (h, w), T = tokens + N, D width.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from timm.layers import DropPath, Mlp, resample_abs_pos_embed
@@ -32,7 +32,7 @@ from vitascope.layers.psa import PSA
 from vitascope.layers.switches import freeze_gates, freeze_gpsa, gpsa_layers
 from vitascope.models.patches import PatchEmbed
 
-__all__ = ["ConViT", "ConViTDistilled", "GatePruning"]
+__all__ = ["ConViT", "GatePruning"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,11 @@ class GatePruning:
 class GPSABlock(nn.Module):
     """A transformer block whose attention needs to know the grid."""
 
-    def __init__(self, attn: PSA, *, mlp_ratio: float, proj_drop: float, drop_path: float, **kw: Any):
+    def __init__(
+        self, attn: PSA, *, mlp_ratio: float, proj_drop: float, drop_path: float, **kw: Any
+    ):
         super().__init__()
-        factory = {"device": kw.get("device"), "dtype": kw.get("dtype")}
+        factory: dict[str, Any] = {"device": kw.get("device"), "dtype": kw.get("dtype")}
         norm, hidden = kw["norm_layer"], int(attn.dim * mlp_ratio)
         self.norm1 = norm(attn.dim, **factory)
         self.attn = attn
@@ -104,7 +106,7 @@ class ConViT(VisionTransformer):
             raise UserError(f"num_gpsa_blocks={num_gpsa_blocks}, but the model has {depth} blocks")
         if num_heads < 1 or embed_dim % num_heads:
             raise UserError(f"width {embed_dim} cannot be split over {num_heads} heads")
-        kinds = {"gpsa": GPSA, "psa": PSA}
+        kinds: dict[str, type[PSA]] = {"gpsa": GPSA, "psa": PSA}
         if attention not in kinds:
             raise UserError(f"attention={attention!r}; there are: {', '.join(kinds)}")
         global_pool, class_token = _pooling(global_pool, num_gpsa_blocks < depth, kwargs)
@@ -113,7 +115,7 @@ class ConViT(VisionTransformer):
             if depth >= num_gpsa_blocks:
                 return Block(depth=depth, **kw)
             names = ("dim", "num_heads", "qkv_bias", "attn_drop", "proj_drop", "device", "dtype")
-            attn_args = {name: kw.get(name) for name in names}
+            attn_args: dict[str, Any] = {name: kw.get(name) for name in names}
             attn_args |= {"locality_strength": locality_strength, "conv_init": conv_init}
             if attention == "gpsa":
                 attn_args["gate_init"] = gate_init
@@ -173,14 +175,14 @@ class ConViT(VisionTransformer):
     def run_block(self, index: int, x: Tensor, grid: Sequence[int]) -> Tensor:
         """One block; the prefix tokens join before the first that is not GPSA."""
         if index == self.num_gpsa_blocks and self.num_prefix_tokens:
-            tokens = [token.expand(len(x), -1, -1) for token in self.prefix_tokens()]
+            tokens = [token.expand(x.shape[0], -1, -1) for token in self.prefix_tokens()]
             x = torch.cat([*tokens, x], dim=1)
         place = (grid,) if index < self.num_gpsa_blocks else ()
         if self.grad_checkpointing and self.training:
             return checkpoint(self.blocks[index], x, *place)
         return self.blocks[index](x, *place)
 
-    def forward_features(self, x: Tensor, **_: Any) -> Tensor:
+    def forward_features(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """Images to normalised tokens. (B, C, height, width) -> (B, T, D)"""
         x, grid = self.embed(x)
         for index in range(len(self.blocks)):
@@ -218,13 +220,6 @@ class ConViT(VisionTransformer):
                 found.append((patches, seen[:, :count]) if return_prefix_tokens else patches)
         return found if intermediates_only else (self.norm(x), found)
 
-    def prune_intermediate_layers(
-        self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
-    ) -> list[int]:
-        """Drop the blocks after the last one asked for."""
-        taken = super().prune_intermediate_layers(indices, prune_norm, prune_head)
-        return list(taken)
-
     def prune_gates(self, tolerance: float = 0.01) -> "ConViT":
         """A copy for inference without the branches whose gates are shut.
 
@@ -235,8 +230,8 @@ class ConViT(VisionTransformer):
         gpsa_layers(self)  # a model without gates is an error
         pruned = deepcopy(self).eval()
         layers = []
-        for block in pruned.blocks[: self.num_gpsa_blocks]:
-            lean = PrunedGPSA(block.attn, tolerance)
+        for block in list(pruned.blocks)[: self.num_gpsa_blocks]:
+            lean = PrunedGPSA(cast(GPSA, block.attn), tolerance)
             layers.append(lean)
             if lean.num_position or lean.num_content:
                 block.attn = lean
@@ -250,54 +245,7 @@ class ConViT(VisionTransformer):
         return pruned
 
 
-class ConViTDistilled(ConViT):
-    """ConViT with a distillation token and a second head (appendix B).
-
-    In training, after ``set_distilled_training(True)``, it returns both heads' logits; otherwise
-    their mean.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        if self.global_pool != "token":
-            raise UserError("a distilled ConViT reads its two tokens: global_pool must be 'token'")
-        self.dist_token = nn.Parameter(torch.empty_like(self.cls_token))
-        self.num_prefix_tokens = 2
-        self.head_dist = deepcopy(self.head)
-        self.distilled_training = False
-        nn.init.trunc_normal_(self.dist_token, std=0.02)
-        if isinstance(self.head_dist, nn.Linear):
-            nn.init.trunc_normal_(self.head_dist.weight, std=0.02)
-
-    def prefix_tokens(self) -> list[nn.Parameter]:
-        """Class token, then distillation token."""
-        return [*super().prefix_tokens(), *([self.dist_token] if hasattr(self, "dist_token") else [])]
-
-    def set_distilled_training(self, enable: bool = True) -> None:
-        """Whether training gives a pair of logits."""
-        self.distilled_training = enable
-
-    def get_classifier(self) -> Any:
-        """Both heads."""
-        return self.head, self.head_dist
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """New heads for other classes."""
-        super().reset_classifier(num_classes, global_pool)
-        self.head_dist = deepcopy(self.head)
-
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
-        """(B, T, D) -> (B, num_classes), or a pair of them"""
-        cls, dist = self.head_drop(x[:, 0]), self.head_drop(x[:, 1])
-        if pre_logits:
-            return (cls + dist) / 2
-        logits = self.head(cls), self.head_dist(dist)
-        return logits if self.distilled_training and self.training else sum(logits) / 2
-
-
-def _pooling(
-    pool: str | None, readable: bool, kwargs: dict[str, Any]
-) -> tuple[str, bool]:
+def _pooling(pool: str | None, readable: bool, kwargs: dict[str, Any]) -> tuple[str, bool]:
     """The pooling and whether there is a class token, given whether a block can read one."""
     class_token = kwargs.pop("class_token", readable)
     if class_token and not readable:

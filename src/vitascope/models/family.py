@@ -1,7 +1,8 @@
 """The sizes of the papers' models, entered in timm's registry under ``vs_*``.
 
-ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, and small ones
-for small images, which train on two CPU cores. ``+`` models have as many channels a head as DeiT.
+ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, and small
+ones for small images, which train on two CPU cores. ``+`` models have
+as many channels a head as DeiT.
 """
 
 from typing import Any
@@ -12,7 +13,8 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
-from vitascope.models.convit import ConViT, ConViTDistilled
+from vitascope.models.convit import ConViT
+from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.patches import PatchEmbed
 
 __all__ = ["OURS", "PREFIX"]
@@ -43,7 +45,7 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     """Every model of ours: its class and what it is made with."""
     models: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {}
     for size, (heads, width) in _CONVIT.items():
-        kwargs = {"num_heads": heads, "embed_dim": width, "num_gpsa_blocks": 10}
+        kwargs: dict[str, Any] = {"num_heads": heads, "embed_dim": width, "num_gpsa_blocks": 10}
         models[f"convit_{size}"] = (ConViT, kwargs)
         models[f"convit_{size}_distilled"] = (ConViTDistilled, kwargs)
     for size, (heads, width) in _DEIT.items():

@@ -1,5 +1,7 @@
 """Cutting an image into patches, with errors that say what to do."""
 
+from typing import Any
+
 from timm.layers import PatchEmbed as TimmPatchEmbed
 from torch import Tensor
 
@@ -11,7 +13,9 @@ __all__ = ["PatchEmbed"]
 class PatchEmbed(TimmPatchEmbed):
     """timm's patch embedding; an image that does not fit gets one clear sentence."""
 
-    def __init__(self, img_size: int | tuple[int, int] | None = 224, patch_size: int = 16, **kwargs):  # type: ignore[no-untyped-def]
+    def __init__(
+        self, img_size: int | tuple[int, int] | None = 224, patch_size: int = 16, **kwargs: Any
+    ):
         super().__init__(img_size, patch_size, **kwargs)
         if self.img_size is not None and not self.dynamic_img_pad:
             self._check_divisible(*self.img_size)

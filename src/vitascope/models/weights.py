@@ -1,8 +1,8 @@
 """Weights in and out: timm's ConViT, the released checkpoints, and files of either kind.
 
 All three use the same names. The only difference: theirs carry a bias on the positional scores,
-`*.pos_proj.bias`, which shifts a whole row before a softmax and so has no effect. Ours has none; it is
-dropped on the way in and written as zeros on the way out.
+`*.pos_proj.bias`, which shifts a whole row before a softmax and so has no effect. Ours has none; it
+is dropped on the way in and written as zeros on the way out.
 
 Files are safetensors, or pickles read with ``weights_only=True``, which runs no code from them.
 """
@@ -68,9 +68,11 @@ def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
     """Load a file of ours, timm's or the released ConViT's into ``model``, all of it or nothing."""
     state = read_state(path)
     own = model.state_dict()
-    state = {name: value for name, value in state.items() if not name.endswith(_BIAS) or name in own}
+    state = {
+        name: value for name, value in state.items() if not name.endswith(_BIAS) or name in own
+    }
     wrong = [
-        f"{name} is {tuple(state[name].shape)} in the file and {tuple(own[name].shape)} in the model"
+        f"{name} is {tuple(state[name].shape)} in the file and {tuple(own[name].shape)} here"
         for name in own.keys() & state.keys()
         if state[name].shape != own[name].shape
     ]

@@ -38,6 +38,8 @@ def first_look(
     for strength in strengths:
         layer = GPSA(num_heads, num_heads, locality_strength=strength)
         with torch.no_grad():
-            position = layer.attention(torch.zeros(1, side * side, num_heads), (side, side)).position
+            position = layer.attention(
+                torch.zeros(1, side * side, num_heads), (side, side)
+            ).position
         maps.append(position[0, :, middle].reshape(num_heads, side, side).numpy())
     return FirstLook(np.stack(maps), strengths, (side, side))

@@ -8,6 +8,7 @@ without memory (on the meta device), so even the largest takes a moment.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -76,7 +77,8 @@ def table1(
     for name in names:
         progress(name)
         model = create_model(name, device="meta")
-        sizes = count(model, model.pretrained_cfg["input_size"])
+        shape = cast(dict[str, Any], model.pretrained_cfg)["input_size"]
+        sizes = count(model, shape)
         rows.append(Size(name, *sizes, *PAPER.get(name, ())))
     return rows
 

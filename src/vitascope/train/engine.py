@@ -8,6 +8,7 @@ checkpoint holds whole tensors by parameter name, so one written by eight sharde
 by one. Several machines must share the run's folder.
 """
 
+import atexit
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -66,7 +67,10 @@ class Engine:
         self.device, self.world_size = self.accelerator.device, self.accelerator.num_processes
         self.rank, self.main = self.accelerator.process_index, self.accelerator.is_main_process
         self.fsdp = fsdp and self.world_size > 1
-        if distributed and self.world_size == 1:
+        if self.world_size > 1:
+            atexit.unregister(_leave)
+            atexit.register(_leave)
+        elif distributed:
             raise UserError("the launcher promised several processes but this one is alone")
 
     def prepare(self, model: nn.Module) -> nn.Module:
@@ -173,6 +177,12 @@ class Engine:
             if isinstance(target, DTensor):
                 value = distribute_tensor(value, target.device_mesh, target.placements)
             target.copy_(value)
+
+
+def _leave() -> None:
+    """Part from the other processes in good order; gloo aborts otherwise."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _on_cpu(device: str | None) -> bool:

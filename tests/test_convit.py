@@ -1,0 +1,289 @@
+"""ConViT: equal to timm's, exact under every switch, lean when its gates are shut."""
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from vitascope import create_model
+from vitascope.errors import UserError
+from vitascope.layers import GPSA, forced_gates, gpsa_layers, without_pos_embed
+from vitascope.models.weights import from_timm, to_timm
+
+MICRO = {"img_size": 16, "patch_size": 4, "embed_dim": 36, "depth": 4, "num_classes": 5}
+
+
+def micro(**kwargs):
+    return create_model("convit_micro", **{**MICRO, "num_gpsa_blocks": 2, **kwargs})
+
+
+def randomised(model):
+    """Away from initialisation, where much is equal by symmetry."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model
+
+
+def pair(name, **kwargs):
+    theirs = randomised(timm.create_model(name, num_classes=10, **kwargs)).eval()
+    ours = create_model(name, num_classes=10, **kwargs).eval()
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("convit_tiny", 224), ("convit_tiny", 96), ("convit_small", 224), ("convit_base", 224)],
+)
+def test_logits_equal_timms_in_single_precision(name, size):
+    ours, theirs = pair(name, img_size=size)
+    images = torch.randn(1, 3, size, size)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images), theirs(images), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "size"), [("convit_tiny", 96), ("convit_small", 64)])
+def test_logits_and_gradients_equal_timms_in_double_precision(name, size):
+    ours, theirs = (model.double() for model in pair(name, img_size=size))
+    images = torch.randn(2, 3, size, size, dtype=torch.float64)
+    for model in (ours, theirs):
+        model(images).square().sum().backward()
+    torch.testing.assert_close(ours(images), theirs(images), rtol=1e-10, atol=1e-10)
+    expected = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name].grad, rtol=1e-7, atol=1e-9)
+
+
+def test_weights_travel_to_timm_and_back():
+    ours, theirs = pair("convit_tiny", img_size=32)
+    theirs.load_state_dict(to_timm(ours.state_dict()))
+    back = from_timm(theirs.state_dict())
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(back[name], value, rtol=0, atol=0)
+    assert back.keys() == ours.state_dict().keys()
+
+
+def test_the_class_token_joins_after_the_last_gpsa_block():
+    model = micro().eval()
+    lengths = []
+    for block in model.blocks:
+        block.register_forward_hook(lambda _m, _i, out: lengths.append(out.shape[1]))
+    model(torch.randn(1, 3, 16, 16))
+    assert lengths == [16, 16, 17, 17]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_any_number_of_gpsa_blocks(count):
+    model = micro(num_gpsa_blocks=count)
+    kinds = [isinstance(block.attn, GPSA) for block in model.blocks]
+    assert kinds == [True] * count + [False] * (4 - count)
+    assert model(torch.randn(2, 3, 16, 16)).shape == (2, 5)
+    assert (model.cls_token is None) == (count == 4)
+
+
+def test_with_gpsa_everywhere_the_patches_are_averaged():
+    model = micro(num_gpsa_blocks=4).eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        expected = model.head(model.forward_features(images).mean(dim=1))
+        torch.testing.assert_close(model(images), expected)
+
+
+def test_average_pooling_leaves_the_class_token_out():
+    model = micro(global_pool="avg").eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        expected = model.head(model.forward_features(images)[:, 1:].mean(dim=1))
+        torch.testing.assert_close(model(images), expected)
+
+
+def test_a_dynamic_size_equals_a_model_made_for_it():
+    dynamic = randomised(micro(dynamic_img_size=True)).eval()
+    fixed = micro(img_size=(16, 24)).eval()
+    images = torch.randn(2, 3, 16, 24)
+    state = dynamic.state_dict()
+    resampled = timm.layers.resample_abs_pos_embed(
+        state["pos_embed"], [4, 6], [4, 4], num_prefix_tokens=0
+    )
+    fixed.load_state_dict({**state, "pos_embed": resampled})
+    with torch.no_grad():
+        torch.testing.assert_close(dynamic(images), fixed(images))
+        again = dynamic(torch.randn(1, 3, 16, 16))
+    assert again.shape == (1, 5)
+
+
+def test_gates_change_the_logits_and_forcing_them_leaves_nothing_behind():
+    model = randomised(micro()).eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        before = model(images)
+        with forced_gates(model, 1.0, first=1):
+            assert [layer.gate[0].item() == 1 for layer in gpsa_layers(model).values()] == [1, 0]
+            forced = model(images)
+        with pytest.raises(ZeroDivisionError), forced_gates(model, 0.0):
+            assert (model(images) - forced).abs().max() > 1e-4
+            1 / 0  # noqa: B018
+        torch.testing.assert_close(model(images), before, rtol=0, atol=0)
+    assert (forced - before).abs().max() > 1e-4
+
+
+def test_forced_gates_are_the_gates_of_saturated_parameters():
+    model = randomised(micro()).eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad(), forced_gates(model, 0.0):
+        forced = model(images)
+    with torch.no_grad():
+        for layer in gpsa_layers(model).values():
+            layer.gating_param.fill_(-200.0)
+        torch.testing.assert_close(model(images), forced)
+
+
+def test_position_embeddings_come_back_after_masking():
+    model = randomised(micro()).eval()
+    images = torch.randn(2, 3, 16, 16)
+    table = model.pos_embed.detach().clone()
+    with torch.no_grad():
+        before = model(images)
+        with without_pos_embed(model):
+            masked = model(images)
+        torch.testing.assert_close(model(images), before, rtol=0, atol=0)
+    assert (masked - before).abs().max() > 1e-4
+    torch.testing.assert_close(model.pos_embed.detach(), table, rtol=0, atol=0)
+    bare = micro(use_pos_embed=False).eval()
+    bare.load_state_dict({k: v for k, v in model.state_dict().items() if k != "pos_embed"})
+    with torch.no_grad():
+        torch.testing.assert_close(bare(images), masked)
+
+
+def test_the_ablations_of_table_3_freeze_what_they_name():
+    gates = micro(gate_init=0.0, train_gates=False)
+    frozen = {name for name, p in gates.named_parameters() if not p.requires_grad}
+    assert frozen == {f"blocks.{i}.attn.gating_param" for i in range(2)}
+    assert all((layer.gate == 0.5).all() for layer in gpsa_layers(gates).values())
+    whole = micro(train_gpsa=False)
+    frozen = {name for name, p in whole.named_parameters() if not p.requires_grad}
+    attention = {
+        n for n, _ in whole.named_parameters() if n.startswith(("blocks.0.attn", "blocks.1.attn"))
+    }
+    assert frozen == attention
+    random = micro(conv_init=False)
+    assert (random.blocks[0].attn.v.weight - torch.eye(36)).abs().max() > 0.5
+    psa = micro(attention="psa")
+    assert not any(name.endswith("gating_param") for name, _ in psa.named_parameters())
+
+
+@pytest.fixture
+def saturated():
+    """Gates at 0, at 1 and between, in every layer but one, which has them all at 1."""
+    model = randomised(micro(num_heads=4, num_gpsa_blocks=3)).eval()
+    with torch.no_grad():
+        for block in model.blocks[:2]:
+            block.attn.gating_param.copy_(torch.tensor([0.3, 9.0, -9.0, 10.0]))
+        model.blocks[2].attn.gating_param.fill_(9.0)
+    return model
+
+
+def test_pruning_shut_gates_changes_the_logits_as_little_as_forcing_them(saturated):
+    images = torch.randn(2, 3, 16, 16)
+    pruned = saturated.prune_gates(1e-3)
+    assert pruned.pruning.num_heads == 12
+    assert pruned.pruning.num_without_content == 2 * 2 + 4
+    assert pruned.pruning.num_without_position == 2
+    with torch.no_grad():
+        difference = (pruned(images) - saturated(images)).abs().max()
+        assert 0 < difference < 20 * pruned.pruning.bound
+        for layer in gpsa_layers(saturated).values():  # exactly: the same heads, wholly shut
+            layer.gating_param[layer.gating_param > 8] = 100.0
+            layer.gating_param[layer.gating_param < -8] = -200.0
+        torch.testing.assert_close(pruned(images), saturated(images))
+
+
+def test_the_bound_on_attention_rows_holds(saturated):
+    layer = saturated.blocks[0].attn
+    maps = layer.attention(torch.randn(2, 16, 36))
+    rounded = torch.where(layer.gate > 0.5, 1.0, 0.0)[:, None, None]
+    replaced = torch.lerp(maps.content, maps.position, rounded)
+    change = (replaced - maps.mixed).abs().sum(-1)[:, 1:].max()  # heads 1-3 are shut
+    bound = saturated.prune_gates(1e-3).pruning.bound
+    assert 0 < change <= bound
+    assert bound == pytest.approx(2 * torch.sigmoid(torch.tensor(-9.0)).item())
+
+
+def test_pruning_at_tolerance_zero_changes_nothing(saturated):
+    images = torch.randn(2, 3, 16, 16)
+    pruned = saturated.prune_gates(0.0)
+    with torch.no_grad():
+        torch.testing.assert_close(pruned(images), saturated(images), rtol=0, atol=0)
+    assert pruned.pruning.bound == 0
+    assert not [m for m in saturated.modules() if type(m).__name__ == "PrunedGPSA"]
+
+
+def test_a_distilled_model_gives_a_pair_in_training_and_their_mean_otherwise():
+    model = create_model("convit_micro_distilled", **MICRO, num_gpsa_blocks=2)
+    images = torch.randn(2, 3, 16, 16)
+    model.set_distilled_training(True)
+    first, second = model(images)
+    assert (first - second).abs().max() > 0
+    model.eval()
+    torch.testing.assert_close(model(images), (first + second) / 2)
+    model.reset_classifier(7)
+    assert model(images).shape == (2, 7)
+    assert model.forward_features(images).shape == (2, 18, 36)
+
+
+def test_intermediates_are_what_the_blocks_give():
+    model = randomised(micro(img_size=(16, 24))).eval()
+    seen = []
+    for block in model.blocks:
+        block.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    with torch.no_grad():
+        final, found = model.forward_intermediates(
+            torch.randn(2, 3, 16, 24), return_prefix_tokens=True
+        )
+    assert [prefix.shape[1] for _, prefix in found] == [0, 0, 1, 1]
+    for out, (patches, prefix) in zip(seen, found, strict=True):
+        assert patches.shape == (2, 36, 4, 6)
+        tokens = torch.cat([prefix, patches.flatten(2).mT], dim=1)
+        torch.testing.assert_close(tokens, out, rtol=0, atol=0)
+    torch.testing.assert_close(final, model.norm(seen[-1]))
+
+
+def test_gradient_checkpointing_gives_the_same_gradients():
+    model = randomised(micro()).train()
+    images = torch.randn(2, 3, 16, 16)
+    gradients = []
+    for enable in (False, True):
+        model.set_grad_checkpointing(enable)
+        model.zero_grad()
+        model(images).square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for plain, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, again)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: micro(img_size=18), "18 x 18 cannot be cut into patches of 4 x 4"),
+        (lambda: micro()(torch.zeros(1, 1, 16, 16)), "3 channels"),
+        (lambda: micro()(torch.zeros(1, 3, 20, 20)), "16 x 16 and got 20 x 20"),
+        (lambda: micro(dynamic_img_size=True)(torch.zeros(1, 3, 18, 16)), "cannot be cut"),
+        (lambda: micro(num_heads=5), "36 cannot be split over 5 heads"),
+        (lambda: micro(num_gpsa_blocks=5), "num_gpsa_blocks=5, but the model has 4"),
+        (lambda: micro(num_gpsa_blocks=4, global_pool="token"), "without a class token"),
+        (lambda: micro(global_pool="max"), "global_pool='max'; possible here"),
+        (lambda: micro(attention="local"), "there are: gpsa, psa"),
+        (lambda: micro(hedas=4), "takes no such argument.*hedas"),
+        (lambda: create_model("convit_tyni"), "did you mean 'convit_tiny'"),
+        (lambda: create_model("timm:convit_x"), "unknown model"),
+        (lambda: micro().prune_gates(0.7), r"must lie in \[0, 0.5\)"),
+        (lambda: micro(num_gpsa_blocks=0).prune_gates(), "no GPSA layer"),
+        (lambda: forced_gates(micro(), 2.0).__enter__(), "between 0"),
+        (lambda: forced_gates(micro(), 1.0, first=9).__enter__(), "2 GPSA layers"),
+        (lambda: without_pos_embed(nn.Linear(1, 1)).__enter__(), "no position embedding"),
+    ],
+)
+def test_what_cannot_work_is_one_clear_error(make, says):
+    with pytest.raises(UserError, match=says):
+        make()

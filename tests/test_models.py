@@ -1,0 +1,116 @@
+"""What holds of every model of ours, in its own size or shrunk to one that a test can afford."""
+
+import pytest
+import timm
+import timm.optim
+import torch
+
+import vitascope
+from vitascope.models.family import OURS
+
+SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 7, "depth": 3}
+
+
+def small(name, **kwargs):
+    if "convit" in name:
+        kwargs.setdefault("num_gpsa_blocks", 2)
+    if not name.split("_")[1].startswith("micro"):
+        heads = OURS[name][1]["num_heads"]
+        kwargs.setdefault("embed_dim", 4 * heads)
+    return vitascope.create_model(name, **{**SMALL, **kwargs})
+
+
+@pytest.fixture(params=sorted(OURS))
+def name(request):
+    return request.param
+
+
+def test_it_gives_finite_logits_and_every_parameter_a_gradient(name):
+    model = small(name)
+    images = torch.randn(2, 3, 16, 16)
+    if name.endswith("distilled"):
+        model.set_distilled_training(True)
+        logits = torch.stack(model(images))
+    else:
+        logits = model(images)
+    assert logits.shape[-2:] == (2, 7)
+    assert logits.isfinite().all()
+    logits.square().sum().backward()
+    dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+    assert not dead
+
+
+def test_it_has_timms_surface(name):
+    model = small(name).eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        features = model.forward_features(images)
+        torch.testing.assert_close(model.forward_head(features), model(images))
+        assert model.forward_head(features, pre_logits=True).shape == (2, model.num_features)
+        final, found = model.forward_intermediates(images, indices=2)
+        torch.testing.assert_close(final, features)
+        assert [f.shape for f in found] == [(2, model.embed_dim, 4, 4)] * 2
+        model.reset_classifier(3)
+        assert model(images).shape == (2, 3)
+        model.reset_classifier(0)
+        assert model(images).shape == (2, model.num_features)
+    assert {"pos_embed", "cls_token"} <= set(model.no_weight_decay())
+    assert len(model.feature_info) == 3
+    model.set_grad_checkpointing()
+
+
+def test_timm_knows_it_and_its_tools_work_on_it(name):
+    model = timm.create_model(f"vs_{name}", features_only=True, out_indices=(0, 2), **_shrink(name))
+    found = model(torch.randn(1, 3, 16, 16))
+    assert [f.shape[-2:] for f in found] == [(4, 4), (4, 4)]
+    assert model.feature_info.channels() == [found[0].shape[1]] * 2
+    groups = timm.optim.param_groups_layer_decay(small(name))
+    assert sum(len(group["params"]) for group in groups) == len(list(small(name).parameters()))
+
+
+def _shrink(name):
+    width = {} if "micro" in name else {"embed_dim": 4 * OURS[name][1]["num_heads"]}
+    gpsa = {"num_gpsa_blocks": 2} if "convit" in name else {}
+    return {"img_size": 16, "patch_size": 4, "depth": 3, **width, **gpsa}
+
+
+def test_other_channels_and_sizes_work(name):
+    model = small(name, in_chans=1, img_size=(8, 16), dynamic_img_size=True).eval()
+    with torch.no_grad():
+        assert model(torch.randn(1, 1, 8, 16)).shape == (1, 7)
+        assert model(torch.randn(1, 1, 12, 8)).shape == (1, 7)
+
+
+def test_its_description_for_timm_is_whole(name):
+    config = timm.get_pretrained_cfg(f"vs_{name}")
+    model = vitascope.create_model(name, device="meta")
+    assert config.input_size == (3, *model.patch_embed.img_size)
+    heads = (config.classifier,) if isinstance(config.classifier, str) else config.classifier
+    assert all(hasattr(model, head) for head in heads)
+
+
+def test_pretrained_names_point_at_weights_that_timm_has():
+    for name in OURS:
+        hub = timm.get_pretrained_cfg(f"vs_{name}").hf_hub_id
+        if hub:
+            assert timm.get_pretrained_cfg(hub.removeprefix("timm/")).hf_hub_id == hub
+    assert timm.get_pretrained_cfg("vs_convit_tiny").hf_hub_id == "timm/convit_tiny.fb_in1k"
+    assert timm.get_pretrained_cfg("vs_convit_tiny_plus").hf_hub_id is None
+
+
+def test_ours_come_first_and_timms_are_reached_too():
+    assert "resnet18" not in vitascope.list_models()
+    assert vitascope.list_models("resnet18") == ["resnet18"]
+    ours = vitascope.create_model("convit_tiny", device="meta")
+    assert type(ours).__module__ == "vitascope.models.convit"
+    theirs = vitascope.create_model("timm:convit_tiny", device="meta")
+    assert type(theirs).__module__ == "timm.models.convit"
+    assert type(vitascope.create_model("resnet18", device="meta")).__name__ == "ResNet"
+
+
+def test_a_local_folder_in_timms_format_loads_through_timm(tmp_path):
+    model = vitascope.create_model("convit_micro", num_classes=4)
+    timm.models.save_for_hf(model, tmp_path, model_config={"num_classes": 4})
+    again = vitascope.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value)

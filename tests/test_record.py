@@ -1,0 +1,60 @@
+"""A result comes back from the disk whole, or not at all."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from vitascope.errors import UserError
+from vitascope.record import Record, atomic_write, load, write_text
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    record = Record(
+        kind="gates",
+        values={"layers": ["a", "b"], "mean": np.float32(0.5)},
+        arrays={"gate": np.arange(6.0).reshape(2, 3)[:, ::-1]},
+        config={"model": "convit_micro"},
+        seed=3,
+        seconds=1.5,
+    )
+    path = record.save(tmp_path / "deep" / "gates")
+    again = load(path)
+    assert again.values == {"layers": ["a", "b"], "mean": 0.5}
+    np.testing.assert_array_equal(again.arrays["gate"], record.arrays["gate"])
+    assert (again.seed, again.seconds, again.config) == (3, 1.5, {"model": "convit_micro"})
+    assert load(tmp_path / "deep" / "gates").made == again.made
+
+
+def test_it_says_how_to_get_it_again(tmp_path):
+    made = json.loads(Record(kind="x").save(tmp_path / "x").read_text())["made"]
+    assert made["versions"]["torch"]
+    assert made["machine"]["cores"] == os.cpu_count()
+    assert made["time"].endswith("+00:00")
+    assert "commit" in made
+
+
+def test_numbers_that_are_not_finite_become_null_not_broken_json(tmp_path):
+    path = Record(kind="x", values={"a": float("nan"), "b": np.inf}).save(tmp_path / "x")
+    assert json.loads(path.read_text())["values"] == {"a": None, "b": None}
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(RuntimeError), atomic_write(tmp_path / "a.txt") as stream:
+        stream.write(b"half of the n")
+        raise RuntimeError
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"kind": "x"}', '{"arrays": {"a": [1]}, "kind": "x"}']
+)
+def test_what_is_not_a_record_is_one_clear_error(tmp_path, text):
+    with pytest.raises(UserError, match="no record at"):
+        load(tmp_path / "a")
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match="is not a record|no record at"):
+        load(tmp_path / "a")
