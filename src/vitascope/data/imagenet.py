@@ -16,6 +16,7 @@ Images stay on disk; evaluation takes the centre, 0.875 of the resized image, as
 import json
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = ["read_a", "read_imagenet", "read_real", "read_v2", "synsets"]
 STATISTICS = (IMAGENET_MEAN, IMAGENET_STD)
 
 
+@cache
 def synsets() -> tuple[str, ...]:
     """The 1000 classes in the order of a model's outputs."""
     from timm.data import ImageNetInfo
