@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vitascope.capture.attention import Event, watching
 from vitascope.capture.features import evaluating, tensor_in
-from vitascope.capture.shadows import Shadows, centres, rows, spacing
+from vitascope.capture.shadows import Shadows, centres, positions, rows, spacing
 from vitascope.errors import UserError
 
 __all__ = ["Layout", "Places", "layout_of", "one_image", "places"]
@@ -114,8 +114,7 @@ def layout_of(shadows: Shadows, tensor: Tensor) -> Layout | None:
     planes = shadows.of(tensor)
     if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
         return None
-    one = planes[:3] if bool(planes[0].any()) else planes[3:]
-    position = centres(one)  # (1, ..., 2)
+    position = centres(planes)  # (1, ..., 2)
     for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[tensor.ndim]:
         if position.narrow(channels, 0, 1).isnan().all():
             continue
@@ -159,8 +158,8 @@ def _places_of(event: Event, shadows: Shadows) -> Places | None:
         planes = shadows.of(event.scores)
         if planes is None:
             return None
-        query = centres([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
-        key = centres([p[..., 0, :] for p in planes[3:]])
+        query = positions([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
+        key = positions([p[..., 0, :] for p in planes[3:]])
         return Places(_per_window(query), _per_window(key))
     if event.query is None or event.key is None:
         return None

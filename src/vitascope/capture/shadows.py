@@ -16,7 +16,6 @@ through:
 A tensor of attention scores has two places, its query's and its key's: six planes in all.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-__all__ = ["Shadows", "centres", "rows", "spacing"]
+__all__ = ["Shadows", "centres", "positions", "rows", "spacing"]
 
 Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
 
@@ -141,12 +140,12 @@ class Shadows(TorchDispatchMode):
 
 def rows(planes: Planes | None) -> Tensor | None:
     """Places of the tokens of ``(..., T, features)``; NaN where there is none. (..., T, 2)"""
-    return None if planes is None else _positions(_contract(_single(planes), -1))
+    return None if planes is None else positions(_contract(_single(planes), -1))
 
 
-def centres(planes: Sequence[Tensor]) -> Tensor:
-    """(y, x) in pixels of every element of three planes, NaN where there is no place. (..., 2)"""
-    return _positions(list(planes))
+def centres(planes: Planes) -> Tensor:
+    """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
+    return positions(_single(planes))
 
 
 def spacing(places: Tensor) -> tuple[float, float]:
@@ -171,7 +170,8 @@ def _tensors(out: Any) -> list[Tensor]:
     return [t for t in out if isinstance(t, Tensor)] if isinstance(out, (list, tuple)) else []
 
 
-def _positions(planes: Planes) -> Tensor:
+def positions(planes: Planes) -> Tensor:
+    """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
     w, y, x = planes
     placed = w > 1e-6
     safe = torch.where(placed, w, torch.ones_like(w))
@@ -195,10 +195,8 @@ def _unit(planes: Planes) -> Planes:
 
 
 def _single(planes: Planes) -> Planes:
-    """One place per element: the row's, else the column's."""
-    if not bool(planes[3].any()):
-        return planes[:3]
-    return [torch.where(planes[0] > 0, planes[i], planes[i + 3]) for i in range(3)]
+    """The one place of each element: its row's, or its column's where no row has any."""
+    return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
 
 
 def _contract(planes: Planes, dim: int) -> Planes:
@@ -207,13 +205,13 @@ def _contract(planes: Planes, dim: int) -> Planes:
     Merging neighbours (Swin's patch merging) has their middle for a place. When every element
     sums over the same different places (token mixing, attention over channels) it has none.
     """
-    position = _positions(planes)
+    position = positions(planes)
     low = position.nan_to_num(float("inf")).amin(dim - 1)  # behind it, the axis of y and x
     high = position.nan_to_num(float("-inf")).amax(dim - 1)
     spread = ((high - low) > 0.5).any(-1)  # (..., elements)
     middle = [plane.mean(dim) for plane in planes]
     if bool(spread.any()):
-        at = _positions(middle)
+        at = positions(middle)
         apart = (at.nan_to_num(float("-inf")).amax(-2) - at.nan_to_num(float("inf")).amin(-2)) > 0.5
         lost = spread & ~apart.any(-1, keepdim=True)
         middle = [plane * ~lost for plane in middle]
@@ -221,14 +219,16 @@ def _contract(planes: Planes, dim: int) -> Planes:
 
 
 def _product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
-    """Rows of a, columns of b."""
-    nowhere = [torch.zeros(()).expand(shape)] * 3
-    left = right = nowhere
-    if a is not None:
-        left = [plane.unsqueeze(-1).expand(shape) for plane in _contract(_single(a), -1)]
-    if b is not None:
-        right = [plane.unsqueeze(-2).expand(shape) for plane in _contract(_single(b), -2)]
-    return _unit([*left, *right])
+    """Rows of a and columns of b; with weights, both places of what they weigh."""
+    if a is not None and b is not None:
+        left, right = (_contract(_single(a), -1), -1), (_contract(_single(b), -2), -2)
+    elif a is not None:
+        left, right = ((_contract(triple, -1), -1) for triple in (a[:3], a[3:]))
+    elif b is not None:
+        left, right = ((_contract(triple, -2), -2) for triple in (b[:3], b[3:]))
+    else:
+        return [torch.zeros(()).expand(shape)] * 6
+    return _unit([p.unsqueeze(dim).expand(shape) for planes, dim in (left, right) for p in planes])
 
 
 def _attended(q: Planes | None, v: Planes | None, shape: torch.Size) -> Planes:

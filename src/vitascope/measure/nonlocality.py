@@ -109,12 +109,11 @@ def measured_layers(
     found = capture.places(model, images)
     if not found:
         raise UserError(f"{what} needs attention over tokens; {type(model).__name__} has none")
-    able = {n: p for n, p in found.items() if p.over_tokens and not p.query.isnan().all()}
+    able = {n: p for n, p in found.items() if not (p.query.isnan().all() or p.key.isnan().all())}
     if not able:
-        why = "channels" if not any(p.over_tokens for p in found.values()) else "class tokens"
         raise UserError(
-            f"{what} needs patches that attend to patches; {', '.join(list(found)[:3])} of "
-            f"{type(model).__name__} attend over channels or from {why} only"
+            f"{what} needs patches that attend to patches; in {type(model).__name__} "
+            f"{', '.join(list(found)[:3])} … attend over channels or from a class token"
         )
     return {name: able[name] for name in capture.matching(layers, able, f"{what} layer")}
 

@@ -1,0 +1,150 @@
+"""What does one patch look at?
+
+The row of the attention map of one query patch, laid out on the image, per layer and head,
+averaged over images (ConViT, https://arxiv.org/abs/2103.10697, Fig. 3, 7 and 15-17; shown there on
+a log colour scale). Gated layers give three: content, position, and the mix that is used, with
+their gates. A value is the weight of one key; a row sums to 1, less what goes to class tokens.
+
+In windows the map is zero outside the query's window; pooled keys make a coarser map. The query is
+given as a fraction of the image (down, across), so that it means the same in every layer: the
+middle is (0.5, 0.5).
+
+Shapes: H heads, h x w keys.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.batches import first_images, images_in
+from vitascope.measure.gates import gates_in_force
+from vitascope.measure.nonlocality import measured_layers
+from vitascope.record import Record
+
+__all__ = ["Maps", "maps"]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Attention maps of one query, by layer; content and position for gated layers alone."""
+
+    mixed: Mapping[str, np.ndarray]  # layer -> (H, h, w)
+    content: Mapping[str, np.ndarray]
+    position: Mapping[str, np.ndarray]
+    gate: Mapping[str, np.ndarray]  # layer -> (H,)
+    query: Mapping[str, tuple[float, float]]  # where the query lies on the map, in its pixels
+    num_images: int
+
+    def to_record(self) -> Record:
+        """Arrays ``mixed/LAYER``; of gated layers also ``content/``, ``position/`` and ``gate/``."""
+        arrays = {
+            f"{part}/{name}": value
+            for part in ("mixed", "content", "position", "gate")
+            for name, value in getattr(self, part).items()
+        }
+        values = {
+            "layers": list(self.mixed),
+            "query": [list(q) for q in self.query.values()],
+            "gated": list(self.gate),
+            "num_images": self.num_images,
+        }
+        return Record(kind="maps", values=values, arrays=arrays)
+
+
+class _Layer:
+    """Which row of a layer's maps to take, and where its keys go on the image."""
+
+    def __init__(self, places: capture.Places, query: tuple[float, float], size: tuple[int, int]):
+        target = torch.tensor([query[0] * size[0] - 0.5, query[1] * size[1] - 0.5])
+        distance = (places.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
+        self.window, self.row = divmod(int(distance.argmin()), distance.shape[1])
+        self.num_windows = len(distance)
+        flat = places.key.reshape(-1, 2)
+        rows, columns = (_levels(flat[:, axis]) for axis in (0, 1))
+        key = places.key[self.window]
+        self.placed = ~key[:, 0].isnan()
+        self.index = torch.stack(
+            [_nearest(rows, key[self.placed, 0]), _nearest(columns, key[self.placed, 1])]
+        )
+        self.shape = len(rows), len(columns)
+        at = places.query[self.window, self.row]
+        self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Sum over images of the query's row on the grid of keys. (H, h, w)"""
+        mine = weights.unflatten(0, (-1, self.num_windows))[:, self.window, :, self.row]
+        total = mine.double().sum(0).cpu()[:, self.placed]
+        out = total.new_zeros(len(total), *self.shape)
+        out[:, self.index[0], self.index[1]] = total
+        return out
+
+
+def _levels(values: Tensor) -> Tensor:
+    return (values[~values.isnan()] * 16).round().unique() / 16
+
+
+def _nearest(levels: Tensor, values: Tensor) -> Tensor:
+    return (values[:, None] - levels).abs().argmin(1)
+
+
+def _fraction(levels: Tensor, value: float) -> float:
+    """The place ``value`` in steps of ``levels``: 1.5 is between the second and the third."""
+    if len(levels) == 1:
+        return 0.0
+    step = (levels[-1] - levels[0]).item() / (len(levels) - 1)
+    return (value - levels[0].item()) / step
+
+
+def maps(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    query: tuple[float, float] = (0.5, 0.5),
+    layers: str | Iterable[str] = "*",
+) -> Maps:
+    """Collect the maps of one query patch, averaged over images.
+
+    Args:
+        model: Any model with attention over patches; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        query: Down and across, 0 to 1; the patch nearest to it is taken.
+        layers: Wildcards for the attention layers.
+    """
+    if not all(0 <= value <= 1 for value in query):
+        raise UserError(f"query {query} is not on the image; give fractions (down, across) in 0..1")
+    images, batches = first_images(batches, model)
+    places = measured_layers(model, images, layers, "maps")
+    size = (images.shape[-2], images.shape[-1])
+    read = {name: _Layer(place, query, size) for name, place in places.items()}
+    gated = {n: m for n, m in capture.gated_layers(model).items() if n in places}
+    sums: dict[str, dict[str, Tensor]] = {"mixed": {}, "content": {}, "position": {}}
+    num_images = 0
+    for images in images_in(batches, model):
+        for part, names in (("mixed", list(places)), ("content", gated), ("position", gated)):
+            if not names:
+                continue
+
+            def reduce(name: str, weights: Tensor) -> Tensor:
+                return read[name](weights)
+
+            with (
+                capture.evaluating(model),
+                capture.attention(model, list(names), reduce, part=part) as seen,
+            ):
+                model(images)
+            for name, value in seen.items():
+                sums[part][name] = sums[part].get(name, torch.zeros(())) + value
+        num_images += len(images)
+    mean = {p: {n: (v / num_images).numpy() for n, v in s.items()} for p, s in sums.items()}
+    return Maps(
+        **mean,
+        gate={name: gates_in_force(layer) for name, layer in gated.items()},
+        query={name: read[name].at for name in mean["mixed"]},
+        num_images=num_images,
+    )
