@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.errors import UserError
+from vitascope.train.evaluation import logits_of
 
 __all__ = ["Teacher", "distillation_loss"]
 
@@ -87,7 +88,7 @@ class Teacher(nn.Module):
         if self.image_size is not None and tuple(images.shape[-2:]) != tuple(self.image_size):
             images = F.interpolate(images, self.image_size, mode="bicubic", antialias=True)
         output = self.model(images)
-        return (sum(output) / len(output) if isinstance(output, tuple) else output).float()
+        return logits_of(output)
 
 
 def _wide(values: tuple[float, ...], channels: int) -> Tensor:

@@ -76,8 +76,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def logits_of(output: Any) -> Tensor:
     """One tensor of logits; a pair of heads (class, distillation) is averaged, as in DeiT."""
     if isinstance(output, (tuple, list)):
-        return torch.stack([part.float() for part in output]).mean(dim=0)
-    return output.float()
+        return torch.stack([full(part) for part in output]).mean(dim=0)
+    return full(output)
+
+
+def full(tensor: Tensor) -> Tensor:
+    """At least single precision."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def bin_sums(confidence: Tensor, hit: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from vitascope.train.config import Recipe
 from vitascope.train.distill import Teacher, distillation_loss
 from vitascope.train.ema import Average
 from vitascope.train.engine import Engine
-from vitascope.train.evaluation import logits_of
+from vitascope.train.evaluation import full, logits_of
 from vitascope.train.optimizer import set_lr
 
 __all__ = ["Update", "reseed"]
@@ -95,7 +95,7 @@ class Update:
 
     def _loss(self, output: Any, images: Tensor, targets: Tensor) -> Tensor:
         pair = output if isinstance(output, (tuple, list)) else (output, output)
-        cls, dist = pair[0].float(), pair[1].float()
+        cls, dist = full(pair[0]), full(pair[1])
         if self.teacher is None:
             return F.cross_entropy(logits_of(output), targets)
         recipe = self.recipe

@@ -1,0 +1,172 @@
+"""Recipes are complete, can be written out and changed, and train."""
+
+import vitascope
+
+# isort: split
+import subprocess
+import sys
+
+import pytest
+import timm
+import torch
+import yaml
+from timm.scheduler import CosineLRScheduler
+
+from vitascope import data
+from vitascope.errors import UserError
+from vitascope.train import RECIPES, Recipe, load_run, recipe, train
+from vitascope.train.optimizer import build_optimizer, parameter_groups
+from vitascope.train.schedule import learning_rate
+
+
+def small_vit(**options):
+    torch.manual_seed(0)
+    return timm.create_model(
+        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
+        in_chans=1, num_classes=10, **options,
+    )  # fmt: skip
+
+
+def digits(num_images=64):
+    images = data.load("digits")
+    few = {"train": images.train.take(range(num_images)), "test": images.test.take(range(40))}
+    return data.Dataset(**{**images.__dict__, **few})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_trains_and_is_written_out_in_full(name, tmp_path):
+    settings = recipe(name, epochs=1, batch_size=32)
+    model = small_vit(drop_path_rate=settings.drop_path)
+    run = train(model, digits(), settings, tmp_path / "run", quiet=True, trackers=())
+    assert load_run(tmp_path / "run").recipe == settings
+    assert run.final["step"] == 2
+    assert 0 < run.final["train_loss"] < 10
+    assert 0 <= run.final["top1"] <= run.final["top5"] <= 1
+    assert run.final["test_error"] == 1 - run.final["top1"]
+
+
+@pytest.mark.parametrize("name", ["convit_micro", "vit_micro"])
+def test_our_small_models_train(name, tmp_path):
+    model = vitascope.create_model(name, img_size=8, in_chans=1, num_classes=10)
+    run = train(
+        model, digits(), recipe("laptop", epochs=1, batch_size=32), tmp_path / "run", quiet=True
+    )
+    assert run.final["step"] == 2
+    assert list((tmp_path / "run" / "events").glob("events*"))  # TensorBoard is installed here
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_survives_yaml(name):
+    written = yaml.safe_dump(recipe(name).to_dict())
+    assert Recipe.from_dict(yaml.safe_load(written)) == recipe(name)
+
+
+def test_the_deit_recipe_is_the_papers():
+    deit = recipe("deit")
+    assert deit.base_lr == pytest.approx(5e-4 * 1024 / 512)
+    assert (deit.optimizer, deit.weight_decay, deit.epochs) == ("adamw", 0.05, 300)
+    assert (deit.warmup_epochs, deit.warmup_lr, deit.min_lr) == (5, 1e-6, 1e-5)
+    assert (deit.drop_path, deit.ema, deit.augmentation.repeats) == (0.1, None, 3)
+    plus = recipe("deit_plus")
+    assert (plus.base_lr, plus.batch_size) == (pytest.approx(4e-4), 512)
+    assert recipe("broadcast").augmentation.repeats == 1
+    assert recipe("broadcast_base").warmup_epochs == 10
+    assert recipe("cifar").base_lr == 1.25e-4
+
+
+def test_fields_are_overridden_by_their_dotted_names_and_text_is_read():
+    changed = recipe(
+        "laptop",
+        **{
+            "epochs": "7",
+            "lr": "3e-4",
+            "ema": "0.99",
+            "clip_grad": "null",
+            "augmentation.mixup": "0.2",
+            "subset.fraction": 0.1,
+            "freeze": "[blocks.0.*, cls_token]",
+            "mixed_precision": False,
+        },
+    )
+    assert (changed.epochs, changed.lr, changed.ema, changed.clip_grad) == (7, 3e-4, 0.99, None)
+    assert (changed.augmentation.mixup, changed.subset.fraction) == (0.2, 0.1)
+    assert (changed.freeze, changed.mixed_precision) == (("blocks.0.*", "cls_token"), "no")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epoch": 3}, "unknown recipe field 'epoch'; did you mean 'epochs'"),
+        ({"augmentation.mixupp": 1}, r"'augmentation.mixupp'; did you mean 'augmentation.mixup'"),
+        ({"epochs": "many"}, "recipe field epochs takes int, not 'many'"),
+        ({"epochs": 1.5}, "recipe field epochs takes int, not 1.5"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"schedule": "cosin"}, "schedule must be one of cosine, linear, constant, not 'cosin'"),
+        ({"sam": 0.1, "mixed_precision": "fp16"}, "sam needs true gradients"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_is_possible(changes, message):
+    with pytest.raises(UserError, match=message):
+        recipe("laptop", **changes)
+
+
+def test_an_unknown_recipe_and_an_unknown_optimizer_are_named():
+    with pytest.raises(UserError, match="unknown recipe 'latop'; did you mean 'laptop'"):
+        recipe("latop")
+    with pytest.raises(UserError, match="unknown optimizer 'adamv'"):
+        build_optimizer(small_vit(), recipe("laptop", optimizer="adamv"))
+
+
+def test_the_lr_of_an_epoch_is_that_of_timms_scheduler():
+    deit = recipe("deit")
+    lr = learning_rate(deit, steps_per_epoch=10)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=deit.base_lr)
+    oracle = CosineLRScheduler(
+        optimizer, t_initial=300, lr_min=1e-5, warmup_t=5, warmup_lr_init=1e-6
+    )
+    for epoch in (0, 1, 4, 5, 6, 150, 299):
+        oracle.step(epoch)
+        assert lr(10 * epoch) == lr(10 * epoch + 9)
+        assert lr(10 * epoch) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+
+
+def test_the_lr_by_step_starts_at_the_warm_up_and_ends_at_the_least():
+    laptop = recipe("laptop")
+    lr = learning_rate(laptop, steps_per_epoch=10)
+    assert lr(0) == laptop.warmup_lr
+    assert lr(10) == pytest.approx((laptop.warmup_lr + laptop.lr) / 2)
+    assert lr(150) == pytest.approx((laptop.lr + laptop.min_lr) / 2)
+    assert lr(300) == pytest.approx(laptop.min_lr)
+
+
+def test_a_tenth_of_the_images_means_ten_times_the_epochs_and_the_same_schedule():
+    full, tenth = recipe("deit"), recipe("deit", **{"subset.fraction": 0.1})
+    assert tenth.total_epochs == 3000
+    assert learning_rate(tenth, 1)(1500) == learning_rate(full, 10)(1500)
+    assert learning_rate(tenth, 1)(20) == pytest.approx(learning_rate(full, 10)(20), rel=0.01)
+    assert recipe("deit", scale_epochs=False, **{"subset.fraction": 0.1}).total_epochs == 300
+
+
+def test_vectors_and_what_the_model_names_are_not_decayed_and_gates_travel_faster():
+    model = small_vit()
+    model.gating_param = torch.nn.Parameter(torch.ones(3))
+    groups = parameter_groups(model, recipe("laptop"))
+    found = {}
+    for group in groups:
+        for parameter in group["params"]:
+            name = next(n for n, p in model.named_parameters() if p is parameter)
+            found[name] = (group["weight_decay"], group["lr_scale"])
+    assert found["blocks.0.attn.qkv.weight"] == (0.05, 1.0)
+    assert found["blocks.0.attn.qkv.bias"] == (0.0, 1.0)
+    assert found["pos_embed"] == (0.0, 1.0)  # model.no_weight_decay()
+    assert found["gating_param"] == (0.0, 10.0)
+    assert len(found) == len(list(model.parameters()))
+
+
+def test_listing_recipes_does_not_load_torch():
+    script = "import sys; from vitascope.train import recipe; recipe('deit'); "
+    script += "print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
