@@ -27,7 +27,7 @@ def test_a_shifted_crop_moves_the_image_and_lets_in_black():
 
 def test_a_mirror_flips_only_the_chosen():
     pixels = photos(2)
-    got = mirror(pixels, torch.tensor([True, False]))
+    got = mirror(pixels.clone(), torch.tensor([True, False]))
     assert torch.equal(got[0], pixels[0].flip(-1))
     assert torch.equal(got[1], pixels[1])
 

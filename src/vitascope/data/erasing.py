@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.streams import Purpose, sample_streams
 
 __all__ = ["erase", "erasing_boxes"]
 
@@ -50,9 +50,10 @@ def erase(
     ``first`` is the position of ``images[0]`` in the whole batch: the noise belongs to the
     position, so that processes sharing a batch agree with one that has all of it.
     """
-    for i in np.flatnonzero((boxes[:, 2] > 0) & (boxes[:, 3] > 0)):
+    noise_of = sample_streams(Purpose.ERASE_PIXELS, seed, epoch=epoch, step=step)
+    for i in np.flatnonzero((boxes[:, 2] > 0) & (boxes[:, 3] > 0)).tolist():
         top, left, height, width = boxes[i].tolist()
-        rng = stream(Purpose.ERASE_PIXELS, seed, epoch=epoch, step=step, sample=first + int(i))
-        noise = rng.standard_normal((images.shape[1], height, width), dtype=np.float32)
-        images[i, :, top : top + height, left : left + width] = torch.from_numpy(noise)
+        shape = (images.shape[1], height, width)
+        noise = torch.from_numpy(noise_of(first + i).standard_normal(shape, dtype=np.float32))
+        images[i, :, top : top + height, left : left + width] = noise
     return images

@@ -29,8 +29,9 @@ def shifted_crop(pixels: Tensor, top: Tensor, left: Tensor, pad: int) -> Tensor:
 
 
 def mirror(pixels: Tensor, which: Tensor) -> Tensor:
-    """Flip the images of a boolean mask left to right."""
-    return torch.where(which[:, None, None, None], pixels.flip(-1), pixels)
+    """Flip the images of a boolean mask left to right, in place."""
+    rows = which.nonzero().squeeze(1)
+    return pixels.index_copy_(0, rows, pixels.index_select(0, rows).flip(-1))
 
 
 def crop_boxes(
@@ -85,14 +86,15 @@ def affine(pixels: Tensor, matrix: Tensor, fill: Tensor, interpolation: str) -> 
     height, width = pixels.shape[-2:]
     x = torch.arange(width, dtype=matrix.dtype) + 0.5
     y = torch.arange(height, dtype=matrix.dtype) + 0.5
-    # (b, 2, H, W): row of M times (x, y, 1), one term after another
-    source = matrix[:, :, 0, None, None] * x + matrix[:, :, 1, None, None] * y[:, None]
-    source = source + matrix[:, :, 2, None, None]
-    extent = torch.tensor([width, height], dtype=matrix.dtype)[:, None, None]
-    inside = ((source >= 0) & (source < extent)).all(dim=1, keepdim=True)
-    grid = (source * (2 / extent) - 1).permute(0, 2, 3, 1)
+    # Row of M times (x, y, 1), scaled so that the image spans -1 ... 1: a part that depends on
+    # the column and one that depends on the row. (b, 2, W) and (b, 2, H)
+    scale = 2 / torch.tensor([width, height], dtype=matrix.dtype).view(1, 2, 1)
+    by_column = (matrix[:, :, :1] * x * scale).float()
+    by_row = ((matrix[:, :, 1:2] * y + matrix[:, :, 2:]) * scale - 1).float()
+    grid = by_row.mT[:, :, None] + by_column.mT[:, None]  # (b, H, W, 2)
     sampled = F.grid_sample(
-        pixels.float(), grid.float(), interpolation, padding_mode="border", align_corners=False
+        pixels.float(), grid, interpolation, padding_mode="border", align_corners=False
     )
     sampled = sampled.round_().clamp_(0, 255).to(torch.uint8)
-    return torch.where(inside, sampled, fill[:, None, None])
+    outside = (grid.abs() > 1).any(dim=-1).unsqueeze(1)
+    return torch.where(outside, fill[:, None, None], sampled)

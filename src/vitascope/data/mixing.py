@@ -51,16 +51,16 @@ def swap_partners(x: Tensor) -> Tensor:
 
 
 def mix_images(images: Tensor, mix: Mix) -> Tensor:
-    """Mix every image with its partner."""
+    """Mix every image with its partner, in place."""
     if mix.box is not None:
         top, bottom, left, right = mix.box
-        images = images.clone()
         box = images[:, :, top:bottom, left:right]
         images[:, :, top:bottom, left:right] = swap_partners(box)
         return images
     if mix.share == 1:
         return images
-    return images * mix.share + swap_partners(images) * (1 - mix.share)
+    partners = swap_partners(images).mul_(1 - mix.share)
+    return images.mul_(mix.share).add_(partners)
 
 
 def smooth_targets(labels: Tensor, num_classes: int, smoothing: float) -> Tensor:

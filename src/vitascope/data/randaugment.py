@@ -213,29 +213,53 @@ def layer(
     fill: Tensor,
     interpolation: str,
 ) -> None:
-    """One operation for each image, in place."""
+    """One operation for each image, in place.
+
+    The images are sorted by operation, so that each has a run of them, and all table look-ups and
+    all affine maps are one run as well.
+    """
+    order, runs = sorted_runs(policy, operations)
+    if not len(order):
+        return
+    rows, values = torch.from_numpy(order), values[order]
+    work = pixels.index_select(0, rows)
     channels, height, width = pixels.shape[1:]
-    looked_up: list[tuple[Tensor, Tensor]] = []
-    moved: list[tuple[Tensor, np.ndarray]] = []
-    for i, name in enumerate(policy.operations):
-        rows = torch.from_numpy(np.flatnonzero(operations == i))
-        if not len(rows):
-            continue
-        value = torch.from_numpy(values[rows.numpy()]).float()
+    looked_up, moved = [], []
+    for name, begin, end in runs:
+        part, value = work[begin:end], torch.from_numpy(values[begin:end]).float()
         if name in AFFINE:
-            moved.append((rows, matrices(name, values[rows.numpy()], height, width)))
+            moved.append((begin, end, matrices(name, values[begin:end], height, width)))
         elif kind(name) == "Sharpness":
-            pixels[rows] = color.sharpen(pixels[rows], value)
+            work[begin:end] = color.sharpen(part, value)
         elif kind(name) == "Color":
-            if channels > 1:
-                pixels[rows] = color.saturate(pixels[rows], value)
+            work[begin:end] = color.saturate(part, value) if channels > 1 else part
         else:
-            looked_up.append((rows, tables(pixels[rows], name, value)))
+            looked_up.append((begin, end, tables(part, name, value).expand(-1, channels, -1)))
     if looked_up:
-        rows = torch.cat([r for r, _ in looked_up])
-        stack = torch.cat([t.expand(-1, channels, -1) for _, t in looked_up])
-        pixels[rows] = color.look_up(pixels[rows], stack)
+        run = slice(looked_up[0][0], looked_up[-1][1])
+        work[run] = color.look_up(work[run], torch.cat([table for *_, table in looked_up]))
     if moved:
-        rows = torch.cat([r for r, _ in moved])
-        matrix = torch.from_numpy(np.concatenate([m for _, m in moved]))
-        pixels[rows] = affine(pixels[rows], matrix, fill, interpolation)
+        run = slice(moved[0][0], moved[-1][1])
+        matrix = torch.from_numpy(np.concatenate([m for *_, m in moved]))
+        work[run] = affine(work[run], matrix, fill, interpolation)
+    pixels.index_copy_(0, rows, work)
+
+
+def sorted_runs(
+    policy: Policy, operations: np.ndarray
+) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
+    """The images that have an operation, sorted by it, and each one's run: name, begin, end."""
+    names = policy.operations
+
+    def group(number: int) -> int:
+        name = names[number]
+        return 0 if name in AFFINE else 1 if kind(name) in ("Sharpness", "Color") else 2
+
+    order, runs, begin = [], [], 0
+    for number in sorted(range(len(names)), key=group):
+        members = np.flatnonzero(operations == number)
+        if len(members):
+            order.append(members)
+            runs.append((names[number], begin, begin + len(members)))
+            begin += len(members)
+    return np.concatenate(order) if order else np.arange(0), runs
