@@ -62,6 +62,16 @@ def _replaced(output: Any, new: Tensor) -> Any:
     return output
 
 
+def _ran(patterns: Iterable[str], names: Iterable[str], seen: Iterable[str]) -> None:
+    """Every pattern must have met a module that ran."""
+    names, seen = list(names), list(seen)
+    for pattern in patterns:
+        matched = [name for name in names if fnmatchcase(name, pattern)]
+        if not set(matched) & set(seen):
+            ran = ", ".join(seen[:5]) or "nothing"
+            raise UserError(f"{', '.join(matched[:5])} did not run; of what was asked, {ran} did")
+
+
 @contextmanager
 def features(
     model: nn.Module,
@@ -80,7 +90,7 @@ def features(
         grad: Keep the graph. By default the block runs without gradients.
 
     Raises:
-        UserError: If a name matches nothing, or (on leaving the block) did not run.
+        UserError: If a name matches nothing, or (on leaving the block) nothing it matches ran.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     >>> with features(model, "1") as seen:
@@ -111,9 +121,7 @@ def features(
     finally:
         for handle in handles:
             handle.remove()
-    silent = [name for name in names if name not in seen]
-    if silent:
-        raise UserError(f"did not run: {', '.join(silent)}; ran: {', '.join(seen) or 'nothing'}")
+    _ran(patterns, names, seen)
 
 
 @contextmanager
@@ -123,7 +131,7 @@ def edit(
     """Replace the output of each matching module by ``edits[name](output)``.
 
     Raises:
-        UserError: If a name matches nothing, or (on leaving the block) did not run.
+        UserError: If a name matches nothing, or (on leaving the block) nothing it matches ran.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     >>> with edit(model, {"0": torch.zeros_like}):
@@ -151,9 +159,7 @@ def edit(
     finally:
         for handle in handles:
             handle.remove()
-    silent = [name for name, _ in wanted if name not in ran]
-    if silent:
-        raise UserError(f"did not run, so could not be edited: {', '.join(silent)}")
+    _ran(edits, [name for name, _ in wanted], ran)
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 Nothing here knows a model's name. A module is an *attention* if it computed an attention map over
 tokens; an *mlp* if it widens and returns to its width by dense layers alone; a *convolution* or a
-*subsampling* by what it does to the grid of places; the *stem* takes the image; a *head* puts out
-one vector an image. Token mixing of another kind (attention over channels, factorised attention) is
+*subsampling* by what it does to the grid of places; the *stem* takes the image and is less than
+half of the model; a *head* puts out one vector an image. Token mixing of another kind (attention over channels, factorised attention) is
 a *block*. Parts inside a part are not listed.
 """
 
@@ -136,6 +136,8 @@ def _classify(
     whole |= {n: "mlp" for n, c in calls.items() if n not in whole and _is_mlp(c, whole)}
     whole |= {n: "block" for n, c in calls.items() if n not in whole and _is_mixer(c, whole)}
 
+    layers = {n for n, c in calls.items() if c.module._parameters}
+
     def inside(name: str) -> list[str]:
         return [n for n in order if n != name and (n.startswith(f"{name}.") or not name)]
 
@@ -146,7 +148,8 @@ def _classify(
             kinds[name] = whole[name]
             return
         contains = any(other in whole for other in within)
-        if call.takes_image and name and not contains and type(call.module) is not nn.Sequential:
+        small = 2 * len(layers.intersection([name, *within])) < len(layers)
+        if call.takes_image and name and not contains and small:
             kinds[name] = "stem"
             return
         if _reduces(call) and not any(_reduces(calls[other]) for other in within):

@@ -42,7 +42,7 @@ class Maps:
     num_images: int
 
     def to_record(self) -> Record:
-        """Arrays ``mixed/LAYER``; of gated layers also ``content/``, ``position/`` and ``gate/``."""
+        """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too."""
         arrays = {
             f"{part}/{name}": value
             for part in ("mixed", "content", "position", "gate")
