@@ -69,7 +69,7 @@ def test_resizing_one_channel_and_upwards_works():
 def test_erasing_fills_one_box_with_noise_and_nothing_else():
     images = torch.full((200, 3, 16, 16), 5.0)
     boxes = erasing_boxes(np.random.default_rng(0), 200, 16, 16, 0.25, (0.02, 1 / 3))
-    out = erase(images.clone(), boxes, seed=0, epoch=0, step=0)
+    out = erase(images.clone(), boxes, np.random.default_rng(1).random(200), seed=0)
     changed = (out != 5).all(dim=1)
     assert 0.15 < changed.flatten(1).any(dim=1).float().mean() < 0.35
     noise = []
@@ -80,6 +80,12 @@ def test_erasing_fills_one_box_with_noise_and_nothing_else():
         noise.append(image[:, box].flatten())
     assert torch.cat(noise).mean() == pytest.approx(0, abs=0.05)
     assert torch.cat(noise).std() == pytest.approx(1, abs=0.05)
+
+
+def test_no_two_boxes_get_the_same_noise():
+    boxes = np.tile([1, 2, 5, 6], (8, 1))
+    out = erase(torch.zeros(8, 3, 16, 16), boxes, np.arange(8) / 8, seed=0)
+    assert len({image.numpy().tobytes() for image in out}) == 8
 
 
 def test_erased_areas_are_those_asked_for():

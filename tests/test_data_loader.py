@@ -165,6 +165,13 @@ def test_without_augmentation_a_batch_is_the_normalised_pixels():
         assert batch.labels.tolist() == images.labels[batch.indices].tolist()
 
 
+@pytest.mark.parametrize("setting", ["laptop", "everything", "jitter"])
+def test_every_step_varies_its_images_anew(setting):
+    alike = MemoryImages(photos(1).repeat(64, 1, 1, 1), np.zeros(64), ["a"])
+    steps = {b.images.numpy().tobytes() for b in batches(alike, SETTINGS[setting]).epoch(0)}
+    assert len(steps) == 4
+
+
 def test_every_image_comes_once_an_epoch():
     seen = torch.cat([b.indices for b in batches(in_memory(), augment.laptop()).epoch(4)])
     assert sorted(seen.tolist()) == list(range(48))

@@ -1,16 +1,18 @@
 """Random erasing (Zhong et al. 2020, https://arxiv.org/abs/1708.04896), timm's "pixel" kind.
 
 A box of random area and shape is filled with normal noise, after normalisation, so that the noise
-has the statistics of an image.
+has the statistics of an image. Noise is cheap to copy and dear to draw: each box takes a piece,
+from a random place, of a bank of at least a million numbers that is drawn once.
 """
 
+from functools import lru_cache
 from math import log
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.streams import Purpose, sample_streams
+from vitascope.data.streams import Purpose, stream
 
 __all__ = ["erase", "erasing_boxes"]
 
@@ -42,18 +44,26 @@ def erasing_boxes(
     return np.where((chosen & fits.any(axis=1))[:, None], boxes, 0)
 
 
-def erase(
-    images: Tensor, boxes: np.ndarray, *, seed: int, epoch: int, step: int, first: int = 0
-) -> Tensor:
+@lru_cache(maxsize=2)
+def noise_bank(seed: int, length: int) -> Tensor:
+    """Normal noise to cut pieces from. (length,) float32"""
+    noise = stream(Purpose.ERASE_PIXELS, seed).standard_normal(length, dtype=np.float32)
+    return torch.from_numpy(noise)
+
+
+def erase(images: Tensor, boxes: np.ndarray, places: np.ndarray, seed: int) -> Tensor:
     """Fill each image's box with noise, in place.
 
-    ``first`` is the position of ``images[0]`` in the whole batch: the noise belongs to the
-    position, so that processes sharing a batch agree with one that has all of it.
+    Args:
+        images: (b, C, H, W) float32, normalised.
+        boxes: (b, 4) top, left, height, width; nothing is erased where the height is 0.
+        places: (b,) in [0, 1): where in the bank the noise of an image begins.
+        seed: Of the bank.
     """
-    noise_of = sample_streams(Purpose.ERASE_PIXELS, seed, epoch=epoch, step=step)
+    bank = noise_bank(seed, max(2**20, 4 * images[0].numel()))
+    begins = (places * (len(bank) - images[0].numel())).astype(np.int64).tolist()
     for i in np.flatnonzero((boxes[:, 2] > 0) & (boxes[:, 3] > 0)).tolist():
         top, left, height, width = boxes[i].tolist()
-        shape = (images.shape[1], height, width)
-        noise = torch.from_numpy(noise_of(first + i).standard_normal(shape, dtype=np.float32))
-        images[i, :, top : top + height, left : left + width] = noise
+        area = images[i, :, top : top + height, left : left + width]
+        area.copy_(bank[begins[i] : begins[i] + area.numel()].view(area.shape))
     return images

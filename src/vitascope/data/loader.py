@@ -126,14 +126,7 @@ class TrainBatches:
         if a.random_erasing > 0:
             rng = place.stream(Purpose.ERASE)
             boxes = erasing_boxes(rng, self.batch_size, *shape, a.random_erasing, a.erasing_area)
-            erase(
-                images,
-                boxes[self.rows],
-                seed=self.seed,
-                epoch=place.epoch,
-                step=place.step,
-                first=self.rows.start,
-            )
+            erase(images, boxes[self.rows], rng.random(self.batch_size)[self.rows], self.seed)
         labels = torch.from_numpy(self.images.labels[decoded.indices])
         targets = labels
         if a.soft:

@@ -10,6 +10,7 @@ The operations give pillow's pixels exactly, but for bicubic affine maps, whose 
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import pi
 
 import numpy as np
@@ -32,7 +33,7 @@ TABLE = {"AutoContrast", "Equalize", "Invert", "Posterize", "Solarize", "Solariz
 class Policy:
     """A parsed RandAugment string."""
 
-    operations: tuple[str, ...]
+    operations: tuple[str, ...]  # those of one group side by side
     weights: tuple[float, ...] | None  # None: all alike, with replacement
     layers: int
     probability: float
@@ -66,10 +67,11 @@ def policy(config: str) -> Policy:
             "leave out the 't...' part"
         )
     first = parsed.ops[0]
-    weights = None if parsed.choice_weights is None else tuple(parsed.choice_weights.tolist())
+    order = sorted(range(len(names)), key=lambda i: group(names[i]))
+    weights = parsed.choice_weights
     return Policy(
-        operations=names,
-        weights=weights,
+        operations=tuple(names[i] for i in order),
+        weights=None if weights is None else tuple(float(weights[i]) for i in order),
         layers=parsed.num_layers,
         probability=first.prob,
         magnitude=first.magnitude,
@@ -78,9 +80,15 @@ def policy(config: str) -> Policy:
     )
 
 
+@cache
 def kind(name: str) -> str:
     """The operation behind a name: timm's "Increasing" and "Original" only scale its argument."""
     return name.removesuffix("Increasing").removesuffix("Original")
+
+
+def group(name: str) -> int:
+    """Operations of one group are done together: affine maps, blends by pixel, look-ups."""
+    return 0 if name in AFFINE else 1 if kind(name) in ("Sharpness", "Color") else 2
 
 
 def arguments(name: str, level: np.ndarray, sign: np.ndarray, side: int) -> np.ndarray:
@@ -249,17 +257,11 @@ def sorted_runs(
     policy: Policy, operations: np.ndarray
 ) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
     """The images that have an operation, sorted by it, and each one's run: name, begin, end."""
-    names = policy.operations
-
-    def group(number: int) -> int:
-        name = names[number]
-        return 0 if name in AFFINE else 1 if kind(name) in ("Sharpness", "Color") else 2
-
-    order, runs, begin = [], [], 0
-    for number in sorted(range(len(names)), key=group):
-        members = np.flatnonzero(operations == number)
-        if len(members):
-            order.append(members)
-            runs.append((names[number], begin, begin + len(members)))
-            begin += len(members)
-    return np.concatenate(order) if order else np.arange(0), runs
+    counts = np.bincount(operations + 1, minlength=len(policy.operations) + 1)
+    ends = np.cumsum(counts).tolist()
+    runs = [
+        (name, begin - ends[0], end - ends[0])
+        for name, begin, end in zip(policy.operations, ends, ends[1:], strict=False)
+        if end > begin
+    ]
+    return np.argsort(operations, kind="stable")[ends[0] :], runs

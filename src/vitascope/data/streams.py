@@ -10,14 +10,13 @@ any step, or split over several processes, sees the numbers of an uninterrupted 
     True
 """
 
-from collections.abc import Callable
 from enum import IntEnum
 
 import numpy as np
 
 from vitascope.errors import UserError
 
-__all__ = ["Purpose", "sample_streams", "stream"]
+__all__ = ["Purpose", "stream"]
 
 
 class Purpose(IntEnum):
@@ -45,26 +44,8 @@ def stream(
     Raises:
         UserError: If the seed is negative or does not fit in 32 bits.
     """
-    return np.random.Generator(np.random.Philox(sequence(purpose, seed, epoch, step, sample)))
-
-
-def sample_streams(
-    purpose: Purpose, seed: int, *, epoch: int, step: int
-) -> Callable[[int], np.random.Generator]:
-    """A function from a sample to its generator: cheaper than ``stream`` for many samples."""
-    key = sequence(purpose, seed, epoch, step, 0).generate_state(2, np.uint64)
-
-    def of_sample(sample: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, sample]))
-
-    return of_sample
-
-
-def sequence(
-    purpose: Purpose, seed: int, epoch: int, step: int, sample: int
-) -> np.random.SeedSequence:
-    """The key of a stream, spread over enough bits."""
     if not 0 <= seed < 2**32:
         raise UserError(f"seed {seed} is out of range; give a whole number from 0 to 2**32 - 1")
     # Always the same number of words: SeedSequence takes (1,) and (1, 0) for the same key.
-    return np.random.SeedSequence((int(purpose), seed, epoch, step, sample))
+    sequence = np.random.SeedSequence((int(purpose), seed, epoch, step, sample))
+    return np.random.Generator(np.random.Philox(sequence))
