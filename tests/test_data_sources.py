@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import subprocess
 import sys
 import tarfile
 
@@ -15,6 +16,8 @@ from PIL import Image
 
 from data_making import photo, photos, write_folder
 from vitascope.data import FileImages, MemoryImages, Subset, archives, load, memory, subset
+from vitascope.data.dataset import pixel_statistics
+from vitascope.data.folder import list_files
 from vitascope.data.imagenet import synsets
 from vitascope.errors import UserError
 
@@ -26,6 +29,12 @@ def everything(images):
 def stack(paths):
     arrays = [np.array(Image.open(p).convert("RGB")) for p in paths]
     return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+
+
+def test_settings_cost_no_torch():
+    code = "from vitascope.data import Augmentation, Subset, augment; augment.deit(); import sys; "
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # --- digits
@@ -109,6 +118,28 @@ def test_many_images_are_decoded_by_processes_alike(tmp_path, monkeypatch):
     alone = load(str(tmp_path))
     monkeypatch.setattr(memory, "WORTH_WORKERS", 1)
     assert torch.equal(everything(load(str(tmp_path)).train), everything(alone.train))
+
+
+def test_a_file_cut_short_does_not_stop_a_set_that_stays_on_disk(tmp_path, monkeypatch):
+    write_folder(tmp_path, ["a", "b"], count=5)
+    whole = tmp_path / "a" / "01.png"
+    whole.write_bytes(whole.read_bytes()[:150])
+    monkeypatch.setattr(memory, "MEMORY_LIMIT", 1000)
+    with pytest.warns(UserWarning, match="skipped broken image .*01.png"):
+        found = load(str(tmp_path), test_fraction=0.2)
+    assert len(found.train) + len(found.test) == 10
+
+
+def test_the_statistics_of_many_files_are_an_estimate_with_a_note(tmp_path):
+    write_folder(tmp_path, ["a", "b"], count=5)
+    files = list_files(tmp_path).of_size(3, 12, 12)
+    exact, estimate = pixel_statistics(files), pixel_statistics(files, most=8)
+    pixels = everything(files).double() / 255
+    assert exact[0] == pytest.approx(pixels.mean(dim=(0, 2, 3)).tolist())
+    assert exact[1] == pytest.approx(pixels.std(dim=(0, 2, 3), unbiased=False).tolist())
+    assert exact[2] is None
+    assert estimate[0] == pytest.approx(exact[0], abs=0.1)
+    assert estimate[2] == "mean and deviation estimated from 8 of 10 training images"
 
 
 @pytest.mark.parametrize("cut", [0, 20, 150])
@@ -366,6 +397,12 @@ def test_a_hugging_face_folder_that_cannot_be_used_is_explained(tmp_path, monkey
     datasets.DatasetDict({"test": table(2)}).save_to_disk(str(tmp_path / "only"))
     with pytest.raises(UserError, match="splits test; one must be called 'train'"):
         load(f"hf:{tmp_path / 'only'}")
+
+
+def test_a_data_set_that_the_hub_cannot_give_is_named(monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="no data set 'nobody/nothing' on disk, nor from the hub"):
+        load("hf:nobody/nothing")
 
 
 @pytest.mark.parametrize(

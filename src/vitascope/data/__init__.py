@@ -4,7 +4,7 @@
     >>> digits = data.load("digits")
     >>> tenth = data.subset(digits.train, data.Subset(fraction=0.1))
     >>> len(digits.train), len(tenth)
-    (1438, 144)
+    (1438, 143)
 
 Names are loaded when first used: settings such as ``Augmentation`` cost no torch.
 """

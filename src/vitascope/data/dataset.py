@@ -1,13 +1,14 @@
 """What a source gives: training and test images, their classes and their statistics."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.images import ImageSet, MemoryImages
+from vitascope.data.decoding import decoded
+from vitascope.data.images import FileImages, ImageSet
 from vitascope.data.streams import Purpose, stream
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Dataset", "pixel_statistics"]
@@ -44,7 +45,7 @@ def histogram(pixels: Tensor) -> Tensor:
 
 
 def pixel_statistics(
-    images: ImageSet, *, most: int = 1000, chunk: int = 4096
+    images: ImageSet, *, most: int = 1000
 ) -> tuple[tuple[float, ...], tuple[float, ...], str | None]:
     """Mean and standard deviation per channel in [0, 1], and a note if they are an estimate.
 
@@ -52,11 +53,11 @@ def pixel_statistics(
     a deviation of 1, so that normalising it is harmless.
     """
     indices, note = np.arange(len(images)), None
-    if not isinstance(images, MemoryImages) and len(images) > most:
+    if isinstance(images, FileImages) and len(images) > most:
         indices = np.sort(stream(Purpose.STATISTICS, 0).permutation(len(images))[:most])
         note = f"mean and deviation estimated from {most} of {len(images)} training images"
     counts = sum(
-        (histogram(images.pixels(part)) for part in parts(indices, chunk)),
+        (histogram(pixels) for pixels in some_pixels(images, indices)),
         torch.zeros(images.size[0], 256, dtype=torch.int64),
     ).double()
     values = torch.arange(256).double() / 255
@@ -66,6 +67,13 @@ def pixel_statistics(
     return tuple(mean.tolist()), tuple((s if s > 0 else 1.0) for s in std.tolist()), note
 
 
-def parts(indices: np.ndarray, length: int) -> Sequence[np.ndarray]:
-    """Consecutive pieces of at most ``length``."""
-    return [indices[i : i + length] for i in range(0, len(indices), length)]
+def some_pixels(images: ImageSet, indices: np.ndarray) -> Iterator[Tensor]:
+    """The images at these positions, a few at a time; broken files are reported and left out."""
+    length = 64 if isinstance(images, FileImages) else 4096
+    parts = [indices[i : i + length] for i in range(0, len(indices), length)]
+    if isinstance(images, FileImages):
+        for batch in decoded(images, parts, None, None, num_workers=0):
+            yield batch.pixels
+        return
+    for part in parts:
+        yield images.pixels(part)
