@@ -5,7 +5,6 @@ between any two of them repeats the epoch from the last checkpoint, to the same 
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from vitascope.train.config import Recipe
 from vitascope.train.disk import save_tensors
 from vitascope.train.engine import Engine
 from vitascope.train.evaluation import Evaluation, evaluate
+from vitascope.train.ledger import Ledger, columns
 from vitascope.train.observe import Observer, undisturbed
 from vitascope.train.optimizer import training_mode
 from vitascope.train.progress import Progress
@@ -55,11 +55,7 @@ class Course:
         self.progress = Progress(0, quiet=True)
         self.messages: list[str] = []
         self.step = 0
-        self.rows: list[dict[str, Any]] = []
-        self.sums = [0.0, 0.0, 0]  # loss, NLL, images of this epoch so far
-        self.seconds = 0.0  # before this process took over
-        self.epoch_seconds = 0.0  # of this epoch, before this process took over
-        self.since = self.epoch_since = time.perf_counter()
+        self.ledger = Ledger(recipe.total_epochs, labels=not recipe.augmentation.mixes)
         self.saved = -1  # step of the last checkpoint
         self.pending: list[tuple[Tensor, Tensor, int]] = []
         # looking at the loss waits for the device: every step on a CPU, now and then elsewhere
@@ -82,12 +78,10 @@ class Course:
         found = checkpoint.load(home, step)
         self.update.load(found.tensors, found.values)
         self.step = self.saved = found.step
-        self.rows = list(found.values["rows"])
-        self.seconds, self.epoch_seconds = found.values["seconds"], found.values["epoch_seconds"]
+        self.ledger.load(found.values, self.engine.main)
         if self.engine.main:
-            self.sums = list(found.values["sums"])
             checkpoint.drop_after(home, found.step)
-            write_metrics(self.folder, self.rows)
+            write_metrics(self.folder, self.ledger.rows)
 
     def run(self) -> Run:
         """All epochs that are left, then the final weights and the record."""
@@ -96,8 +90,8 @@ class Course:
         epochs, steps = self.recipe.total_epochs, len(self.batches)
         if self.step == 0:
             self._observe(0)
-        while len(self.rows) < epochs:
-            epoch = len(self.rows)
+        while len(self.ledger.rows) < epochs:
+            epoch = len(self.ledger.rows)
             self._epoch(epoch, self.step - epoch * steps)
             stop = self._anywhere(bool(self.request)) and epoch + 1 < epochs
             if stop or (epoch + 1) % self.recipe.checkpoint_epochs == 0 or epoch + 1 == epochs:
@@ -108,7 +102,7 @@ class Course:
 
     def _epoch(self, epoch: int, start: int) -> None:
         training_mode(self.update.model)
-        self.epoch_since = time.perf_counter()
+        self.ledger.begin()
         every = self.recipe.checkpoint_steps
         for batch in self.batches.epoch(epoch, start=start):
             loss, nll = self.update(batch, self.step, self.lr(self.step))
@@ -119,15 +113,14 @@ class Course:
                 self._look()
             if every is not None and self.step % every == 0:
                 self.save()
-        row = self._measure(epoch + 1)
-        self.rows.append(row)
-        self.sums, self.epoch_seconds, self.epoch_since = [0.0, 0.0, 0], 0.0, time.perf_counter()
+        self.ledger.close(self._measure(epoch + 1))
         self._observe(epoch + 1)
         if self.engine.main:
-            write_metrics(self.folder, self.rows)
+            write_metrics(self.folder, self.ledger.rows)
+            row = self.ledger.rows[-1]
             numbers = {k: v for k, v in row.items() if isinstance(v, (int, float))}
             self.engine.accelerator.log(numbers, step=self.step)
-            self.progress.tell(_line(row, self.recipe.total_epochs))
+            self.progress.tell(self.ledger.line())
 
     def _look(self) -> None:
         """Take the losses in; stop for one that is no number, or because somebody asked."""
@@ -142,33 +135,23 @@ class Course:
         if self._anywhere(not worst <= self.limit):
             raise self._diverged(worst)
         for (a, b), count in zip(table.tolist(), counts, strict=True):
-            self.sums = [self.sums[0] + a, self.sums[1] + b, self.sums[2] + count]
+            self.ledger.add(a, b, count)
         if stop and self.step % len(self.batches):  # at an epoch's end it is measured first
             self.save()
             raise Interrupted(self.folder, self.step, self.request.signal_name or "a signal")
 
     def _measure(self, epoch: int) -> dict[str, Any]:
-        loss, nll, count = self._summed()
-        train_seconds = self.epoch_seconds + time.perf_counter() - self.epoch_since
-        labels = not self.recipe.augmentation.mixes
-        row: dict[str, Any] = {
-            "epoch": epoch,
-            "step": self.step,
-            "train_loss": loss / count,
-            "train_nll": nll / count if labels else loss / count,
-            "train_nll_of": "labels" if labels else "loss on mixed targets",
-            **dict.fromkeys(("test_nll", "test_error", "top1", "top5", "ece")),
-        }
-        due = epoch % self.recipe.eval_every == 0 or epoch == self.recipe.total_epochs
-        if due:
-            row |= _columns(self._evaluate(), "")
-            if self.update.average is not None:
-                with self.update.average.applied(self.model):
-                    row |= _columns(self._evaluate(), "ema_")
-            self._keep_best(row)
-        row["lr"] = self.lr(self.step - 1)
-        row["images_per_second"] = count / train_seconds
-        row["seconds"] = self.epoch_seconds + time.perf_counter() - self.epoch_since
+        row = self.ledger.row(epoch, self.step, self.lr(self.step - 1), self._summed())
+        if epoch % self.recipe.eval_every and epoch < self.recipe.total_epochs:
+            return row
+        row |= columns(self._evaluate())
+        if self.update.average is not None:
+            with self.update.average.applied(self.model):
+                row |= columns(self._evaluate(), "ema_")
+        if self.recipe.keep_best and self.ledger.is_best(row):
+            state = self.engine.model_state(self.update.model)
+            if self.engine.main:
+                save_tensors(self.folder / "best.safetensors", state)
         return row
 
     def _evaluate(self) -> Evaluation:
@@ -178,13 +161,6 @@ class Course:
             rounds = int(self.engine.accelerator.gather(mine).max())
         with self.engine.accelerator.autocast():
             return evaluate(self.model, self.tests, combine=self.engine.total, rounds=rounds)
-
-    def _keep_best(self, row: Mapping[str, Any]) -> None:
-        earlier = [r["top1"] for r in self.rows if r["top1"] is not None]
-        if self.recipe.keep_best and all(row["top1"] > top1 for top1 in earlier):
-            state = self.engine.model_state(self.update.model)
-            if self.engine.main:
-                save_tensors(self.folder / "best.safetensors", state)
 
     def _observe(self, epoch: int) -> None:
         state = self.engine.model_state(self.update.model) if self.engine.fsdp else None
@@ -206,14 +182,7 @@ class Course:
         good = all(bool(t.isfinite().all()) for t in tensors["model"].values())
         if not self.engine.agreed(good):
             raise self._diverged(math.nan)
-        now = time.perf_counter()
-        values = {
-            **self.update.values(),
-            "rows": self.rows,
-            "sums": self._summed(),
-            "seconds": self.seconds + now - self.since,
-            "epoch_seconds": self.epoch_seconds + now - self.epoch_since,
-        }
+        values = {**self.update.values(), **self.ledger.values(self._summed())}
         with self.engine.main_writes() as writer:
             if writer:
                 checkpoint.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
@@ -222,8 +191,8 @@ class Course:
     def _summed(self) -> list[float]:
         """This epoch's sums over all processes; exact for one."""
         if self.engine.world_size == 1:
-            return list(self.sums)
-        sums = torch.tensor(self.sums, dtype=torch.float64, device=self.engine.device)
+            return list(self.ledger.sums)
+        sums = torch.tensor(self.ledger.sums, dtype=torch.float64, device=self.engine.device)
         return self.engine.total(sums).tolist()
 
     def _anywhere(self, flag: bool) -> bool:
@@ -251,7 +220,6 @@ class Course:
     def _end(self) -> Run:
         """Final weights, then the record that makes the run finished."""
         parts = self.update.tensors()
-        seconds = self.seconds + time.perf_counter() - self.since
         run = None
         with self.engine.main_writes() as writer:
             if writer:
@@ -260,10 +228,10 @@ class Course:
                     save_tensors(self.folder / "ema.safetensors", parts["average"])
                 run = finish(
                     self.folder,
-                    self.rows,
+                    self.ledger.rows,
                     self.config,
-                    seconds=seconds,
-                    epochs=len(self.rows),
+                    seconds=self.ledger.total_seconds(),
+                    epochs=len(self.ledger.rows),
                     steps=self.step,
                     world_size=self.engine.world_size,
                 )
@@ -271,21 +239,3 @@ class Course:
                     tracker.finish()
         result: Run = self.engine.agreed(run)
         return result
-
-
-def _columns(found: Evaluation, prefix: str) -> dict[str, Any]:
-    return {
-        f"{prefix}test_nll": found.nll,
-        f"{prefix}test_error": found.error,
-        f"{prefix}top1": found.top1,
-        f"{prefix}top5": found.top5,
-        f"{prefix}ece": found.ece,
-    }
-
-
-def _line(row: Mapping[str, Any], epochs: int) -> str:
-    top1 = "" if row["top1"] is None else f"  top-1 {100 * row['top1']:.1f} %"
-    return (
-        f"epoch {row['epoch']}/{epochs}  loss {row['train_loss']:.4f}{top1}  "
-        f"lr {row['lr']:.2g}  {row['images_per_second']:.0f} img/s"
-    )

@@ -100,7 +100,8 @@ class Engine:
 
     def release(self, model: nn.Module) -> None:
         """Take the wrapper's traces off the caller's model."""
-        self.accelerator.unwrap_model(model, keep_fp32_wrapper=False, keep_torch_compile=True)
+        plain = self.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+        vars(plain).pop("forward", None)  # Accelerate puts the class's own there
 
     def total(self, tensor: Tensor) -> Tensor:
         """The sum over processes."""
