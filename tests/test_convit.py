@@ -64,6 +64,17 @@ def test_weights_travel_to_timm_and_back():
     assert back.keys() == ours.state_dict().keys()
 
 
+def test_a_fresh_model_starts_as_convolutions_as_timms_does():
+    ours = create_model("convit_small", img_size=32)
+    theirs = timm.create_model("convit_small", img_size=32)
+    expected = theirs.state_dict()
+    for name, value in ours.state_dict().items():
+        if name.endswith(("attn.v.weight", "pos_proj.weight", "gating_param")):
+            torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
+        elif value.ndim > 1 and "patch_embed" not in name:
+            assert value.std() == pytest.approx(expected[name].std().item(), rel=0.2), name
+
+
 def test_the_class_token_joins_after_the_last_gpsa_block():
     model = micro().eval()
     lengths = []

@@ -16,7 +16,7 @@ class UserError(ValueError):
 def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
     """An error for a name nobody knows, with the nearest names there are.
 
-    >>> print(unknown("model", "convit_tyni", ["convit_tiny", "convit_base"]))
+    >>> print(unknown("model", "convit_tyni", ["convit_tiny", "resnet18"]))
     unknown model 'convit_tyni'; did you mean 'convit_tiny'?
     >>> print(unknown("recipe", "x", ["deit", "laptop"]))
     unknown recipe 'x'; there are: deit, laptop

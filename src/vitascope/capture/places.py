@@ -5,17 +5,21 @@ windows, shifted or dilated, pooled keys, subsampled queries, class tokens and p
 of their own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from vitascope.capture.attention import Event, watching
 from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.shadows import Shadows, centres, positions, rows, spacing
 from vitascope.errors import UserError
 
-__all__ = ["Layout", "Places", "layout_of", "one_image", "places"]
+__all__ = ["Layout", "Places", "inheriting", "layout_of", "one_image", "places", "places_of"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def places(model: nn.Module, example_input: Tensor) -> dict[str, Places]:
     image = one_image(example_input)
 
     def on_event(event: Event) -> None:
-        place = _places_of(event, shadows)
+        place = places_of(event, shadows)
         if place is not None:
             found[event.name] = place
 
@@ -98,8 +102,9 @@ class inheriting:
         if before is None or after is None or before.shape != after.shape:
             return
         planes = self.shadows.of(after)
-        if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
-            self.shadows.put(after, self.shadows.of(before))
+        with aside():
+            if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
+                self.shadows.put(after, self.shadows.of(before))
 
     def __enter__(self) -> None:
         self.handles = [m.register_forward_hook(self._hook) for m in self.model.modules()]
@@ -109,19 +114,31 @@ class inheriting:
             handle.remove()
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Compute without being watched or shadowed."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
 def layout_of(shadows: Shadows, tensor: Tensor) -> Layout | None:
     """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
     planes = shadows.of(tensor)
     if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
         return None
-    position = centres(planes)  # (1, ..., 2)
-    for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[tensor.ndim]:
+    with aside():
+        return _layout(centres(planes), tensor.ndim)
+
+
+def _layout(position: Tensor, ndim: int) -> Layout | None:
+    """Of places (1, ..., 2)."""
+    for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[ndim]:
         if position.narrow(channels, 0, 1).isnan().all():
             continue
         along = position.nan_to_num(-1)
         if bool((along == along.narrow(channels, 0, 1)).all()):
             at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
-            found = _grid(at) if tensor.ndim == 3 else _image(at)
+            found = _grid(at) if ndim == 3 else _image(at)
             if found is not None:
                 return Layout(name, *found)
     return None
@@ -153,7 +170,13 @@ def _count(values: Tensor) -> int:
     return len((values * 16).round().unique())
 
 
-def _places_of(event: Event, shadows: Shadows) -> Places | None:
+def places_of(event: Event, shadows: Shadows) -> Places | None:
+    """Where the queries and keys of one attention computation lie; None if unknown."""
+    with aside():
+        return _places(event, shadows)
+
+
+def _places(event: Event, shadows: Shadows) -> Places | None:
     if event.scores is not None:
         planes = shadows.of(event.scores)
         if planes is None:

@@ -3,10 +3,11 @@
 Nothing here knows a model's name. A module is an *attention* if it computed an attention map over
 tokens; an *mlp* if it widens and returns to its width by dense layers alone; a *convolution* or a
 *subsampling* by what it does to the grid of places; the *stem* takes the image and is less than
-half of the model; a *head* puts out one vector an image. Token mixing of another kind (attention over channels, factorised attention) is
-a *block*. Parts inside a part are not listed.
+half of the model; a *head* puts out one vector an image. Token mixing of another kind (attention
+over channels, factorised attention) is a *block*. Parts inside a part are not listed.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from vitascope.capture.attention import Event, watching
 from vitascope.capture.features import evaluating, tensor_in
-from vitascope.capture.places import Layout, _places_of, inheriting, layout_of, one_image
+from vitascope.capture.places import Layout, inheriting, layout_of, one_image, places_of
 from vitascope.capture.shadows import Shadows
 from vitascope.capture.streams import following
 from vitascope.errors import UserError
@@ -88,7 +89,7 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
     running: list[str] = []
 
     def on_event(event: Event) -> None:
-        place = _places_of(event, shadows)
+        place = places_of(event, shadows)
         name = event.name.split("@")[0]
         (mixings if place is not None and not place.over_tokens else attentions).add(name)
 
@@ -239,15 +240,17 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> tuple[U
 
         return hook
 
-    handles = [model.get_submodule(n).register_forward_hook(hook_for(n)) for n in kinds if n]
     names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
-    try:
-        sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
-        with evaluating(model), inheriting(model, shadows), shadows, sums:
-            model(image)
-    finally:
-        for handle in handles:
-            handle.remove()
+    sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        stack.enter_context(inheriting(model, shadows))  # its hooks run first
+        for name in filter(None, kinds):
+            hook = model.get_submodule(name).register_forward_hook(hook_for(name))
+            stack.callback(hook.remove)
+        stack.enter_context(shadows)
+        stack.enter_context(sums)
+        model(image)
     return _staged([found[name] for name in kinds if name in found])
 
 

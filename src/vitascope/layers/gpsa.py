@@ -94,4 +94,4 @@ class GPSA(PSA):
     def mix(self, content: Tensor, position: Tensor) -> Tensor:
         """``(1 - s) content + s position``, head by head. (B, H, ...)"""
         gate = self.gate.to(content.dtype).view(-1, 1, 1)
-        return torch.lerp(content, position.to(content.dtype), gate)
+        return torch.lerp(content, position, gate)

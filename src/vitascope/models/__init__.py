@@ -1,6 +1,6 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `weights` (checkpoints in and out).
+`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `weights` (checkpoints).
 """
 
 from fnmatch import fnmatchcase

@@ -1,8 +1,8 @@
 """ConViT: a vision transformer whose first blocks start as convolutions.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, section 3 and Fig. 4. A ViT of 12 blocks:
-the first 10 use GPSA, the last 2 plain self-attention. The class token has no place on the grid, so it
-joins the patches after the last GPSA block, without a position embedding. When every block is
+the first 10 use GPSA, the last 2 plain self-attention. The class token has no place on the grid, so
+it joins the patches after the last GPSA block, without a position embedding. When every block is
 GPSA no block is left in which a class token could read the patches: the model then has none and
 averages them.
 

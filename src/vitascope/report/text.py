@@ -9,9 +9,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as they need to be; numbers to the right.
 
     >>> print(table(["model", "top-1"], [["vit", "9.5"], ["convit", "10.1"]]))
-    model    top-1
-    vit        9.5
-    convit    10.1
+    model   top-1
+    vit       9.5
+    convit   10.1
     """
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     numeric = [all(_is_number(row[i]) for row in rows) for i in range(len(head))]

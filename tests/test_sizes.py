@@ -1,0 +1,24 @@
+"""Counting parameters and multiply-adds."""
+
+import pytest
+
+from vitascope import create_model
+from vitascope.studies.sizes import count
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("name", ["vit_micro", "convit_micro"])
+def test_multiply_adds_are_those_counted_by_hand(device, name):
+    """Fused attention hides its products from the counter: they must not be missed."""
+    dim, depth, patches, classes = 72, 4, 64, 10
+    model = create_model(name, num_classes=classes, device=device)
+    parameters, found = count(model, (3, 32, 32))
+    gpsa = 3 if name == "convit_micro" else 0
+    total = patches * dim * 3 * 4 * 4 + dim * classes
+    for block in range(depth):
+        tokens = patches if block < gpsa else patches + 1
+        total += tokens * dim * dim * (3 + 1 + 8) + 2 * tokens**2 * dim
+        total += 2 * patches * 8 * dim if block < gpsa else 0  # two windows of 8 x 8 a head
+    assert found == pytest.approx(total, rel=1e-3)
+    assert parameters == sum(p.numel() for p in model.parameters())
+    assert model.training
