@@ -14,6 +14,7 @@ __all__ = ["first_images", "images_in", "labelled_in", "logits_of"]
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
     """Images and, where there are any, labels.
 
+    >>> import torch
     >>> images, labels = split((torch.zeros(2, 3, 8, 8), torch.tensor([0, 1])))
     >>> images.shape[0], labels.tolist()
     (2, [0, 1])

@@ -1,0 +1,200 @@
+"""Capture, units and every instrument over the families people use: random weights, small inputs.
+
+Each family says which instruments make no sense for it; they must refuse, all others must give
+finite numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import timm
+import torch
+import transformers
+from timm.models.mlp_mixer import MlpMixer
+from torch import nn
+from torchvision.models.swin_transformer import SwinTransformer
+from torchvision.models.vision_transformer import VisionTransformer
+
+import vitascope
+from vitascope import capture, measure
+from vitascope.errors import UserError
+
+ATTENTION = {"nonlocality", "entropy", "maps"}
+
+
+@dataclass(frozen=True)
+class Family:
+    make: Callable[[], nn.Module]
+    attentions: int  # layers that attend over tokens
+    mlps: int
+    size: int = 32
+    refuses: frozenset[str] = field(default_factory=frozenset)
+
+
+def of_timm(name, **kwargs):
+    return partial(timm.create_model, name, num_classes=5, **kwargs)
+
+
+def of_hub(kind, **kwargs):
+    config = getattr(transformers, f"{kind}Config")
+    model = getattr(transformers, f"{kind}ForImageClassification")
+    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+                "intermediate_size": 64, "image_size": 32, "patch_size": 8, "num_labels": 5}  # fmt: skip
+    return lambda: model(config(**(settings | kwargs)))
+
+
+def no(*names):
+    return frozenset(names)
+
+
+NO_GATES = no("gates")
+NO_POSITIONS = no("gates", "masking")
+NO_ATTENTION = NO_POSITIONS | ATTENTION
+
+FAMILIES = {
+    "vit": Family(of_timm("vit_tiny_patch16_224", img_size=32, depth=2), 2, 2, refuses=NO_GATES),
+    "deit": Family(
+        of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1), 1, 1, refuses=NO_GATES
+    ),
+    "swin": Family(
+        of_timm("swin_tiny_patch4_window7_224", img_size=32, window_size=4, embed_dim=16,
+                depths=(2, 2), num_heads=(1, 2)),
+        4, 4, refuses=NO_POSITIONS),
+    "swin v2": Family(
+        of_timm("swinv2_tiny_window8_256", img_size=32, window_size=4, embed_dim=16,
+                depths=(2, 1), num_heads=(1, 2)),
+        3, 3, refuses=NO_POSITIONS),
+    "pit": Family(of_timm("pit_ti_224", img_size=64, depth=(1, 1, 1)), 3, 3, 64, NO_GATES),
+    "twins": Family(
+        of_timm("twins_svt_small", img_size=32, depths=(2, 2, 1, 1), wss=(4, 4, 2, 2)),
+        4, 6, refuses=NO_POSITIONS),  # two more have a single key
+    "pvt v2": Family(
+        of_timm("pvt_v2_b0", depths=(1, 1, 1, 1)), 4, 4, 64, NO_POSITIONS),
+    "coat": Family(
+        of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)), 0, 4,
+        refuses=NO_ATTENTION),
+    "levit": Family(
+        of_timm("levit_128s", img_size=64, depth=(1, 1, 1)), 4, 5, 64, NO_POSITIONS),
+    "beit": Family(
+        of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3), 1, 1,
+        refuses=NO_POSITIONS),
+    "eva02": Family(of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, NO_GATES),
+    "maxvit": Family(
+        of_timm("maxvit_rmlp_pico_rw_256", img_size=64, depths=(1, 1),
+                embed_dim=(16, 32), block_type=("M", "M"), stem_width=8), 4, 4, 64, NO_POSITIONS),
+    "cait": Family(of_timm("cait_xxs24_224", img_size=32, depth=1), 3, 3, refuses=NO_GATES),
+    "xcit": Family(
+        of_timm("xcit_nano_12_p16_224", img_size=32, depth=1), 2, 3,
+        refuses=NO_POSITIONS | {"nonlocality", "maps"}),
+    "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
+    "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
+    "mixer": Family(lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION),
+    "resnet": Family(of_timm("resnet26"), 0, 0, 64, NO_ATTENTION),
+    "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 0, 4, 64, NO_ATTENTION),
+    "torchvision vit": Family(lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2,
+                              refuses=NO_GATES),
+    "torchvision swin": Family(
+        lambda: SwinTransformer([4, 4], 16, [2, 2], [1, 2], [4, 4], num_classes=5), 4, 4,
+        refuses=NO_POSITIONS),
+    "hub vit": Family(of_hub("ViT"), 2, 2, refuses=NO_GATES),
+    "hub vit, eager": Family(of_hub("ViT", attn_implementation="eager"), 2, 2, refuses=NO_GATES),
+    "hub beit": Family(
+        of_hub("Beit", use_relative_position_bias=True), 2, 2, refuses=NO_POSITIONS),
+    "hub dinov2": Family(of_hub("Dinov2"), 2, 2, refuses=NO_GATES),
+    "hub swin": Family(
+        lambda: transformers.SwinForImageClassification(transformers.SwinConfig(
+            image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[1, 2],
+            window_size=4, num_labels=5)),
+        4, 4, refuses=NO_POSITIONS),
+}  # fmt: skip
+
+
+@cache
+def built(name):
+    """The model, with every constant weight shaken so that no unit is idle."""
+    torch.manual_seed(0)
+    model = FAMILIES[name].make().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
+    return model
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request):
+    kind = FAMILIES[request.param]
+    return kind, built(request.param), torch.randn(4, 3, kind.size, kind.size)
+
+
+def output(model, images):
+    with torch.no_grad():
+        out = model(images)
+    return getattr(out, "logits", out)
+
+
+def test_capture_sees_every_layer_and_changes_nothing(family):
+    kind, model, images = family
+    expected = output(model, images)
+    if kind.attentions == 0:
+        with pytest.raises(UserError, match="no attention map"), capture.attention(model):
+            model(images)
+        return
+    with capture.attention(model) as maps:
+        seen = output(model, images)
+    assert torch.equal(seen, expected)
+    for weights in maps.values():
+        assert weights.ndim == 4
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    places = capture.places(model, images)
+    assert set(places) == set(maps)
+    for name, place in places.items():
+        windows, queries, keys = *place.query.shape[:2], place.key.shape[1]
+        assert maps[name].shape[0] == windows * len(images)
+        assert maps[name].shape[2:] == (queries, keys)
+
+
+def test_units_are_found_and_followed(family):
+    kind, model, images = family
+    units = capture.units(model, images)
+    kinds = [unit.kind for unit in units]
+    assert kinds[0] == "stem"
+    assert kinds[-1] == "head"
+    over_tokens = sum(place.over_tokens for place in capture.places(model, images).values())
+    assert kinds.count("attention") == over_tokens
+    assert kinds.count("mlp") == kind.mlps
+    for unit in units:
+        if unit.kind in ("attention", "mlp", "block"):
+            assert unit.residual or "downsample" in unit.name, unit
+    expected = output(model, images)
+    with capture.streams(model, units) as seen:
+        assert torch.equal(output(model, images), expected)
+    for unit in units:
+        assert tuple(seen[unit.name].shape[1:]) == unit.shape[1:]
+        if unit.grid is not None:
+            assert unit.as_image(seen[unit.name]).shape[2:] == unit.grid
+
+
+@pytest.mark.parametrize("instrument", measure.__all__)
+def test_every_instrument_gives_finite_numbers_or_refuses(family, instrument):
+    kind, model, images = family
+    batches = [(images, torch.arange(4))]
+    run = getattr(measure, instrument)
+    if instrument in kind.refuses:
+        with pytest.raises(UserError):
+            run(model, batches)
+        return
+    record = run(model, batches).to_record()
+    assert record.kind == instrument
+    numbers = [np.asarray(array).ravel() for array in record.arrays.values()]
+    for value in record.values.values():
+        if isinstance(value, dict):
+            value = list(value.values())
+        flat = np.asarray(value if value is not None else 0.0).ravel()
+        numbers += [flat] if flat.dtype.kind == "f" else []
+    assert numbers
+    assert np.isfinite(np.concatenate(numbers)).all()
+    if instrument == "entropy":
+        assert len(record.values["layers"]) == kind.attentions
