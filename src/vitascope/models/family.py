@@ -16,6 +16,7 @@ from torch import nn
 from vitascope.models.convit import ConViT
 from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.patches import PatchEmbed
+from vitascope.models.resnet import PreActResNet
 
 __all__ = ["OURS", "PREFIX"]
 
@@ -55,6 +56,7 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convit_micro"] = (ConViT, {**_MICRO, "num_gpsa_blocks": 3})
     models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
+    models["resnet_micro"] = (PreActResNet, {})
     return models
 
 
@@ -63,7 +65,7 @@ OURS = _sizes()
 
 def _pretrained(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     """timm's description of a model: input, statistics and, where there are any, weights."""
-    size = kwargs.get("img_size", 224)
+    size = kwargs.get("img_size", 32 if "micro" in name else 224)
     heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
     return {
         "num_classes": 1000,
@@ -73,9 +75,9 @@ def _pretrained(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         "interpolation": "bicubic",
         "mean": IMAGENET_DEFAULT_MEAN,
         "std": IMAGENET_DEFAULT_STD,
-        "fixed_input_size": True,
-        "first_conv": "patch_embed.proj",
-        "classifier": heads,
+        "fixed_input_size": not name.startswith("resnet"),
+        "first_conv": "stem" if name.startswith("resnet") else "patch_embed.proj",
+        "classifier": "head.fc" if name.startswith("resnet") else heads,
         "license": "apache-2.0",
         **_released(name),
     }
@@ -99,13 +101,15 @@ default_cfgs = generate_default_cfgs(
 
 
 def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> None:
+    tokens = not issubclass(model, PreActResNet)
+
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         return build_model_with_cfg(
             model,
             PREFIX + name,
             pretrained,
-            pretrained_filter_fn=checkpoint_filter_fn,
-            feature_cfg={"out_indices": 3, "feature_cls": "getter"},
+            pretrained_filter_fn=checkpoint_filter_fn if tokens else None,
+            feature_cfg={"out_indices": 3 if tokens else (0, 1, 2), "feature_cls": "getter"},
             **{**defaults, **kwargs},
         )
 
