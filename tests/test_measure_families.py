@@ -41,9 +41,9 @@ def of_timm(name, **kwargs):
 def of_hub(kind, **kwargs):
     config = getattr(transformers, f"{kind}Config")
     model = getattr(transformers, f"{kind}ForImageClassification")
-    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-                "intermediate_size": 64, "image_size": 32, "patch_size": 8, "num_labels": 5}  # fmt: skip
-    return lambda: model(config(**(settings | kwargs)))
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
+    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
+    return lambda: model(config(**sizes, **numbers, **kwargs))
 
 
 def no(*names):
@@ -84,14 +84,15 @@ FAMILIES = {
     "eva02": Family(of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, NO_GATES),
     "maxvit": Family(
         of_timm("maxvit_rmlp_pico_rw_256", img_size=64, depths=(1, 1),
-                embed_dim=(16, 32), block_type=("M", "M"), stem_width=8), 4, 4, 64, NO_POSITIONS),
+                embed_dim=(32, 64), block_type=("M", "M"), stem_width=8), 4, 4, 64, NO_POSITIONS),
     "cait": Family(of_timm("cait_xxs24_224", img_size=32, depth=1), 3, 3, refuses=NO_GATES),
     "xcit": Family(
         of_timm("xcit_nano_12_p16_224", img_size=32, depth=1), 2, 3,
         refuses=NO_POSITIONS | {"nonlocality", "maps"}),
     "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
     "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
-    "mixer": Family(lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION),
+    "mixer": Family(
+        lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION),
     "resnet": Family(of_timm("resnet26"), 0, 0, 64, NO_ATTENTION),
     "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 0, 4, 64, NO_ATTENTION),
     "torchvision vit": Family(lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2,

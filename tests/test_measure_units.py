@@ -115,12 +115,12 @@ def test_variance_and_fourier_see_the_stream_without_class_tokens():
 def dense_hsic(x, y):
     """The definition, term by term."""
     n = len(x)
-    k, l = x @ x.T, y @ y.T
-    k.fill_diagonal_(0)
-    l.fill_diagonal_(0)
+    kx, ky = x @ x.T, y @ y.T
+    kx.fill_diagonal_(0)
+    ky.fill_diagonal_(0)
     one = torch.ones(n, dtype=x.dtype)
-    value = torch.trace(k @ l) + (one @ k @ one) * (one @ l @ one) / ((n - 1) * (n - 2))
-    return (value - 2 / (n - 2) * (one @ k @ l @ one)) / (n * (n - 3))
+    value = torch.trace(kx @ ky) + (one @ kx @ one) * (one @ ky @ one) / ((n - 1) * (n - 2))
+    return (value - 2 / (n - 2) * (one @ kx @ ky @ one)) / (n * (n - 3))
 
 
 def test_hsic_is_the_inner_product_of_centred_grams():

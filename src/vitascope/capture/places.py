@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from vitascope.capture.attention import Event, watching
 from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.shadows import Shadows, centres, positions, rows, spacing
+from vitascope.capture.watch import Event, watching
 from vitascope.errors import UserError
 
 __all__ = ["Layout", "Places", "inheriting", "layout_of", "one_image", "places", "places_of"]
