@@ -55,6 +55,20 @@ def test_our_small_models_train(name, tmp_path):
     assert list((tmp_path / "run" / "events").glob("events*"))  # TensorBoard is installed here
 
 
+def test_a_model_that_does_not_fit_the_images_is_refused_before_a_folder_is_made(tmp_path):
+    settings = recipe("laptop", epochs=1, batch_size=32)
+    for options, message in (
+        ({"num_classes": 7}, "has 7 outputs, the images have 10 classes; build it with num_cl"),
+        ({"in_chans": 3}, r"does not take images of .* \(1, 8, 8\)"),
+        ({"img_size": 16}, r"does not take images of .* \(1, 8, 8\)"),
+    ):
+        sizes = {"img_size": 8, "in_chans": 1, "num_classes": 10, **options}
+        model = timm.create_model("vit_tiny_patch16_224", patch_size=4, depth=1, **sizes)
+        with pytest.raises(UserError, match=message):
+            train(model, digits(), settings, tmp_path / "run", quiet=True, trackers=())
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_yaml(name):
     written = yaml.safe_dump(recipe(name).to_dict())

@@ -169,7 +169,8 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(whole, tmp_path):
     assert "step-000000009" in done.stdout
     assert "MB needed" in done.stdout
     assert "checkpoint is intact" in done.stdout
-    assert sorted(p.name for p in (folder / "checkpoint").iterdir())[-1] == "step-000000006"
+    steps = sorted(p.name for p in (folder / "checkpoint").iterdir())
+    assert steps == ["step-000000003", "step-000000006"]
     go(folder, resume=True)
     assert_same(folder, whole)
 
@@ -206,9 +207,10 @@ def test_with_every_checkpoint_damaged_the_error_says_so(tmp_path):
 
 def test_a_finished_run_comes_back_at_once_with_its_weights(whole):
     model = Watched(at=1, action=lambda: pytest.fail("it trained"))
-    settings = recipe("laptop", **RECIPE)
+    settings, written = recipe("laptop", **RECIPE), (whole / "record.json").stat().st_mtime_ns
     run = train(model, digits(), settings, whole, seed=3, resume=True, quiet=True, trackers=())
     assert run == load_run(whole)
+    assert (whole / "record.json").stat().st_mtime_ns == written
     assert torch.equal(model.vit.head.weight, load_file(run.weights)["vit.head.weight"])
 
 

@@ -32,6 +32,7 @@ from vitascope.train.config import Recipe
 from vitascope.train.course import Course
 from vitascope.train.distill import Teacher
 from vitascope.train.engine import Engine
+from vitascope.train.evaluation import evaluating, logits_of
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.optimizer import build_optimizer, frozen
 from vitascope.train.progress import Progress
@@ -91,6 +92,7 @@ def train(
         )
     images = subset(dataset.train, recipe.subset)
     tests = subset(dataset.test, Subset(first_classes=recipe.subset.first_classes))
+    _check_fit(model, images.size, len(images.classes))
     engine = Engine(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
     shared: dict[str, Any] = {"mean": dataset.mean, "std": dataset.std, "num_workers": num_workers}
     place: dict[str, Any] = {"rank": engine.rank, "world_size": engine.world_size}
@@ -149,6 +151,28 @@ def train(
         )
         loop.progress = stack.enter_context(progress)
         return loop.run()
+
+
+def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -> None:
+    """Refuse a model that does not take the images or has other classes, before anything is made.
+
+    Raises:
+        UserError: If so.
+    """
+    with evaluating(model):
+        first = next(model.parameters())
+        try:
+            found = logits_of(model(torch.zeros(1, *size, device=first.device, dtype=first.dtype)))
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise UserError(
+                f"the model does not take images of (channels, height, width) {size}: {error}; "
+                "build it with their img_size and in_chans, or load the images in its size"
+            ) from error
+    if found.shape[-1] != num_classes:
+        raise UserError(
+            f"the model has {found.shape[-1]} outputs, the images have {num_classes} classes; "
+            f"build it with num_classes={num_classes}"
+        )
 
 
 @contextmanager
