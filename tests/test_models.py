@@ -12,6 +12,8 @@ SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 7, "depth": 3}
 
 
 def small(name, **kwargs):
+    if name.startswith("resnet"):
+        return vitascope.create_model(name, **{"num_classes": 7, **kwargs})
     if "convit" in name:
         kwargs.setdefault("num_gpsa_blocks", 2)
     if not name.split("_")[1].startswith("micro"):
@@ -23,6 +25,10 @@ def small(name, **kwargs):
 @pytest.fixture(params=sorted(OURS))
 def name(request):
     return request.param
+
+
+def has_tokens(name):
+    return not name.startswith("resnet")
 
 
 def test_it_gives_finite_logits_and_every_parameter_a_gradient(name):
@@ -49,12 +55,16 @@ def test_it_has_timms_surface(name):
         assert model.forward_head(features, pre_logits=True).shape == (2, model.num_features)
         final, found = model.forward_intermediates(images, indices=2)
         torch.testing.assert_close(final, features)
-        assert [f.shape for f in found] == [(2, model.embed_dim, 4, 4)] * 2
+        shapes = (
+            [(2, model.embed_dim, 4, 4)] * 2 if has_tokens(name) else [(2, 40, 8, 8), (2, 80, 4, 4)]
+        )
+        assert [f.shape for f in found] == shapes
         model.reset_classifier(3)
         assert model(images).shape == (2, 3)
         model.reset_classifier(0)
         assert model(images).shape == (2, model.num_features)
-    assert {"pos_embed", "cls_token"} <= set(model.no_weight_decay())
+    if has_tokens(name):
+        assert {"pos_embed", "cls_token"} <= set(model.no_weight_decay())
     assert len(model.feature_info) == 3
     model.set_grad_checkpointing()
 
@@ -62,20 +72,23 @@ def test_it_has_timms_surface(name):
 def test_timm_knows_it_and_its_tools_work_on_it(name):
     model = timm.create_model(f"vs_{name}", features_only=True, out_indices=(0, 2), **_shrink(name))
     found = model(torch.randn(1, 3, 16, 16))
-    assert [f.shape[-2:] for f in found] == [(4, 4), (4, 4)]
-    assert model.feature_info.channels() == [found[0].shape[1]] * 2
+    assert [f.shape[-1] for f in found] == ([4, 4] if has_tokens(name) else [16, 4])
+    assert model.feature_info.channels() == [f.shape[1] for f in found]
     groups = timm.optim.param_groups_layer_decay(small(name))
     assert sum(len(group["params"]) for group in groups) == len(list(small(name).parameters()))
 
 
 def _shrink(name):
+    if not has_tokens(name):
+        return {}
     width = {} if "micro" in name else {"embed_dim": 4 * OURS[name][1]["num_heads"]}
     gpsa = {"num_gpsa_blocks": 2} if "convit" in name else {}
     return {"img_size": 16, "patch_size": 4, "depth": 3, **width, **gpsa}
 
 
 def test_other_channels_and_sizes_work(name):
-    model = small(name, in_chans=1, img_size=(8, 16), dynamic_img_size=True).eval()
+    sizes = {"img_size": (8, 16), "dynamic_img_size": True} if has_tokens(name) else {}
+    model = small(name, in_chans=1, **sizes).eval()
     with torch.no_grad():
         assert model(torch.randn(1, 1, 8, 16)).shape == (1, 7)
         assert model(torch.randn(1, 1, 12, 8)).shape == (1, 7)
@@ -83,10 +96,13 @@ def test_other_channels_and_sizes_work(name):
 
 def test_its_description_for_timm_is_whole(name):
     config = timm.get_pretrained_cfg(f"vs_{name}")
-    model = vitascope.create_model(name, device="meta")
-    assert config.input_size == (3, *model.patch_embed.img_size)
+    with torch.device("meta"):
+        model = vitascope.create_model(name)
+    if has_tokens(name):
+        assert config.input_size == (3, *model.patch_embed.img_size)
     heads = (config.classifier,) if isinstance(config.classifier, str) else config.classifier
-    assert all(hasattr(model, head) for head in heads)
+    for part in (config.first_conv, *heads):
+        assert model.get_submodule(part).weight.ndim >= 2
 
 
 def test_pretrained_names_point_at_weights_that_timm_has():

@@ -14,6 +14,9 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "models": "list the models; parameters and FLOPs beside the paper's",
+    "train": "train a model into a folder that can be resumed",
+    "evaluate": "measure top-1, top-5, NLL and calibration",
+    "compare": "find out which model suits your images, and why",
     "bench": "measure speed against peers on this machine",
 }
 
@@ -58,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"vitascope: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("vitascope: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"vitascope: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0

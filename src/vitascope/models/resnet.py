@@ -1,7 +1,7 @@
 """Pre-activation residual networks, in stages: the convolutional neighbours of our transformers.
 
-He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution, and
-leave the shortcut alone. ``resnet_micro`` is about as large as ``convit_micro`` and takes small
+He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution,
+and leave the shortcut alone. ``resnet_micro`` is about as large as ``convit_micro`` and takes small
 images of any size.
 
 Shapes: B images, stage k has channels C_k on a map 2^k times smaller than the stem's.
@@ -70,7 +70,7 @@ class PreActResNet(nn.Module):
         self.num_classes, self.in_chans = num_classes, in_chans
         self.grad_checkpointing = False
         self.stem = nn.Conv2d(in_chans, widths[0], 3, padding=1, bias=False)
-        rates = iter(calculate_drop_path_rates(drop_path_rate, sum(depths)))
+        rates: Any = iter(calculate_drop_path_rates(drop_path_rate, sum(depths)))
         self.stages = nn.ModuleList()
         width = widths[0]
         for stage, (depth, out) in enumerate(zip(depths, widths, strict=True)):

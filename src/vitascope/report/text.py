@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-__all__ = ["table"]
+from vitascope.record import Record
+
+__all__ = ["comparison", "table"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -24,6 +26,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join(aligned).rstrip()
 
     return "\n".join(line(cells) for cells in [head, *rows])
+
+
+def comparison(answer: Record) -> str:
+    """The table of a comparison and its recommendation."""
+    values = answer.values
+    models = [model["name"] for model in values["models"]]
+    rows = []
+    for row in values["table"]:
+        entries = {entry["model"]: entry for entry in row["entries"]}
+        cells = [f"{100 * row['fraction']:g} %", str(row["num_images"])]
+        for model in models:
+            entry = entries[model]
+            spread = "" if entry["std"] is None else f" ± {entry['std']:.1f}"
+            gain = "" if entry["gain"] is None else f" ({entry['gain']:+.1f} %, {entry['verdict']})"
+            cells.append(f"{entry['mean']:.1f}{spread}{gain}")
+        rows.append(cells)
+    advice = values["recommendation"]
+    lines = [table(["data", "images", *models], rows), "", advice["headline"], *advice["sentences"]]
+    return "\n".join(lines)
 
 
 def _is_number(cell: str) -> bool:

@@ -76,7 +76,8 @@ def table1(
     rows = []
     for name in names:
         progress(name)
-        model = create_model(name, device="meta")
+        with torch.device("meta"):
+            model = create_model(name)
         shape = cast(dict[str, Any], model.pretrained_cfg)["input_size"]
         sizes = count(model, shape)
         rows.append(Size(name, *sizes, *PAPER.get(name, ())))

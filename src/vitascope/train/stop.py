@@ -13,13 +13,17 @@ from vitascope.errors import UserError
 __all__ = ["Diverged", "Interrupted", "StopRequest", "diverged", "listening"]
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """The run was asked to stop, and saved itself first."""
 
     def __init__(self, folder: Path, step: int, signal_name: str) -> None:
         self.folder, self.step, self.signal_name = folder, step, signal_name
         self.hint = f"the same command with --resume goes on from step {step}"
         super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
+
+    def __reduce__(self) -> tuple[type, tuple[Path, int, str]]:
+        """From a worker process to the one that waits for it."""
+        return type(self), (self.folder, self.step, self.signal_name)
 
 
 class Diverged(UserError):

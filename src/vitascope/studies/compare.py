@@ -1,0 +1,201 @@
+"""Which model, with how much built-in locality, for these images?
+
+Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
+Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and
+looked at on the way: gates and nonlocality at log-spaced epochs. The answer is a record that a page is made
+from; :mod:`vitascope.studies.evidence` turns numbers into words.
+
+`vitascope compare --data digits` takes about four minutes on two cores.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vitascope import record
+from vitascope.data import Dataset, load
+from vitascope.record import Record
+from vitascope.studies.cells import Comparison, flat, jobs_of, run_job
+from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
+from vitascope.studies.side_by_side import side_by_side
+from vitascope.studies.sizes import count
+from vitascope.studies.subject import build
+from vitascope.train import Recipe, Run, load_run
+
+__all__ = ["compare"]
+
+
+def compare(
+    question: Comparison, out: str | Path, *, processes: int = 1, quiet: bool = False
+) -> Record:
+    """Train what is not trained yet, and answer. The record is ``out/compare.json``."""
+    out, started = Path(out), perf_counter()
+    dataset = load(question.data, image_size=question.image_size)
+    sizes = {name: _describe(name, dataset, question.recipe) for name in question.models}
+    jobs = jobs_of(question, dataset, out)
+    side_by_side(
+        run_job,
+        [
+            {
+                "data": question.data,
+                "image_size": question.image_size,
+                "model": job.model,
+                "seed": job.seed,
+                "recipe": job.recipe,
+                "out": job.out,
+            }
+            for job in jobs
+        ],
+        processes=processes,
+        epochs=[job.recipe.total_epochs for job in jobs],
+        quiet=quiet,
+    )
+    runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}
+    return _answer(question, dataset, sizes, runs, out, perf_counter() - started)
+
+
+def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
+    """What a model is and costs; also the first test of whether it can take the images."""
+    subject = build(name, dataset, drop_path=recipe.drop_path)
+    parameters, multiply_adds = count(subject.model, dataset.train.size)
+    names = {name for name, _ in subject.model.named_parameters()}
+    if any(n.endswith("gating_param") for n in names):
+        kind, locality = "convit", "soft: gated positional attention, free to leave it"
+    elif any("attn" in n or "attention" in n for n in names):
+        kind, locality = "vit", "none built in: plain attention"
+    elif any(p.ndim == 4 and p.shape[-1] > 1 for p in subject.model.parameters()):
+        kind, locality = "cnn", "hard: convolutions"
+    else:
+        kind, locality = "other", "unknown"
+    label = name.removeprefix("timm:")
+    costs = {"parameters": parameters, "multiply_adds": multiply_adds}
+    return {"name": name, "label": label, "kind": kind, "locality": locality, **costs}
+
+
+def _answer(
+    question: Comparison,
+    dataset: Dataset,
+    sizes: dict[str, dict[str, Any]],
+    runs: dict[tuple[str, float, int], Run],
+    out: Path,
+    seconds: float,
+) -> Record:
+    cells = [
+        Cell(model, fraction, seed, run.config["data"]["train_images"], 100 * run.final["top1"])
+        for (model, fraction, seed), run in runs.items()
+    ]
+    reference = question.reference or question.models[0]
+    for name, size in sizes.items():
+        speeds = [
+            row["images_per_second"]
+            for (model, _, _), run in runs.items()
+            if model == name
+            for row in run.metrics
+        ]
+        size["images_per_second"] = median(speeds)
+    num_test = len(dataset.test)
+    table = tabulate(cells, reference, num_test)
+    cost = {name: size["multiply_adds"] for name, size in sizes.items()}
+    looks, arrays = _looks(question, runs)
+    values = {
+        "question": "Which model, with how much built-in locality, for these images?",
+        "data": {
+            "name": dataset.name,
+            "num_train": len(dataset.train),
+            "num_test": num_test,
+            "num_classes": len(dataset.classes),
+            "classes": list(dataset.classes),
+            "size": list(dataset.train.size),
+            "notes": list(dataset.notes),
+        },
+        "models": list(sizes.values()),
+        "reference": reference,
+        "fractions": sorted(question.fractions),
+        "seeds": list(question.seeds),
+        "cells": [_cell(key, run, out) for key, run in runs.items()],
+        "table": plain_rows(table),
+        "crossings": crossings(table),
+        "recommendation": asdict(recommend(cells, num_test, cost, reference)),
+        "curves": [_curve(key, run) for key, run in runs.items()],
+        **looks,
+        "recipe": flat(question.recipe.to_dict()),
+        "command": _command(question),
+    }
+    total = sum(run.seconds for run in runs.values())
+    config = {**asdict(question), "recipe": question.recipe.to_dict()}
+    values["training_seconds"] = total
+    answer = Record(
+        kind="compare",
+        values=values,
+        arrays=arrays,
+        config=config,
+        seed=question.seeds[0],
+        seconds=max(seconds, 0.0),
+    )
+    answer.save(out / "compare")
+    return answer
+
+
+def _cell(key: tuple[str, float, int], run: Run, out: Path) -> dict[str, Any]:
+    model, fraction, seed = key
+    final = run.final
+    return {
+        "model": model,
+        "fraction": fraction,
+        "seed": seed,
+        "num_images": run.config["data"]["train_images"],
+        "epochs": run.epochs,
+        "top1": 100 * final["top1"],
+        "top5": None if final.get("top5") is None else 100 * final["top5"],
+        "nll": final["test_nll"],
+        "ece": final.get("ece"),
+        "train_nll": final.get("train_nll"),
+        "seconds": run.seconds,
+        "images_per_second": median(row["images_per_second"] for row in run.metrics),
+        "folder": str(run.folder.relative_to(out)),
+    }
+
+
+def _curve(key: tuple[str, float, int], run: Run) -> dict[str, Any]:
+    rows = [row for row in run.metrics if row["top1"] is not None]
+    curve = {"epochs": [r["epoch"] for r in rows], "top1": [100 * r["top1"] for r in rows]}
+    curve["train_nll"] = [r.get("train_nll") for r in rows]
+    return {"model": key[0], "fraction": key[1], "seed": key[2], **curve}
+
+
+def _looks(
+    question: Comparison, runs: dict[tuple[str, float, int], Run]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Gates and nonlocality of each model and fraction, averaged over seeds."""
+    found: dict[str, Any] = {"gates": [], "nonlocality": []}
+    arrays = {}
+    for model in question.models:
+        for fraction in sorted(question.fractions):
+            folders = [runs[model, fraction, seed].folder for seed in question.seeds]
+            looks = [record.load(folder / "looks") for folder in folders]
+            for name in found:
+                if any(name not in each.arrays for each in looks):
+                    continue
+                key = f"{name}/{model}/{fraction:g}"
+                arrays[key] = np.mean([each.arrays[name] for each in looks], axis=0)
+                entry = {"model": model, "fraction": fraction, "array": key}
+                entry |= {"epochs": looks[0].values["epochs"], **looks[0].values[name]}
+                found[name].append(entry)
+    return found, arrays
+
+
+def _command(question: Comparison) -> str:
+    """What to type to get this again."""
+    words = [f"vitascope compare --data {quote(question.data)}"]
+    words += [f"--recipe {question.recipe.name} --epochs {question.recipe.epochs}"]
+    words += ["--models " + " ".join(map(quote, question.models))]
+    words += ["--fractions " + " ".join(f"{f:g}" for f in question.fractions)]
+    words += ["--seeds " + " ".join(map(str, question.seeds))]
+    words += [f"--image-size {question.image_size}"] if question.image_size else []
+    words += ["--set " + " ".join(map(quote, question.overrides))] if question.overrides else []
+    return " ".join(words)

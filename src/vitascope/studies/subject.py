@@ -1,0 +1,172 @@
+"""The model under study: built for some images, or opened again from where it was left.
+
+A subject is named as on the command line: a model of ours or timm's (``convit_micro``,
+``timm:vit_tiny_patch16_224``), a folder of a finished run, ``hf:NAME`` for a Hugging Face model, or
+a Python factory ``package.module:function``.
+"""
+
+import importlib
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vitascope.data import Dataset
+from vitascope.errors import UserError
+from vitascope.models import create_model
+from vitascope.models.weights import load_weights
+from vitascope.train import load_run
+
+__all__ = ["Subject", "build", "fitting_patch", "open_subject", "reopen"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, and what is known of it."""
+
+    model: nn.Module
+    name: str
+    config: dict[str, Any]  # enough to build it again, or where it came from
+    size: tuple[int, int, int] | None  # images it was made for, (C, H, W)
+    data: str | None = None  # what a run was trained on
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+def fitting_patch(height: int, width: int) -> int:
+    """The largest patch that leaves a grid of at least 7 x 7, where locality has a meaning.
+
+    >>> fitting_patch(32, 32), fitting_patch(28, 28), fitting_patch(8, 8), fitting_patch(64, 48)
+    (4, 4, 1, 4)
+    """
+    common, limit = gcd(height, width), max(1, min(height, width) // 7)
+    return max(size for size in range(1, limit + 1) if common % size == 0)
+
+
+def build(
+    name: str, dataset: Dataset, *, seed: int = 0, drop_path: float = 0.0, **kwargs: Any
+) -> Subject:
+    """A fresh model for these images; the micro models get a patch that fits them."""
+    channels, height, width = dataset.train.size
+    wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
+    wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
+    if name in ("convit_micro", "convit_micro_distilled", "vit_micro"):
+        wanted["patch_size"] = fitting_patch(height, width)
+    wanted |= kwargs
+    torch.manual_seed(seed)
+    try:
+        model = create_model(name, **wanted)
+    except (UserError, TypeError, AssertionError):
+        del wanted["img_size"]  # many networks take any size, and no argument for it
+        torch.manual_seed(seed)
+        model = create_model(name, **wanted)
+    _try_out(model, name, dataset)
+    config = {
+        "name": name,
+        **{k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()},
+    }
+    return Subject(model, name, config, dataset.train.size, dataset.name)
+
+
+def _try_out(model: nn.Module, name: str, dataset: Dataset) -> None:
+    """One image must go through before hours are spent."""
+    training = model.training
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *dataset.train.size))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{name} cannot take images of {' x '.join(map(str, dataset.train.size))}: {reason}; "
+            "give --image-size, or another model"
+        ) from None
+    model.train(training)
+
+
+def reopen(folder: str | Path, epoch: int | None = None) -> Subject:
+    """The model of a finished run, with its final weights or those kept at ``epoch``."""
+    run = load_run(folder)
+    config = dict(run.config["model"])
+    name = config.pop("name", None)
+    if name is None:
+        raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
+    config.pop("pretrained", None)
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    model = create_model(name, **config)
+    weights = (
+        run.weights if epoch is None else run.folder / f"weights/epoch-{epoch:04d}.safetensors"
+    )
+    data = run.config["data"]
+    return Subject(
+        load_weights(model, weights),
+        name,
+        {"run": str(folder), "epoch": epoch, "model": run.config["model"]},
+        tuple(data["size"]),
+        data["name"],
+        tuple(data["mean"]),
+        tuple(data["std"]),
+    )
+
+
+def open_subject(text: str, **kwargs: Any) -> Subject:
+    """The model that ``text`` names; see the top of this file."""
+    if Path(text).is_dir():
+        return reopen(text)
+    source, _, name = text.partition(":")
+    if source == "hf" and name:
+        return _from_hub(name)
+    if name and source not in ("timm", "hf-hub", "local-dir"):
+        return _from_factory(source, name)
+    model = create_model(text, **kwargs)
+    known: Any = getattr(model, "pretrained_cfg", {}) or {}
+    size = known.get("input_size")
+    if kwargs.get("img_size"):
+        side = kwargs["img_size"]
+        size = (kwargs.get("in_chans", 3), *((side, side) if isinstance(side, int) else side))
+    return Subject(
+        model, text, {"name": text, **kwargs}, size, mean=known.get("mean"), std=known.get("std")
+    )
+
+
+def _from_hub(name: str) -> Subject:
+    """A Hugging Face image classifier, from the hub or a local folder; safetensors only."""
+    try:
+        from transformers import AutoImageProcessor, AutoModelForImageClassification
+    except ImportError:
+        raise UserError("hf: models need transformers: pip install 'vitascope[hub]'") from None
+    try:
+        model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"no Hugging Face image classifier {name!r}: {reason}") from None
+    config = model.config
+    side = getattr(config, "image_size", 224)
+    side = (side, side) if isinstance(side, int) else tuple(side)
+    size = (getattr(config, "num_channels", 3), *side)
+    try:
+        processor = AutoImageProcessor.from_pretrained(name)
+        statistics: dict[str, Any] = {
+            "mean": tuple(processor.image_mean),
+            "std": tuple(processor.image_std),
+        }
+    except (OSError, ValueError, AttributeError, TypeError, ImportError):
+        statistics = {}  # the images' own are used then
+    return Subject(model.eval(), f"hf:{name}", {"name": f"hf:{name}"}, size, **statistics)
+
+
+def _from_factory(module: str, function: str) -> Subject:
+    """What ``package.module:function`` returns: the user's own code, from the user's own path."""
+    try:
+        factory = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"cannot open {module}:{function}: {error}; give a model's name, a run's folder, "
+            "hf:NAME or package.module:function"
+        ) from None
+    model = factory()
+    if not isinstance(model, nn.Module):
+        raise UserError(f"{module}:{function} returned {type(model).__name__}, not an nn.Module")
+    return Subject(model, f"{module}:{function}", {"factory": f"{module}:{function}"}, None)
