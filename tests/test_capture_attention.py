@@ -111,7 +111,10 @@ def test_a_fused_encoder_layer_answers_for_its_attention(norm_first):
         _, weights = layer.self_attn(inner, inner, inner, average_attn_weights=False)
     with capture.attention(layer) as maps:
         assert torch.equal(layer(x), expected)
+        assert not any(m._forward_hooks for m in layer.modules())  # they turn the fast path off
     torch.testing.assert_close(maps["self_attn"], weights)
+    assert list(maps) == ["self_attn"]
+    assert "forward" not in vars(layer)
     layer.train()
     with capture.attention(layer) as maps:
         layer(x)
@@ -195,6 +198,24 @@ def test_a_caught_failure_does_not_confuse_the_next_pass():
             model(torch.randn(1, 3, 48, 48))
         model(x)
     assert list(maps) == ["blocks.0.attn", "blocks.1.attn"]
+
+
+def test_a_caught_failure_inside_multihead_attention_does_not_blind_the_next_pass():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.second = Layer(WAYS["fused"])
+
+        def forward(self, x):
+            return self.second(self.first(x, x, x)[0])
+
+    model = Both()
+    with capture.attention(model) as maps:
+        with pytest.raises((AssertionError, RuntimeError)):
+            model(torch.randn(1, 5, 6))
+        model(torch.randn(1, 5, 8))
+    assert list(maps) == ["first", "second"]
 
 
 def test_no_graph_is_kept_unless_asked_for():

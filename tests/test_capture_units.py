@@ -62,6 +62,7 @@ def test_pooled_keys_lie_in_the_middle_of_what_they_pool():
     model = timm.create_model("pvt_v2_b0", depths=(1, 1, 1, 1), num_classes=2)
     place = capture.places(model, torch.randn(1, 3, 64, 64))["stages.0.blocks.0.attn"]
     patches = place.query.view(16, 16, 2)  # reduced 8 times: 2 x 2 keys
+    assert patches[:, 0, 0].tolist() == [4.0 * i for i in range(16)]  # 7 x 7, stride 4, padding 3
     expected = patches.unflatten(0, (2, 8)).unflatten(2, (2, 8)).mean((1, 3)).reshape(-1, 2)
     torch.testing.assert_close(place.key[0], expected)
 
@@ -134,6 +135,16 @@ def test_a_part_of_a_unit_is_not_a_unit():
     units = capture.units(model, torch.randn(1, 3, 32, 32))
     assert not any("crpe1" in unit.name for unit in units)
     assert [u.kind for u in units if "factoratt" in u.name] == ["block"] * 4
+
+
+def test_a_unit_that_shares_its_branch_is_not_the_branch():
+    x = torch.randn(1, 3, 64, 64)
+    convnext = capture.units(timm.create_model("convnext_atto", depths=(1, 1, 1, 1)), x)
+    assert not any(unit.branch for unit in convnext)
+    bottlenecks = capture.units(timm.create_model("resnet26"), x)  # between 1 x 1 convolutions
+    assert not any(u.branch for u in bottlenecks if u.kind == "convolution")
+    levit = capture.units(timm.create_model("levit_128s", img_size=64, depth=(1, 1, 1)), x)
+    assert all(unit.branch for unit in levit if unit.kind == "mlp")
 
 
 class Net(nn.Module):

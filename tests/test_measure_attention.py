@@ -176,10 +176,16 @@ def test_maps_of_windows_are_zero_outside_the_window():
         "swin_tiny_patch4_window7_224", img_size=32, window_size=4, depths=(1,), embed_dim=8,
         num_heads=(2,), num_classes=2,
     )  # fmt: skip
-    result = measure.maps(model, [torch.randn(2, 3, 32, 32)], query=(0.1, 0.9))
+    nn.init.normal_(model.layers[0].blocks[0].attn.qkv.weight)
+    x = torch.randn(2, 3, 32, 32)
+    result = measure.maps(model, [x], query=(0.1, 0.99))
     weights = result.mixed["layers.0.blocks.0.attn"]
     assert weights.shape == (2, 8, 8)
     np.testing.assert_allclose(weights[:, :4, 4:].sum((1, 2)), 1, rtol=1e-5)
+    with capture.evaluating(model), capture.attention(model) as seen:
+        model(x)
+    window = seen["layers.0.blocks.0.attn"].view(2, 4, 2, 16, 16)[:, 1, :, 3].mean(0)
+    np.testing.assert_allclose(weights[:, :4, 4:], window.view(2, 4, 4), rtol=1e-4)
     assert weights.sum() == pytest.approx(2)
 
 

@@ -239,7 +239,8 @@ def test_a_lesion_is_the_accuracy_of_the_network_without_the_unit():
     with torch.no_grad():
         expected = (model(images).argmax(1) == labels).float().mean().item()
     assert result.accuracy["blocks.0.attn"] == pytest.approx(expected)
-    assert result.lost["blocks.0.attn"] > 0
+    assert result.lost["blocks.0.attn"] == pytest.approx(1 - expected)
+    assert expected < 1
 
 
 class Zero(nn.Module):
@@ -301,6 +302,10 @@ def test_masking_runs_both_tables_and_puts_everything_back(make):
     result = measure.masking(model, [(images, labels)])
     assert result.unmasked == 1
     assert result.no_positions is not None
+    for gate, part in ((1.0, "content_masked"), (0.0, "position_masked")):
+        with capture.evaluating(model), forced_gates(capture.gated_layers(model).values(), gate):
+            answers = model(images).argmax(1)
+        assert getattr(measure.masking(model, [(images, answers)]), part) == {3: 1.0}
     assert list(result.content_masked) == list(result.position_masked) == [3]
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
     with pytest.raises(UserError, match="there are 3"):

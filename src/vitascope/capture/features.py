@@ -108,7 +108,6 @@ def features(
             tensor = tensor_in(output)
             if tensor is None:
                 raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
-            seen.pop(name, None)  # the last call wins, in its place
             with torch._C.DisableTorchFunction():
                 seen[name] = reduce(name, tensor) if reduce else tensor
 

@@ -48,7 +48,6 @@ class _Frame:
     name: str
     module: nn.Module
     softmaxes: list[Tensor] = field(default_factory=list)
-    calls: int = 0
 
 
 def attention_weights(
@@ -87,7 +86,13 @@ class _Watch(TorchFunctionMode):
         self.counts: dict[str, int] = {}
         self.handles: list[Any] = []
         self.guards: list[Any] = []
+        self.wrapped: list[nn.Module] = []
+        fused = [name for name, module in model.named_modules() if _fused_layer(module)]
+        for name in fused:
+            self._wrap(name, model.get_submodule(name))
         for name, module in model.named_modules():
+            if any(name == f or name.startswith(f"{f}." if f else "") for f in fused):
+                continue  # any hook inside turns its fast path off
             if next(module.parameters(), None) is None and not any(module.children()):
                 continue  # nn.Softmax and the like are not layers
             self.handles += [
@@ -100,8 +105,26 @@ class _Watch(TorchFunctionMode):
     def remove(self) -> None:
         for handle in self.handles:
             handle.remove()
+        for module in self.wrapped:
+            del module.forward  # type: ignore[attr-defined]
         while self.guards:
             self.guards.pop()[1].__exit__(None, None, None)
+
+    def _wrap(self, name: str, module: nn.Module) -> None:
+        """Run a fused layer unwatched, then ask it."""
+        forward = module.forward
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not self.stack:
+                self.counts.clear()
+            with torch._C.DisableTorchFunction():
+                output = forward(*args, **kwargs)
+                event = _fused_event(name, module, args, kwargs)
+            self._tell(event)
+            return output
+
+        module.forward = wrapper  # type: ignore[method-assign]
+        self.wrapped.append(module)
 
     def _entering(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -124,12 +147,10 @@ class _Watch(TorchFunctionMode):
                 frame = self.stack.pop()
             if output is None or frame is None:
                 return  # it failed
-            if self.guards and not isinstance(module, nn.MultiheadAttention):
+            if self.guards:
                 return  # inside a layer that answers for itself
             with torch._C.DisableTorchFunction():
-                event = _answer(name, module, args, kwargs, ran=frame.calls)
-            if self.stack and isinstance(module, nn.MultiheadAttention):
-                self.stack[-1].calls += 1
+                event = _answer(name, module, args, kwargs)
             if event is not None:
                 self._tell(event)
 
@@ -166,25 +187,17 @@ class _Watch(TorchFunctionMode):
 
 def _opaque(module: nn.Module) -> bool:
     """Layers that run differently when watched, or do not form the map they use."""
-    return isinstance(module, (nn.MultiheadAttention, nn.TransformerEncoderLayer)) or (
+    return isinstance(module, nn.MultiheadAttention) or (
         hasattr(module, "gating_param") and callable(getattr(module, "attention", None))
     )
 
 
-def _answer(name: str, module: nn.Module, args: Any, kwargs: Any, ran: int) -> Event | None:
+def _answer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | None:
     """The event of a layer that was not watched from inside."""
     if isinstance(module, nn.MultiheadAttention):
         names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return _multihead(name, module, given)
-    if isinstance(module, nn.TransformerEncoderLayer):
-        if ran:  # the slow path called self_attn, which spoke for itself
-            return None
-        x = args[0] if args else kwargs["src"]
-        x = module.norm1(x) if module.norm_first else x
-        given = {"query": x, "key": x, "value": x, "attn_mask": kwargs.get("src_mask")}
-        given["key_padding_mask"] = kwargs.get("src_key_padding_mask")
-        return _multihead(f"{name}.self_attn" if name else "self_attn", module.self_attn, given)
     if _opaque(module):
         parts = module.attention(*args, **kwargs)
         tokens = args[0] if args else next(iter(kwargs.values()))
@@ -192,6 +205,24 @@ def _answer(name: str, module: nn.Module, args: Any, kwargs: Any, ran: int) -> E
         return Event(name, lambda: parts.mixed, tokens, tokens, content=lambda: parts.content,
                      position=lambda: parts.position.expand(batch))  # fmt: skip
     return None
+
+
+def _fused_layer(module: nn.Module) -> bool:
+    return type(module).forward is nn.TransformerEncoderLayer.forward
+
+
+def _fused_event(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event:
+    """What the attention inside an ``nn.TransformerEncoderLayer`` did, on either of its paths."""
+    names = ("src", "attn_mask", "key_padding_mask")
+    given = dict(zip(names, args, strict=False))
+    x = given.get("src", kwargs.get("src"))
+    x = module.norm1(x) if module.norm_first else x
+    mask = given.get("attn_mask", kwargs.get("src_mask"))
+    padding = given.get("key_padding_mask", kwargs.get("src_key_padding_mask"))
+    given = {"query": x, "key": x, "value": x, "attn_mask": mask, "key_padding_mask": padding}
+    attention = module.get_submodule("self_attn")
+    assert isinstance(attention, nn.MultiheadAttention)
+    return _multihead(f"{name}.self_attn" if name else "self_attn", attention, given)
 
 
 def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) -> Event:
