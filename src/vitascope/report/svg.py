@@ -1,0 +1,88 @@
+"""Scalable vector graphics, escaped: a tag, and the few shapes the charts are made of.
+
+Nothing here knows colours: a class ``m0`` … ``m7`` on a group gives its lines and letters the
+model's colour from the page's style sheet, so that dark mode and print need no second drawing.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+__all__ = ["line", "marker", "path", "shorten", "tag", "text", "width"]
+
+Point = tuple[float, float]
+
+
+def tag(name: str, *children: object, **attributes: object) -> Markup:
+    """An element; text children and attribute values are escaped, None attributes left out.
+
+    >>> print(tag("text", "a < b", x=1.25, class_="label", text_anchor="end"))
+    <text x="1.2" class="label" text-anchor="end">a &lt; b</text>
+    """
+    written = [
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    inside = "".join(escape(child) for child in children)
+    return Markup(f"<{name}{''.join(written)}>{inside}</{name}>")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return str(value)
+
+
+def path(points: Iterable[Point], close: bool = False) -> str:
+    """The ``d`` of a path through points."""
+    steps = " ".join(f"{_number(float(x))},{_number(float(y))}" for x, y in points)
+    return f"M{steps}Z" if close else f"M{steps}"
+
+
+def line(start: Point, end: Point, class_: str) -> Markup:
+    """A straight line."""
+    return tag("path", d=path([start, end]), class_=class_)
+
+
+def text(
+    x: float, y: float, words: str, class_: str = "", anchor: str = "start", most: int = 999
+) -> Markup:
+    """Words at a place, at most ``most`` letters of them; the whole is in the tooltip."""
+    shown = shorten(words, most)
+    whole = tag("title", words) if shown != words else ""
+    return tag("text", shown, whole, x=x, y=y, class_=class_ or None, text_anchor=anchor)
+
+
+def shorten(words: str, most: int) -> str:
+    """``words``, or its beginning with an ellipsis.
+
+    >>> shorten("convolutional", 8)
+    'convolu…'
+    """
+    return words if len(words) <= most else words[: max(most - 1, 1)].rstrip() + "…"
+
+
+def width(words: str, size: float) -> float:
+    """About how wide a text is at a font size (system sans-serif)."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
+    return size * (0.55 * (len(words) - wide) + wide)
+
+
+def marker(shape: str, x: float, y: float, radius: float, class_: str = "dot") -> Markup:
+    """A filled mark of one of four shapes, of about equal area."""
+    if shape == "circle":
+        return tag("circle", cx=x, cy=y, r=radius, class_=class_)
+    return tag("path", d=path(_corners(shape, x, y, radius), close=True), class_=class_)
+
+
+def _corners(shape: str, x: float, y: float, radius: float) -> Sequence[Point]:
+    if shape == "square":
+        r = 0.88 * radius
+        return [(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)]
+    if shape == "diamond":
+        r = 1.25 * radius
+        return [(x, y - r), (x + r, y), (x, y + r), (x - r, y)]
+    r = 1.3 * radius
+    return [(x, y - r), (x + 0.9 * r, y + 0.6 * r), (x - 0.9 * r, y + 0.6 * r)]
