@@ -1,5 +1,7 @@
 """A comparison's record with made-up numbers, as small or as large as a test wants it."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from vitascope.record import Record
@@ -30,7 +32,7 @@ def made_up(
     for fraction in fractions:
         entries = []
         for i, name in enumerate(names):
-            base = 97 - (5 + 4 * i) * (0.1 / fraction) ** 0.7 - 3 + 0.9 * i * fraction
+            base = 94 - (5 + 4 * i) * (0.1 / fraction) ** 0.7 + min(2.4 * i, 5.0) * fraction
             tops = []
             for seed in seeds:
                 top1 = float(base + random.normal(scale=0.8))
@@ -51,7 +53,7 @@ def made_up(
             mean = float(np.mean(tops))
             gain = 100 * (mean - reference) / reference
             is_reference = i == min(1, num_models - 1)
-            verdict = "within noise" if abs(gain) < 2 else "ahead" if gain > 0 else "behind"
+            verdict = "within noise" if abs(gain) < 1.6 else "ahead" if gain > 0 else "behind"
             row.append(
                 {
                     "model": name,
@@ -82,14 +84,21 @@ def made_up(
                     gates.append(item)
                 else:
                     nonlocality.append(item | {"grid": [8, 8], "uniform": 4.05})
-    crossings = [
-        {
-            "first": names[0],
-            "second": names[-1],
-            "fraction": 0.62,
-            "text": f"{labels[-1]} overtakes {labels[0]} at about 890 images (62 %).",
-        }
-    ]
+    crossings = []
+    for left, right in pairwise(table):
+        before, after = (
+            row["entries"][0]["mean"] - row["entries"][-1]["mean"] for row in (left, right)
+        )
+        if before > 0 > after:
+            way = before / (before - after)
+            fraction = left["fraction"] * (right["fraction"] / left["fraction"]) ** way
+            text = (
+                f"{labels[num_models - 1]} overtakes {labels[0]} at {fraction:.0%} of the images."
+            )
+            pair = {"first": names[0], "second": names[-1]}
+            crossings.append(pair | {"fraction": fraction, "text": text})
+    pair = {"first": names[0], "second": names[min(1, num_models - 1)], "fraction": None}
+    crossings.append(pair | {"text": "The other curves do not cross within these fractions."})
     values = {
         "question": "Which model, with how much built-in locality, for these images?",
         "data": {

@@ -107,12 +107,13 @@ class Comparison:
         found = {}
         for model, label in zip(given, labels, strict=True):
             unique = label if labels.count(label) == 1 else f"{label} ({model['name']})"
-            costs = ("parameters", "multiply_adds", "images_per_second")
             found[model["name"]] = Model(
-                model["name"],
-                unique,
-                str(model.get("locality") or ""),
-                *(_positive(model.get(cost)) for cost in costs),
+                name=model["name"],
+                label=unique,
+                locality=str(model.get("locality") or ""),
+                parameters=_positive(model.get("parameters")),
+                multiply_adds=_positive(model.get("multiply_adds")),
+                images_per_second=_positive(model.get("images_per_second")),
                 look=look[model["name"]],
             )
         return found

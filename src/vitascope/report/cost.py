@@ -5,10 +5,12 @@ from markupsafe import Markup
 from vitascope.report import svg
 from vitascope.report.comparison import Comparison, Entry, Row
 from vitascope.report.efficiency import accuracy_scale
-from vitascope.report.plot import Plot, spread
+from vitascope.report.plot import Plot
 from vitascope.report.scale import Scale, short, ticks
 
 __all__ = ["AXES", "draw_cost"]
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 AXES = {  # a model's attribute: what the axis says
     "multiply_adds": "multiply-adds an image (log)",
@@ -63,18 +65,39 @@ def _point(plot: Plot, cost: float, entry: Entry) -> Markup:
 
 
 def _names(plot: Plot, priced: list[tuple[float, Entry]]) -> None:
-    """Each name on the side with more room; names of one side keep clear of each other."""
-    middle = (plot.margins[3] + plot.width) / 2
-    top, _, bottom, _ = plot.margins
-    for right in (True, False):
-        side = [(plot.px(c), e) for c, e in priced if (plot.px(c) <= middle) == right]
-        wanted = [plot.py(entry.mean) for _, entry in side]
-        heights = spread(wanted, 1.2 * plot.font, top, plot.height - bottom)
-        for (x, entry), y, point in zip(side, heights, wanted, strict=True):
-            way, anchor = (1, "start") if right else (-1, "end")
-            parts = [
-                svg.text(x + 16 * way, y + 4, entry.model.label, "label", anchor, most=24),
-            ]
-            if abs(y - point) > 3:
-                parts.append(svg.line((x + 5 * way, point), (x + 14 * way, y), "leader"))
-            plot.parts.append(svg.tag("g", *parts, class_=entry.model.look.css))
+    """Each name where it hides least: beside, above or below its point."""
+    points = [(plot.px(cost), plot.py(entry.mean)) for cost, entry in priced]
+    taken: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    for (x, y), (_, entry) in zip(points, priced, strict=True):
+        words = svg.shorten(entry.model.label, 24)
+        wide, high = svg.width(words, plot.font), plot.font
+        right, left, middle = x + 10, x - 10 - wide, x - wide / 2
+        steps = sorted(range(-5, 6), key=abs)  # the nearest place wins among equals
+        corners = [
+            (side, y + (1.1 * step - 0.5) * high) for step in steps for side in (right, left)
+        ]
+        corners[2:2] = [(middle, y - 9 - high), (middle, y + 9)]
+        boxes: list[Box] = [(a, b, a + wide, b + high) for a, b in corners]
+        frame = (plot.margins[3], plot.margins[0], plot.width, plot.height - plot.margins[2])
+        best = min(boxes, key=lambda box: _hidden(box, taken) + 4 * _beyond(box, frame))
+        near = best[0] + wide if best[0] < x else best[0]
+        if abs(best[1] + high / 2 - y) > 1.5 * high:
+            line = svg.line((x, y), (near, best[1] + high / 2), f"leader {entry.model.look.css}")
+            plot.parts.append(line)
+        taken.append(best)
+        name = svg.text(best[0], best[1] + 0.8 * high, entry.model.label, "label", most=24)
+        plot.parts.append(svg.tag("g", name, class_=entry.model.look.css))
+
+
+def _hidden(box: Box, taken: list[Box]) -> float:
+    """The area a box shares with others."""
+    return sum(
+        max(0.0, min(box[2], other[2]) - max(box[0], other[0]))
+        * max(0.0, min(box[3], other[3]) - max(box[1], other[1]))
+        for other in taken
+    )
+
+
+def _beyond(box: Box, frame: Box) -> float:
+    """The area of a box outside a frame."""
+    return (box[2] - box[0]) * (box[3] - box[1]) - _hidden(box, [frame])

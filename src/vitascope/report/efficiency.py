@@ -22,7 +22,7 @@ def draw_efficiency(comparison: Comparison, narrow: bool = False) -> Markup:
         return _dots(rows[0], narrow) if rows else Markup()
     widest = max(len(model.label) for model in comparison.models.values())
     most = min(widest, 13 if narrow else 26)
-    room = 18 + svg.width("n" * most, 12)
+    room = 14 + max(_wide(model.label, most) for model in comparison.models.values())
     plot = Plot(
         width=380 if narrow else 860,
         height=360 if narrow else 440,
@@ -81,6 +81,10 @@ def spoken(rows: list[Row]) -> str:
     return " ".join(parts)
 
 
+def _wide(label: str, most: int) -> float:
+    return svg.width(svg.shorten(label, most), 12)
+
+
 def _written(entry: Entry) -> str:
     return f"{entry.mean:.1f} %" if entry.std is None else f"{entry.mean:.1f} ± {entry.std:.1f} %"
 
@@ -127,7 +131,7 @@ def _dots(row: Row, narrow: bool) -> Markup:
     plot = Plot(
         width=380 if narrow else 860,
         height=74 + 30 * len(entries),
-        margins=(26, 14, 48, 14 + svg.width("n" * most, 12)),
+        margins=(26, 14, 48, 16 + max(_wide(e.model.label, most) for e in entries)),
         x=accuracy_scale([row]),
         y=Scale(len(entries) - 0.5, -0.5),
     )

@@ -15,8 +15,9 @@ from vitascope.report.palette import Look
 from vitascope.report.plot import Plot, thin
 from vitascope.report.scale import Scale, ticks
 
-__all__ = ["WHAT", "draw_layer", "layer_mean", "trace_scale"]
+__all__ = ["FEWEST", "WHAT", "draw_layer", "layer_mean", "trace_scale"]
 
+FEWEST = 12
 WHAT = {"gates": "gate", "nonlocality": "distance (patches)"}
 
 
@@ -37,7 +38,11 @@ def layer_mean(trace: Trace, layer: int) -> list[float]:
 
 
 def draw_layer(trace: Trace, layer: int, what: str, scale: Scale, most: int = 60) -> Markup:
-    """The heads of one layer over the epochs."""
+    """The heads of one layer over the epochs.
+
+    With no more than ``FEWEST`` points a line, a band from the least head to the most stands for
+    the single ones: pages of very many models stay small.
+    """
     plot = Plot(
         width=190,
         height=150,
@@ -57,7 +62,11 @@ def draw_layer(trace: Trace, layer: int, what: str, scale: Scale, most: int = 60
     xs = [trace.epochs[index] for index in kept]
     if trace.uniform is not None:
         _uniform(plot, trace.uniform)
-    for head in range(trace.values.shape[2]):
+    if most <= FEWEST:
+        finite = np.isfinite(trace.values[:, layer]).all(0)
+        heads = trace.values[kept, layer][:, finite]
+        plot.band(xs, heads.min(1).tolist(), heads.max(1).tolist(), look)
+    for head in range(trace.values.shape[2] if most > FEWEST else 0):
         ys = [float(trace.values[index, layer, head]) for index in kept]
         if np.isfinite(ys).all():
             tip = f"{trace.layers[layer]}, head {head + 1}: {ys[0]:.2f} to {ys[-1]:.2f}"
@@ -77,7 +86,7 @@ def _uniform(plot: Plot, height: float) -> None:
     dashed = svg.line((left, y), (plot.width - plot.margins[1], y), "dashed")
     tip = svg.tag("title", f"a head that looks everywhere alike: {height:.2f} patches")
     words = svg.text(plot.width - plot.margins[1], y - 3.5, "uniform head", "tiny", anchor="end")
-    plot.parts.append(svg.tag("g", dashed, words, tip, class_="axes"))
+    plot.parts.append(svg.tag("g", dashed, words, tip))
 
 
 def _value(plot: Plot, x: float, value: float, look: Look) -> None:

@@ -1,5 +1,7 @@
 """Learning curves: one small plot a fraction (Fig. 11 and 12 of the ConViT paper)."""
 
+import math
+
 from markupsafe import Markup
 
 from vitascope.report import svg
@@ -9,7 +11,7 @@ from vitascope.report.scale import Scale, count, ticks
 
 __all__ = ["WHAT", "draw_learning"]
 
-WHAT = {"top1": "Top-1 on the test images (%)", "train_nll": "Training loss (NLL)"}
+WHAT = {"top1": "Top-1 accuracy (%)", "train_nll": "Training loss"}
 
 
 def draw_learning(comparison: Comparison, row: Row, what: str, most: int = 80) -> Markup:
@@ -21,7 +23,8 @@ def draw_learning(comparison: Comparison, row: Row, what: str, most: int = 80) -
     if not curves:
         return Markup()
     letters = min(max(len(curve.model.label) for curve in curves), 12)
-    bounds = {"floor": 0, "ceiling": 100} if what == "top1" else {"floor": 0}
+    room = max(svg.width(svg.shorten(curve.model.label, letters), 11) for curve in curves)
+    ceiling = 100 if what == "top1" else math.inf
     everything = [
         value
         for other in comparison.rows
@@ -29,18 +32,18 @@ def draw_learning(comparison: Comparison, row: Row, what: str, most: int = 80) -
         for value in (*curve.low, *curve.high)
     ]
     plot = Plot(
-        width=320,
-        height=236,
-        margins=(26, 16 + svg.width("n" * letters, 11), 38, 30),
+        width=300,
+        height=222,
+        margins=(28, 14 + room, 36, 28),
         x=Scale.around((epoch for curve in curves for epoch in curve.epochs), pad=0.01),
-        y=Scale.around(everything, least=0.2, pad=0.03, **bounds),
+        y=Scale.around(everything, least=0.2, pad=0.03, floor=0, ceiling=ceiling),
         font=11,
     )
     plot.axes(
         [(value, (f"{value:g}",)) for value in ticks(plot.x, 3) if value == int(value)],
         [(value, f"{value:g}") for value in ticks(plot.y, 4)],
         "epoch",
-        WHAT[what],
+        f"{row.share} ({count(row.num_images)} images)",
     )
     labels = []
     for curve in curves:

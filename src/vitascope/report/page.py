@@ -21,7 +21,7 @@ from vitascope.report import readings
 from vitascope.report.comparison import Comparison, Trace
 from vitascope.report.cost import AXES, draw_cost
 from vitascope.report.efficiency import draw_efficiency
-from vitascope.report.inside import draw_layer, trace_scale
+from vitascope.report.inside import FEWEST, draw_layer, trace_scale
 from vitascope.report.learning import WHAT, draw_learning
 from vitascope.report.palette import COLOURS
 from vitascope.report.scale import count, short
@@ -29,7 +29,7 @@ from vitascope.report.scale import count, short
 __all__ = ["render_page", "write_page"]
 
 _MOST_BYTES = 950_000
-_POINTS = (80, 40, 20, 10)  # drawn of a line, fewer where the page would grow too large
+_POINTS = (80, 40, 20, FEWEST)  # drawn of a line, fewer where the page would grow too large
 
 
 def write_page(folder: Path, record: Record | None = None) -> Path:
@@ -72,12 +72,12 @@ def render_page(comparison: Comparison, most: int = 80) -> str:
     )
 
 
-def _learning(comparison: Comparison, most: int) -> list[tuple[str, list[tuple[str, Markup]]]]:
-    """(what is drawn, [(the fraction's caption, its plot)]) for accuracy and training loss."""
+def _learning(comparison: Comparison, most: int) -> list[tuple[str, list[Markup]]]:
+    """(what is drawn, a plot a fraction) for accuracy and training loss."""
     found = []
     for what, name in WHAT.items():
         plots = [
-            (_images(row.share, row.num_images), drawn)
+            drawn
             for row in comparison.rows
             if (drawn := draw_learning(comparison, row, what, most))
         ]

@@ -14,7 +14,7 @@ __all__ = ["COLOURS", "Look", "looks"]
 COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey, red
     ("#0a5ea8", "#6db5ff"),
     ("#c24400", "#ff9a5c"),
-    ("#00785c", "#3fd0a4"),
+    ("#00806a", "#3fd0a4"),
     ("#9c3587", "#f09ad6"),
     ("#806000", "#e8c44f"),
     ("#007a94", "#7ee3f5"),

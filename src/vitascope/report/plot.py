@@ -59,26 +59,28 @@ class Plot:
         """Grid lines with their numbers, and what the two axes mean."""
         _, right, bottom, left = self.margins
         end, floor = self.width - right, self.height - bottom
-        inner = []
-        for value, words in yticks:
-            y = self.py(value)
-            inner.append(svg.line((left, y), (end, y), "grid"))
-            inner.append(svg.text(left - 6, y + 0.35 * self.font, words, anchor="end"))
-        last = -1e9
+        heights = [(self.py(value), words) for value, words in yticks]
+        grid = "".join(svg.path([(left, y), (end, y)]) for y, _ in heights)
+        beside = [svg.text(left - 6, y + 0.35 * self.font, words) for y, words in heights]
+        notches, below, last = "", [], -1e9
         for place, (value, lines) in enumerate(xticks):
             x, half = self.px(value), max(svg.width(words, self.font) for words in lines) / 2
-            inner.append(svg.line((x, floor), (x, floor + 4), "tick"))
+            notches += svg.path([(x, floor), (x, floor + 4)])
             if x - half < last + 4 and place:
                 continue
             last = x + half
             for row, words in enumerate(lines):
-                y = floor + 6 + self.font * (1 + 1.2 * row)
-                kind = "faint" if row else ""
-                inner.append(svg.text(x, y, words, kind, anchor="middle"))
-        inner.append(svg.line((left, floor), (end, floor), "base"))
-        inner.append(svg.text(0, self.font, ytitle, "name"))
-        inner.append(svg.text(end, self.height - 3, xtitle, "name", anchor="end"))
-        self.parts.append(svg.tag("g", *inner, class_="axes"))
+                below.append(svg.text(x, floor + 6 + self.font * (1 + 1.2 * row), words))
+        inner = [
+            svg.tag("path", d=grid, class_="grid"),
+            svg.tag("g", *beside, text_anchor="end"),
+            svg.tag("path", d=notches + svg.path([(left, floor), (end, floor)]), class_="base"),
+            svg.tag("g", *below, text_anchor="middle"),
+            svg.text(0, self.font, ytitle, "name"),
+        ]
+        if xtitle:
+            inner.append(svg.text(end, self.height - 3, xtitle, "name", anchor="end"))
+        self.parts.append(svg.tag("g", *inner))
 
     def line(
         self,
@@ -90,13 +92,14 @@ class Plot:
     ) -> None:
         """A line through values, in a model's colour and dash."""
         points = [(self.px(a), self.py(b)) for a, b in zip(xs, ys, strict=True)]
-        if len(points) == 1:
-            mark = svg.tag("circle", cx=points[0][0], cy=points[0][1], r=2, class_="dot")
-        else:
-            dash = look.dash or None
-            mark = svg.tag("path", d=svg.path(points), class_=class_, stroke_dasharray=dash)
         title = svg.tag("title", tip) if tip else ""
-        self.parts.append(svg.tag("g", mark, title, class_=look.css))
+        if len(points) == 1:
+            (x, y), kind = points[0], f"dot {look.css}"
+            self.parts.append(svg.tag("circle", title, cx=x, cy=y, r=2, class_=kind))
+        else:
+            shown = {"d": svg.path(points), "class": f"{class_} {look.css}"}
+            dash = look.dash or None
+            self.parts.append(svg.tag("path", title, **shown, stroke_dasharray=dash))
 
     def band(
         self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], look: Look

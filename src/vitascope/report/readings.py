@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from vitascope.report.comparison import Comparison, Entry, Row, Trace
+from vitascope.report.comparison import Comparison, Entry, Model, Row, Trace
 from vitascope.report.inside import layer_mean
 from vitascope.report.scale import count
+from vitascope.report.svg import shorten
 
 __all__ = ["cost_reading", "efficiency_reading", "learning_reading", "trace_reading"]
 
@@ -26,11 +27,11 @@ def _lead(row: Row, comparison: Comparison) -> str:
     others = [entry for entry in row.entries.values() if entry is not reference]
     best = max(others or list(row.entries.values()), key=lambda entry: entry.mean)
     if reference is None or not others:
-        return f"{start}{best.model.label} reaches {best.mean:.1f} %"
+        return f"{start}{_name(best.model)} reaches {best.mean:.1f} %"
     gap = best.mean - reference.mean
     where = "above" if gap >= 0 else "below"
     numbers = f"{best.mean:.1f} against {reference.mean:.1f} %"
-    middle = f"{best.model.label} is {abs(gap):.1f} points {where} {reference.model.label}"
+    middle = f"{_name(best.model)} is {abs(gap):.1f} points {where} {_name(reference.model)}"
     return f"{start}{middle} ({numbers}{_sure(best)})"
 
 
@@ -60,7 +61,7 @@ def cost_reading(comparison: Comparison) -> str:
     if not parts:
         return ""
     joined = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
-    return f"{chosen.label} has {joined} of {other.label}."
+    return f"{_name(chosen)} has {joined} of {_name(other)}."
 
 
 def learning_reading(comparison: Comparison) -> str:
@@ -73,7 +74,7 @@ def learning_reading(comparison: Comparison) -> str:
         return ""
     level = min(curve.mean[-1] for curve in curves)
     reached = sorted(
-        (next(e for e, v in zip(c.epochs, c.mean, strict=True) if v >= level), c.model.label)
+        (next(e for e, v in zip(c.epochs, c.mean, strict=True) if v >= level), _name(c.model))
         for c in curves
     )[:4]
     said = ", ".join(f"{label} at epoch {epoch:g}" for epoch, label in reached)
@@ -95,9 +96,9 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
         moved = max(range(len(layers)), key=lambda index: abs(layers[index][-1] - layers[index][0]))
         if what == "gates":
             verb = "hardly moved" if abs(end - start) < 0.02 else "fell" if end < start else "rose"
-            first = f"{trace.model.label}'s gates {verb} from {start:.2f} to {end:.2f} on average"
+            first = f"{_name(trace.model)}'s gates {verb} from {start:.2f} to {end:.2f} on average"
         else:
-            first = f"{trace.model.label}'s heads look {end:.2f} patches far on average"
+            first = f"{_name(trace.model)}'s heads look {end:.2f} patches far on average"
             first += f" ({start:.2f} at the start"
             first += ")" if trace.uniform is None else f", {trace.uniform:.2f} for a uniform head)"
         if len(layers) > 1:
@@ -105,6 +106,10 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
             first += f"; layer {moved + 1} moved most ({change})"
         said.append(first + ".")
     return " ".join(said)
+
+
+def _name(model: Model) -> str:
+    return shorten(model.label, 40)
 
 
 def _largest(traces: Sequence[Trace]) -> list[Trace]:

@@ -91,14 +91,18 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def short(value: float) -> str:
-    """A number in at most four characters or so.
+def short(value: float, digits: int | None = None) -> str:
+    """A number in at most four characters or so; ``digits`` keeps that many after the point.
 
     >>> [short(value) for value in (0.25, 20, 1500, 261_402, 5.4e9)]
     ['0.25', '20', '1.5k', '261k', '5.4G']
+    >>> short(4.96e6, 1), short(3e6, 1)
+    ('5.0M', '3.0M')
     """
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 0.9995 * size:
             scaled = value / size
-            return f"{scaled:.0f}{letter}" if abs(scaled) >= 99.95 else f"{scaled:.3g}{letter}"
+            if abs(scaled) >= 99.95:
+                return f"{scaled:.0f}{letter}"
+            return f"{scaled:.3g}{letter}" if digits is None else f"{scaled:.{digits}f}{letter}"
     return f"{value:.3g}"

@@ -47,7 +47,7 @@ def line(start: Point, end: Point, class_: str) -> Markup:
 
 
 def text(
-    x: float, y: float, words: str, class_: str = "", anchor: str = "start", most: int = 999
+    x: float, y: float, words: str, class_: str = "", anchor: str | None = None, most: int = 999
 ) -> Markup:
     """Words at a place, at most ``most`` letters of them; the whole is in the tooltip."""
     shown = shorten(words, most)
@@ -65,9 +65,9 @@ def shorten(words: str, most: int) -> str:
 
 
 def width(words: str, size: float) -> float:
-    """About how wide a text is at a font size (system sans-serif)."""
+    """About how wide a text is at a font size (a wide system sans-serif, half bold)."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
-    return size * (0.55 * (len(words) - wide) + wide)
+    return size * (0.64 * (len(words) - wide) + 1.05 * wide)
 
 
 def marker(shape: str, x: float, y: float, radius: float, class_: str = "dot") -> Markup:

@@ -1,0 +1,212 @@
+"""The page of a comparison: one file, whole, safe and right for small and large records."""
+
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from report_making import made_up
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.report.comparison import Comparison
+from vitascope.report.cost import draw_cost
+from vitascope.report.efficiency import draw_efficiency
+from vitascope.report.learning import draw_learning
+from vitascope.report.page import write_page
+from vitascope.report.readings import efficiency_reading, learning_reading, trace_reading
+
+EVIL = "<img src=x onerror=alert(1)>"
+VOID = {"meta", "link", "input", "br", "hr", "img"}
+SHAPES = {
+    "the default": {},
+    "one seed": {"seeds": (0,)},
+    "nothing inside": {"inside": False},
+    "one fraction": {"fractions": (1.0,)},
+    "one of everything": {"num_models": 1, "fractions": (1.0,), "seeds": (0,), "num_epochs": 1},
+    "twelve models": {"num_models": 12, "fractions": (0.05, 0.1, 0.3, 0.5, 1.0)},
+    "long names": {"labels": ("a very long model name " * 5, "模型" * 30, "x" * 200)},
+}
+
+
+class Page(HTMLParser):
+    """Every tag closed in order, ids unique, and what elements and attributes there are."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+        ids = [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+        assert len(ids) == len(set(ids))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page_of(folder: Path, **shape) -> tuple[str, Page]:
+    made_up(**shape).save(folder / "compare")
+    html = write_page(folder).read_text(encoding="utf-8")
+    return html, Page(html)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_any_comparison_gives_a_whole_small_page(tmp_path, shape):
+    html, page = page_of(tmp_path, **shape)
+    assert len(html.encode()) < 1_000_000
+    assert not re.search(r"\b(nan|inf|NaN|None|undefined)\b", html.split("</style>")[1])
+    charts = page.all("svg")
+    assert charts
+    assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
+    assert all(header.get("scope") in ("row", "col") for header in page.all("th"))
+    assert [path.name for path in tmp_path.glob(".*")] == []  # nothing left of the writing
+    targets = {attributes.get("id") for _, attributes in page.tags}
+    inner = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#")]
+    assert {href[1:] for href in inner} <= targets
+
+
+def test_the_page_loads_nothing(tmp_path):
+    html, page = page_of(tmp_path)
+    loading = [a for tag, a in page.tags if tag != "a" and ({"src", "href", "data"} & set(a))]
+    assert loading == [{"rel": "icon", "href": "data:,"}]
+    assert "url(" not in html
+    assert "@import" not in html
+    policy = next(a for a in page.all("meta") if a.get("http-equiv"))["content"]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_what_comes_from_outside_stays_text(tmp_path):
+    record = made_up(labels=(EVIL, "ViT", EVIL), data_name=EVIL, classes=(EVIL, "b"))
+    values = dict(record.values)
+    values["data"] = {**values["data"], "notes": [EVIL, "</script><script>alert(2)</script>"]}
+    values["command"] = values["question"] = EVIL
+    values["recipe"] = {EVIL: EVIL}
+    values["models"] = [{**model, "locality": EVIL} for model in values["models"]]
+    values["crossings"] = [{**crossing, "text": EVIL} for crossing in values["crossings"]]
+    for trace in (*values["gates"], *values["nonlocality"]):
+        trace["layers"] = ['"><script>alert(3)</script>'] * len(trace["layers"])
+    evil = Record(kind="compare", values=values, arrays=record.arrays)
+    page = Page(write_page(tmp_path, evil).read_text(encoding="utf-8"))
+    assert page.all("img") == []
+    assert len(page.all("script")) == 1
+    assert not any(name.startswith("on") for _, a in page.tags for name in a)
+    assert page.words.count(EVIL) > 8
+
+
+def test_a_model_has_one_colour_in_every_figure(tmp_path):
+    comparison = Comparison(made_up(num_models=7))
+    drawn = [draw_efficiency(comparison), draw_efficiency(comparison, narrow=True)]
+    drawn += [draw_cost(comparison, "multiply_adds"), draw_cost(comparison, "images_per_second")]
+    drawn += [draw_learning(comparison, row, "top1") for row in comparison.rows]
+    for model in comparison.models.values():
+        for chart in drawn:
+            label = re.escape(model.label)
+            groups = re.findall(rf'<text[^>]*class="label"[^>]*>{label}</text>.*?</g>', chart)
+            found = re.findall(
+                rf'<g class="(m\d)"[^>]*>(?:(?!</g>).)*<text[^>]*>{label}</text>', chart
+            )
+            assert groups
+            assert set(found) == {model.look.css}
+
+
+def test_line_charts_name_every_model_at_its_line_without_overlap():
+    comparison = Comparison(made_up(num_models=12))
+    chart = draw_efficiency(comparison)
+    heights = sorted(
+        float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" class="label"', chart)
+    )
+    assert len(heights) == 12
+    assert min(after - before for before, after in pairwise(heights)) >= 12
+
+
+def test_the_reading_says_who_leads_and_whether_it_is_clear():
+    sentence = efficiency_reading(Comparison(made_up()))
+    assert sentence.startswith("With 143 images ConViT is ")
+    assert "above ViT" in sentence
+    assert "clear of the noise" in sentence
+    assert "; with all 1,437 images " in sentence
+
+
+def test_the_reading_of_gates_names_the_layer_that_moved_most():
+    record = made_up(fractions=(1.0,))
+    gates = np.full((30, 3, 4), 0.73, np.float32)
+    gates[:, 1] = np.linspace(0.73, 0.43, 30)[:, None]
+    name = record.values["gates"][0]["array"]
+    changed = Record(kind="compare", values=record.values, arrays={**record.arrays, name: gates})
+    sentence = trace_reading(Comparison(changed).traces("gates"), "gates")
+    assert sentence == (
+        "ConViT's gates fell from 0.73 to 0.63 on average; layer 2 moved most (0.73 to 0.43)."
+    )
+
+
+def test_learning_curves_are_averaged_over_the_epochs_all_seeds_have():
+    record = made_up(num_models=1, fractions=(1.0,))
+    first, second = record.values["curves"]
+    first.update(epochs=[1, 2, 3], top1=[10.0, 20.0, None], train_nll=[2.0, 1.0, 0.5])
+    second.update(epochs=[1, 2, 3], top1=[20.0, 40.0, 50.0], train_nll=[2.0, 1.0, 0.5])
+    (curve,) = Comparison(record).curves(1.0, "top1")
+    assert curve.epochs == [1, 2]
+    assert curve.mean == [15.0, 30.0]
+    assert (curve.low, curve.high) == ([10.0, 20.0], [20.0, 40.0])
+    assert learning_reading(Comparison(record)) == "With 1,437 images it ends at 30.0 %."
+
+
+def test_a_model_that_diverged_is_left_out_of_the_figure_and_a_dash_in_the_table(tmp_path):
+    record = made_up()
+    record.values["table"][0]["entries"][2].update(mean=None, std=None, gain=None)
+    for cell in record.values["cells"][4:6]:
+        cell["top1"] = None
+    html = write_page(tmp_path, record).read_text(encoding="utf-8")
+    assert "<td>–" in html
+    assert "None" not in html.split("</style>")[1]
+
+
+def test_heads_a_layer_lacks_do_not_count(tmp_path):
+    record = made_up(fractions=(1.0,))
+    for array in record.arrays.values():
+        array[:, 2, 3] = np.nan
+    html = write_page(tmp_path, record).read_text(encoding="utf-8")
+    assert "nan" not in html.split("</style>")[1].lower()
+
+
+def test_a_very_large_comparison_is_thinned_to_stay_small(tmp_path):
+    shape = {"num_models": 12, "fractions": (0.05, 0.1, 0.3, 0.5, 1.0), "seeds": (0, 1, 2)}
+    html, _ = page_of(tmp_path, **shape, num_layers=10, num_heads=9, num_epochs=300)
+    assert len(html.encode()) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (Record(kind="gates"), "not 'gates'"),
+        (Record(kind="compare"), "lacks data, models, recommendation, table"),
+        (Record(kind="compare", values=made_up().values), "no array 'gates/model_0/0.1' of 30"),
+    ],
+)
+def test_a_record_of_something_else_is_refused_clearly(tmp_path, record, words):
+    with pytest.raises(UserError, match=words):
+        write_page(tmp_path, record)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_without_a_comparison_is_refused_clearly(tmp_path):
+    with pytest.raises(UserError, match="no record at"):
+        write_page(tmp_path)
