@@ -31,6 +31,9 @@ __all__ = ["render_page", "write_page"]
 _MOST_BYTES = 950_000
 _POINTS = (80, 40, 20, FEWEST)  # drawn of a line, fewer where the page would grow too large
 
+_SINGLE = "Thin lines: heads (point at one to see which); thick: their mean."
+_BANDS = "Bands: from the least head to the most; lines: their mean."
+
 
 def write_page(folder: Path, record: Record | None = None) -> Path:
     """Write ``folder/report.html`` from ``folder/compare.json`` (or the record given)."""
@@ -64,6 +67,7 @@ def render_page(comparison: Comparison, most: int = 80) -> str:
             learning=_learning(comparison, most),
             gates=_inside(comparison, "gates", most),
             nonlocality=_inside(comparison, "nonlocality", most),
+            heads=_SINGLE if most > FEWEST else _BANDS,
             readings=readings,
             seeds=max(
                 (e.num_seeds for row in comparison.rows for e in row.entries.values()), default=0
