@@ -69,6 +69,9 @@ def render_page(comparison: Comparison, most: int = 80) -> str:
             nonlocality=_inside(comparison, "nonlocality", most),
             heads=_SINGLE if most > FEWEST else _BANDS,
             readings=readings,
+            intervals=any(
+                e.gain_low is not None for r in comparison.rows for e in r.entries.values()
+            ),
             seeds=max(
                 (e.num_seeds for row in comparison.rows for e in row.entries.values()), default=0
             ),
