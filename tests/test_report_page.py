@@ -157,6 +157,14 @@ def test_the_reading_of_gates_names_the_layer_that_moved_most():
     )
 
 
+def test_gates_that_hardly_moved_are_said_to():
+    record = made_up(fractions=(1.0,))
+    for array in record.arrays.values():
+        array[:] = 0.73
+    sentence = trace_reading(Comparison(record).traces("gates"), "gates")
+    assert sentence == "ConViT's gates hardly moved (0.73 to 0.73)."
+
+
 def test_learning_curves_are_averaged_over_the_epochs_all_seeds_have():
     record = made_up(num_models=1, fractions=(1.0,))
     first, second = record.values["curves"]

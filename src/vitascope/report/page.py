@@ -130,6 +130,7 @@ def _environment() -> Environment:
         "duration": duration,
         "listed": listed,
         "signed": signed,
+        "tied": tied,
     }
     environment.filters.update(filters)
     return environment
@@ -153,6 +154,11 @@ def duration(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def tied(words: str) -> str:
+    """Words in which a percent sign stays on its number's line."""
+    return words.replace(" %", "\u00a0%")
 
 
 def signed(value: float) -> str:

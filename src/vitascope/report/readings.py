@@ -95,8 +95,13 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
         end = sum(layer[-1] for layer in layers) / len(layers)
         moved = max(range(len(layers)), key=lambda index: abs(layers[index][-1] - layers[index][0]))
         if what == "gates":
-            verb = "hardly moved" if abs(end - start) < 0.02 else "fell" if end < start else "rose"
+            verb = "fell" if end < start else "rose"
             first = f"{_name(trace.model)}'s gates {verb} from {start:.2f} to {end:.2f} on average"
+            if max(abs(layer[-1] - layer[0]) for layer in layers) < 0.02:
+                said.append(
+                    f"{_name(trace.model)}'s gates hardly moved ({start:.2f} to {end:.2f})."
+                )
+                continue
         else:
             first = f"{_name(trace.model)}'s heads look {end:.2f} patches far on average"
             first += f" ({start:.2f} at the start"
