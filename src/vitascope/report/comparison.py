@@ -161,6 +161,15 @@ class Comparison:
 
     def curves(self, fraction: float, what: str) -> list[Curve]:
         """``top1`` or ``train_nll`` over epochs, a curve a model: mean, least, most over seeds."""
+        if (fraction, what) not in self._curves:
+            self._curves[fraction, what] = self._average(fraction, what)
+        return self._curves[fraction, what]
+
+    @cached_property
+    def _curves(self) -> dict[tuple[float, str], list[Curve]]:
+        return {}  # averaged once: every plot asks for those of all fractions, for its scale
+
+    def _average(self, fraction: float, what: str) -> list[Curve]:
         found = []
         for model in self.models.values():
             seeds = [

@@ -106,7 +106,7 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
             first = f"{_name(trace.model)}'s heads look {end:.2f} patches far on average"
             first += f" ({start:.2f} at the start"
             first += ")" if trace.uniform is None else f", {trace.uniform:.2f} for a uniform head)"
-        if len(layers) > 1:
+        if len(layers) > 1 and abs(layers[moved][-1] - layers[moved][0]) >= 0.02:
             change = f"{layers[moved][0]:.2f} to {layers[moved][-1]:.2f}"
             first += f"; layer {moved + 1} moved most ({change})"
         said.append(first + ".")
