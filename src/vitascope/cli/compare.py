@@ -25,7 +25,7 @@ class Compare:
     """
 
     data: str
-    """digits, a folder of class folders, cifar10:PATH, idx:PATH, hf:NAME, wds:FILES, imagenet:PATH."""
+    """digits, a folder of classes, cifar10:PATH, idx:PATH, hf:NAME, wds:FILES or imagenet:PATH."""
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first."""
     fractions: tuple[float, ...] = (0.1, 1.0)

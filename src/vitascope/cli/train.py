@@ -4,9 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from vitascope.cli.options import parse
 
@@ -27,7 +25,7 @@ class Train:
     model: str
     """A model of ours or timm's: `vitascope models` lists them."""
     data: str
-    """digits, a folder of class folders, cifar10:PATH, idx:PATH, hf:NAME, wds:FILES, imagenet:PATH."""
+    """digits, a folder of classes, cifar10:PATH, idx:PATH, hf:NAME, wds:FILES or imagenet:PATH."""
     out: Path
     """The run's folder."""
     recipe: str = "laptop"
@@ -60,8 +58,8 @@ class Train:
     """Processes that decode image files."""
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
-    tracking: Annotated[bool, tyro.conf.FlagCreatePairsOn] = True
-    """Write TensorBoard events."""
+    no_tracking: bool = False
+    """Write no TensorBoard events."""
     json: bool = False
     """Print the final line of metrics as JSON."""
     quiet: bool = False
@@ -92,7 +90,7 @@ def run(words: Sequence[str]) -> None:
         device=args.device,
         num_workers=args.workers,
         fsdp=args.fsdp,
-        trackers=("tensorboard",) if args.tracking else (),
+        trackers=() if args.no_tracking else ("tensorboard",),
         quiet=args.quiet or args.json,
     )
     if done is None:  # another process of the same run speaks

@@ -24,7 +24,7 @@ class Augmentation:
     """
 
     crop: Literal["none", "pad", "resized"] = "none"
-    pad: int | None = None  # pixels on each side; None: an eighth of the side (4 at 32 x 32)
+    pad: int | None = None  # pixels on each side; None: an eighth of the side, from 16 pixels on
     scale: tuple[float, float] = (0.08, 1.0)  # area of a resized crop (Inception; torchvision)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # its width to height
     hflip: float | None = None  # chance of a mirror; None: 0.5 where that keeps the class, else 0
@@ -39,6 +39,10 @@ class Augmentation:
     mixup_switch: float = 0.5  # chance of CutMix where both are on
     label_smoothing: float = 0.0
     repeats: int = 1  # copies of an image in a batch (Hoffer et al. 2020); DeiT: 3
+
+    def padding(self, side: int) -> int:
+        """Pixels of padding for images of this side: 4 at 32 x 32, none for thumbnails of 8 x 8."""
+        return (side // 8 if side >= 16 else 0) if self.pad is None else self.pad
 
     def __post_init__(self) -> None:
         if self.crop not in ("none", "pad", "resized"):

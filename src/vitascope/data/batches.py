@@ -90,7 +90,7 @@ def varied_pixels(
     else:
         pixels = resize(pixels, side, side, a.interpolation)
     if a.crop == "pad":
-        pad = side // 8 if a.pad is None else a.pad
+        pad = a.padding(side)
         offset = place.stream(Purpose.CROP).integers(2 * pad + 1, size=(2, count))
         top, left = torch.from_numpy(offset[:, rows])
         pixels = shifted_crop(pixels, top, left, pad)

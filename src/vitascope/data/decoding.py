@@ -85,7 +85,7 @@ class TrainView:
         else:
             steps += [T.Resize(side, mode), T.CenterCrop(side)]
         if a.crop == "pad":
-            steps.append(T.RandomCrop(side, padding=side // 8 if a.pad is None else a.pad))
+            steps.append(T.RandomCrop(side, padding=a.padding(side)))
         if hflip > 0:
             steps.append(T.RandomHorizontalFlip(hflip))
         if a.rand_augment:

@@ -1,8 +1,8 @@
 """The cells of a comparison: every model on every fraction of the images with every seed.
 
 A cell is an ordinary run in a folder of its own, so it can be trained here, side by side with
-others, or by a scheduler elsewhere (:func:`commands`), and is never trained twice. At log-spaced epochs its
-weights are kept and looked at: gates and nonlocality (Fig. 5 and 6 of the ConViT paper).
+others, or by a scheduler elsewhere (:func:`commands`), and is never trained twice. At log-spaced
+epochs its weights are kept and looked at: gates and nonlocality (Fig. 5 and 6 of the ConViT paper).
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
 Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and
-looked at on the way: gates and nonlocality at log-spaced epochs. The answer is a record that a page is made
-from; :mod:`vitascope.studies.evidence` turns numbers into words.
+looked at on the way: gates and nonlocality at log-spaced epochs. The answer is a record that
+a page is made from; :mod:`vitascope.studies.evidence` turns numbers into words.
 
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
