@@ -19,7 +19,7 @@ import numpy as np
 
 from vitascope import record
 from vitascope.data import Dataset, load
-from vitascope.record import Record
+from vitascope.record import Record, circumstances
 from vitascope.studies.cells import Comparison, flat, jobs_of, run_job
 from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
 from vitascope.studies.side_by_side import side_by_side
@@ -34,7 +34,7 @@ def compare(
     question: Comparison, out: str | Path, *, processes: int = 1, quiet: bool = False
 ) -> Record:
     """Train what is not trained yet, and answer. The record is ``out/compare.json``."""
-    out, started = Path(out), perf_counter()
+    out, started, made = Path(out), perf_counter(), circumstances()
     dataset = load(question.data, image_size=question.image_size)
     sizes = {name: _describe(name, dataset, question.recipe) for name in question.models}
     jobs = jobs_of(question, dataset, out)
@@ -56,7 +56,7 @@ def compare(
         quiet=quiet,
     )
     runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}
-    return _answer(question, dataset, sizes, runs, out, perf_counter() - started)
+    return _answer(question, dataset, sizes, runs, out, made, perf_counter() - started)
 
 
 def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
@@ -83,6 +83,7 @@ def _answer(
     sizes: dict[str, dict[str, Any]],
     runs: dict[tuple[str, float, int], Run],
     out: Path,
+    made: dict[str, Any],
     seconds: float,
 ) -> Record:
     cells = [
@@ -135,7 +136,8 @@ def _answer(
         arrays=arrays,
         config=config,
         seed=question.seeds[0],
-        seconds=max(seconds, 0.0),
+        seconds=seconds,
+        made=made,
     )
     answer.save(out / "compare")
     return answer
