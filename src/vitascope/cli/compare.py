@@ -35,7 +35,7 @@ class Compare:
     recipe: str = "laptop"
     """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
     epochs: int | None = None
-    """Epochs on all images; the recipe's when it is left out."""
+    """Epochs on all images; the recipe's when left out. The warm-up keeps its share of them."""
     set: tuple[str, ...] = ()
     """Changes to the recipe, as FIELD=VALUE."""
     image_size: int | None = None

@@ -31,7 +31,7 @@ class Train:
     recipe: str = "laptop"
     """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
     epochs: int | None = None
-    """Epochs on all images; the recipe's when it is left out."""
+    """Epochs on all images; the recipe's when left out. The warm-up keeps its share of them."""
     fraction: float | None = None
     """Keep this share of each class (epochs are scaled by its inverse if the recipe says so)."""
     set: tuple[str, ...] = ()

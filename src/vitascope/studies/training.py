@@ -35,11 +35,19 @@ def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
 
 
 def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields: Any) -> Recipe:
-    """A named recipe with what the command line changes."""
+    """A named recipe with what the command line changes.
+
+    With other epochs the warm-up keeps its share of the training, unless it is changed as well.
+
+    >>> recipe_from("deit", 30, []).warmup_epochs
+    0.5
+    """
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     overrides = pairs(changes, "--set") | {k: v for k, v in fields.items() if v is not None}
     if epochs is not None:
+        base = recipe(name)
+        overrides.setdefault("warmup_epochs", base.warmup_epochs * epochs / base.epochs)
         overrides["epochs"] = epochs
     return recipe(name, **overrides)
 
