@@ -5,15 +5,17 @@
 * :func:`units`: the parts a vision model is made of, found by running it once;
 * :func:`streams` and :func:`without`: what the network carries on after each unit, and the network
   without some of them;
-* :func:`places`: where on the image each query and key of each attention layer lies;
+* :func:`places`: where on the image each query and key of each attention layer lies
+  (:func:`located`: and which layers' tokens cannot be followed);
 * :func:`evaluating`: eval mode without gradients, everything restored.
 """
 
-from vitascope.capture.attention import attention, gated_layers
+from vitascope.capture.attention import attention, gated_layers, showing
 from vitascope.capture.features import edit, evaluating, features, matching
-from vitascope.capture.places import Places, places
+from vitascope.capture.places import Places, located, places
 from vitascope.capture.streams import streams, without
 from vitascope.capture.units import Unit, units
+from vitascope.capture.watch import has_fused_layers
 
 __all__ = [
     "Places",
@@ -23,8 +25,11 @@ __all__ = [
     "evaluating",
     "features",
     "gated_layers",
+    "has_fused_layers",
+    "located",
     "matching",
     "places",
+    "showing",
     "streams",
     "units",
     "without",

@@ -1,6 +1,6 @@
 """The attention maps of a model by module name, fused kernels or not."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,7 +12,7 @@ from vitascope.capture.features import matching
 from vitascope.capture.watch import Event, watching, with_heads
 from vitascope.errors import UserError
 
-__all__ = ["attention", "gated_layers"]
+__all__ = ["attention", "gated_layers", "showing"]
 
 
 def gated_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -64,14 +64,11 @@ def attention(
     kept: dict[str, Any] = {}
 
     def on_event(event: Event) -> None:
-        get = event.weights if part == "mixed" else getattr(event, part)
-        if get is None:
+        if _getter(event, part) is None:
             return
         names[event.name] = None
         if any(fnmatchcase(event.name, pattern) for pattern in patterns):
-            weights = get()
-            if weights.ndim != 4:
-                weights = with_heads(weights, model)
+            weights = _part(event, part, model)
             kept.pop(event.name, None)
             kept[event.name] = reduce(event.name, weights) if reduce else weights
 
@@ -81,6 +78,38 @@ def attention(
         what = "gated attention" if part != "mixed" else "attention map"
         raise UserError(f"no {what} was seen: nothing ran in the block, or {_kind(model)} has none")
     matching(patterns, names, "attention layer")
+
+
+@contextmanager
+def showing(
+    model: nn.Module,
+    wanted: Mapping[str, Collection[str]],
+    show: Callable[[str, str, Tensor], None],
+) -> Iterator[None]:
+    """Call ``show(layer, part, map)`` for the parts wanted, ``{layer: parts}``, as they come.
+
+    Several can look on during one pass, and each map is made once; without gradients.
+    """
+
+    def on_event(event: Event) -> None:
+        for part in wanted.get(event.name, ()):
+            show(event.name, part, _part(event, part, model))
+
+    with torch.no_grad(), watching(model, on_event):
+        yield
+
+
+def _getter(event: Event, part: str) -> Callable[[], Tensor] | None:
+    return event.weights if part == "mixed" else getattr(event, part)
+
+
+def _part(event: Event, part: str, model: nn.Module) -> Tensor:
+    """The map, or one part of a gated layer's. (B * windows, H, T, S)"""
+    get = _getter(event, part)
+    if get is None:
+        raise UserError(f"{event.name} does not show its {part}")
+    weights = get()
+    return weights if weights.ndim == 4 else with_heads(weights, model)
 
 
 def _kind(model: nn.Module) -> str:

@@ -5,7 +5,7 @@ windows, shifted or dilated, pooled keys, subsampled queries, class tokens and p
 of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,16 @@ from vitascope.capture.shadows import Shadows, centres, positions, rows, spacing
 from vitascope.capture.watch import Event, watching
 from vitascope.errors import UserError
 
-__all__ = ["Layout", "Places", "inheriting", "layout_of", "one_image", "places", "places_of"]
+__all__ = [
+    "Layout",
+    "Places",
+    "inheriting",
+    "layout_of",
+    "located",
+    "one_image",
+    "places",
+    "places_of",
+]
 
 
 @dataclass(frozen=True)
@@ -68,23 +77,84 @@ def one_image(example_input: Tensor) -> Tensor:
     return example_input[:1].detach().clone()
 
 
-def places(model: nn.Module, example_input: Tensor) -> dict[str, Places]:
+def places(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> dict[str, Places]:
     """Places of every attention layer's tokens on images the size of ``example_input``.
 
-    Layers whose tokens cannot be followed are left out.
+    Layers whose tokens cannot be followed are not among them; :func:`located` says which and why.
+
+    Args:
+        model: Any module.
+        example_input: Images (B, C, height, width); the first is run.
+        grid: Patches down and across, for the layers whose tokens cannot be followed.
+        num_prefix_tokens: Tokens before the patches there; by default all that are left over.
     """
+    return located(model, example_input, grid=grid, num_prefix_tokens=num_prefix_tokens)[0]
+
+
+def located(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> tuple[dict[str, Places], dict[str, str]]:
+    """As :func:`places`, and beside them the layers that have none, with the reason."""
     found: dict[str, Places] = {}
+    lost: dict[str, str] = {}
     image = one_image(example_input)
+    size = (image.shape[-2], image.shape[-1])
 
     def on_event(event: Event) -> None:
         place = places_of(event, shadows)
-        if place is not None:
+        if place is None and grid is not None:
+            with aside():
+                shape = event.weights().shape
+            try:
+                place = stated_places(shape, grid, num_prefix_tokens, size)
+            except UserError as error:
+                lost[event.name] = str(error)
+                return
+        if place is None:
+            lost[event.name] = "its tokens cannot be followed back to the image; state the grid"
+        else:
             found[event.name] = place
 
     shadows = Shadows(image)
     with evaluating(model), inheriting(model, shadows), shadows, watching(model, on_event):
         model(image)
-    return found
+    return found, lost
+
+
+def stated_places(
+    shape: Sequence[int], grid: tuple[int, int], num_prefix: int | None, size: tuple[int, int]
+) -> Places:
+    """Row-major patches of ``grid`` behind prefix tokens, for the map (1, H, T, S) of an image.
+
+    >>> stated_places((1, 3, 5, 5), (2, 2), 1, (32, 32)).query[0, :2].tolist()
+    [[nan, nan], [7.5, 7.5]]
+    """
+    down, across = (
+        (torch.arange(n) + 0.5) * (s / n) - 0.5 for n, s in zip(grid, size, strict=True)
+    )
+    patches = torch.stack(torch.meshgrid(down, across, indexing="ij"), -1).reshape(-1, 2)
+    sides = []
+    for count in shape[-2:]:
+        prefix = count - len(patches)
+        if prefix < 0 or (num_prefix is not None and prefix != num_prefix) or shape[0] != 1:
+            more = "" if num_prefix is None else f" and {num_prefix} prefix tokens"
+            raise UserError(
+                f"its {shape[0]} x {count} tokens are not the stated grid of "
+                f"{grid[0]} x {grid[1]}{more}"
+            )
+        nowhere = patches.new_full((prefix, 2), float("nan"))
+        sides.append(torch.cat([nowhere, patches])[None])
+    return Places(*sides)
 
 
 class inheriting:

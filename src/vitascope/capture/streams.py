@@ -22,6 +22,8 @@ __all__ = ["following", "streams", "without"]
 
 _ADD = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.__radd__}
 
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # other code when somebody watches
+
 OnSum = Callable[[str, Tensor, bool], None]
 
 
@@ -35,10 +37,12 @@ class _Follow(TorchFunctionMode):
         self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
         self.taint: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
+        self.inside: list[nn.Module] = []  # units that are running
         self.guards: list[tuple[nn.Module, Any]] = []
 
     def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
         """Hook one module; inside it nothing is followed, so that it runs as ever."""
+        guarded = any(isinstance(m, _FAST) for m in module.modules())
 
         def entering(_module: nn.Module, inputs: Any) -> None:
             first = tensor_in(inputs)
@@ -46,6 +50,9 @@ class _Follow(TorchFunctionMode):
             if isinstance(module, nn.Conv2d) and first is not None:
                 self.around[name] = first
             self.open -= self.fed[name]
+            self.inside.append(module)
+            if not guarded:
+                return
             guard = torch._C.DisableTorchFunction()
             guard.__enter__()  # type: ignore[attr-defined]
             self.guards.append((module, guard))
@@ -53,6 +60,8 @@ class _Follow(TorchFunctionMode):
         def leaving(_module: nn.Module, _inputs: Any, output: Any) -> None:
             while self.guards and self.guards[-1][0] is module:
                 self.guards.pop()[1].__exit__(None, None, None)
+            if module in self.inside:
+                del self.inside[self.inside.index(module) :]
             tensor = tensor_in(output)
             if tensor is not None:
                 self.open.add(name)
@@ -73,7 +82,7 @@ class _Follow(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.taint:
+        if self.inside or not self.taint:
             return func(*args, **kwargs)
         flat = [*args, *kwargs.values()]
         flat += [item for group in flat if isinstance(group, (list, tuple)) for item in group]

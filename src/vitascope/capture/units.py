@@ -72,12 +72,44 @@ class _Call:
     within: tuple[str, ...] = ()  # modules running around it, by whatever name they have
 
 
-def units(model: nn.Module, example_input: Tensor) -> tuple[Unit, ...]:
-    """The parts of ``model`` in order of execution, seen on the first image of a batch."""
+def units(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> tuple[Unit, ...]:
+    """The parts of ``model`` in order of execution, seen on the first image of a batch.
+
+    Args:
+        model: Any module.
+        example_input: Images (B, C, height, width).
+        grid: Patches down and across, for the parts whose places cannot be followed.
+        num_prefix_tokens: Tokens before the patches there; by default all that are left over.
+    """
     image = one_image(example_input)
     calls, attentions, mixings = _trace(model, image)
     kinds = _classify(model, calls, attentions, mixings)
-    return _describe(model, image, kinds)
+    found = _describe(model, image, kinds)
+    if grid is not None:
+        found = [_stated(unit, grid, num_prefix_tokens) for unit in found]
+    return _staged(found)
+
+
+def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
+    """The unit with the stated grid, if its own is unknown and its shape fits."""
+    if unit.grid is not None or unit.kind == "head":
+        return unit
+    count = grid[0] * grid[1]
+    if len(unit.shape) == 3 and unit.shape[1] >= count:
+        prefix = unit.shape[1] - count
+        if num_prefix in (None, prefix):
+            return replace(unit, grid=grid, layout="NLC", num_prefix_tokens=prefix)
+    if len(unit.shape) == 4 and unit.shape[2:] == grid:
+        return replace(unit, grid=grid, layout="NCHW")
+    if len(unit.shape) == 4 and unit.shape[1:3] == grid:
+        return replace(unit, grid=grid, layout="NHWC")
+    return unit
 
 
 def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str], set[str]]:
@@ -220,7 +252,7 @@ def _reduces(call: _Call) -> bool:
     return 1 < down * across < h * w
 
 
-def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> tuple[Unit, ...]:
+def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
     """A second run follows each part to its sum and sees what is there."""
     found: dict[str, Unit] = {}
     shadows = Shadows(image)
@@ -251,7 +283,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> tuple[U
         stack.enter_context(shadows)
         stack.enter_context(sums)
         model(image)
-    return _staged([found[name] for name in kinds if name in found])
+    return [found[name] for name in kinds if name in found]
 
 
 def _staged(parts: list[Unit]) -> tuple[Unit, ...]:

@@ -13,7 +13,7 @@ the talking heads of CaiT) it is the softmax itself.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import sqrt
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Event", "attention_weights", "watching", "with_heads"]
+__all__ = ["Event", "attention_weights", "has_fused_layers", "watching", "with_heads"]
 
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 _MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.einsum}
@@ -199,16 +199,20 @@ def _answer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | Non
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return _multihead(name, module, given)
     if _opaque(module):
-        parts = module.attention(*args, **kwargs)
+        parts = cache(partial(module.attention, *args, **kwargs))
         tokens = args[0] if args else next(iter(kwargs.values()))
-        batch = parts.mixed.shape
-        return Event(name, lambda: parts.mixed, tokens, tokens, content=lambda: parts.content,
-                     position=lambda: parts.position.expand(batch))  # fmt: skip
+        return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
+                     position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip
     return None
 
 
 def _fused_layer(module: nn.Module) -> bool:
     return type(module).forward is nn.TransformerEncoderLayer.forward
+
+
+def has_fused_layers(model: nn.Module) -> bool:
+    """Whether layers inside answer for themselves, so that their parts cannot be seen as well."""
+    return any(_fused_layer(module) for module in model.modules())
 
 
 def _fused_event(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event:

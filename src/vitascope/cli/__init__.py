@@ -16,6 +16,7 @@ COMMANDS = {
     "models": "list the models; parameters and FLOPs beside the paper's",
     "train": "train a model into a folder that can be resumed",
     "evaluate": "measure top-1, top-5, NLL and calibration",
+    "inspect": "look inside any model",
     "compare": "find out which model suits your images, and why",
     "bench": "measure speed against peers on this machine",
 }

@@ -17,7 +17,7 @@ token flattened; ``at="unit"`` takes the unit's own output instead.
 Shapes: n images in a batch, U and V units.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,11 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import first_images, images_in
-from vitascope.measure.over_units import chosen_units, observing
+from vitascope.measure.one_pass import Onlooker, alone
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["CKA", "cka", "u_centred"]
+__all__ = ["CKA", "CKAOnlooker", "cka", "u_centred"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,15 @@ class CKA:
     num_batches: int
 
     def to_record(self) -> Record:
-        """Names as values, the matrix as an array."""
+        """Everything as values."""
         values = {
             "rows": list(self.rows),
             "columns": list(self.columns),
+            "similarity": self.similarity.tolist(),
             "num_images": self.num_images,
             "num_batches": self.num_batches,
         }
-        return Record(kind="cka", values=values, arrays={"similarity": self.similarity})
+        return Record(kind="cka", values=values)
 
 
 def u_centred(features: Tensor) -> Tensor:
@@ -80,26 +81,83 @@ def u_centred(features: Tensor) -> Tensor:
 class _Side:
     """One model's centred Grams of the current batch."""
 
-    def __init__(self, model: nn.Module, images: Tensor, pattern: str | Iterable[str], at: str):
-        self.model, self.at = model, at
-        self.units, chosen = chosen_units(model, images, pattern)
-        self.names = [unit.name for unit in chosen]
-        self.energy: Tensor | float = 0.0  # sum over batches of HSIC_1(K, K)
+    def __init__(self, sight: Sight, pattern: str | Iterable[str], at: str):
+        if at not in ("stream", "unit"):
+            raise UserError(f"unknown place to look {at!r}; there are: stream, unit")
+        self.sight, self.at = sight, at
+        self.names = tuple(unit.name for unit in sight.chosen_units(pattern))
+        self.seen: dict[str, Tensor] = {}
+        self.energy: Any = 0.0  # sum over batches of HSIC_1(K, K)
 
-    def grams(self, images: Tensor) -> Tensor:
-        """(U, n * n)"""
-        with (
-            capture.evaluating(self.model),
-            observing(self.model, self.units, self.names, self._reduce, self.at) as seen,
-        ):
-            self.model(images)
-        return torch.stack([seen[name] for name in self.names])
-
-    def _reduce(self, name: str, tensor: Tensor) -> Tensor:
+    def see(self, name: str, tensor: Tensor) -> None:
         try:
-            return u_centred(tensor)
+            self.seen[name] = u_centred(tensor)
         except ValueError as error:
             raise UserError(f"no CKA: the features of {name} {error}; leave it out") from None
+
+    def run(self, images: Tensor) -> None:
+        """Look at a model that is not part of the pass."""
+        model, names = self.sight.model, list(self.names)
+        if self.at == "stream":
+            look = capture.streams(model, self.sight.units, names, self.see)
+        else:
+            look = capture.features(model, names, reduce=self.see)
+        with capture.evaluating(model), look:
+            model(images)
+
+    def take(self, n: int) -> Tensor:
+        """The batch's Grams. (U, n * n)"""
+        grams = torch.stack([self.seen.pop(name) for name in self.names])
+        self.energy = self.energy + grams.square().sum(1) / (n * (n - 3))
+        return grams
+
+
+class CKAOnlooker(Onlooker):
+    """Sums HSIC_1 of all pairs over batches; a second model runs on the same images."""
+
+    def __init__(
+        self,
+        sight: Sight,
+        units: str | Iterable[str] = "*",
+        at: str = "stream",
+        other: nn.Module | None = None,
+        other_units: str | Iterable[str] = "*",
+        prepare: Callable[[Tensor], Tensor] = lambda images: images,
+    ):
+        self.prepare = prepare
+        self.left = self.right = _Side(sight, units, at)
+        if other is not None:
+            self.right = _Side(Sight(other, prepare(sight.images)), other_units, at)
+        self.streams, self.outputs = (
+            (self.left.names, ()) if at == "stream" else ((), self.left.names)
+        )
+        self.joint: Any = 0.0
+        self.num_batches = 0
+
+    def see_features(self, unit: str, tensor: Tensor) -> None:
+        """A unit's Gram."""
+        if len(tensor) < 4:
+            raise UserError(
+                f"CKA needs at least 4 images a batch, got {len(tensor)}; drop the last batch"
+            )
+        self.left.see(unit, tensor)
+
+    def end_batch(self, images: Tensor) -> None:
+        """All pairs at once."""
+        n = len(images)
+        a = b = self.left.take(n)
+        if self.right is not self.left:
+            self.right.run(self.prepare(images))
+            b = self.right.take(n)
+        self.joint = self.joint + (a @ b.mT) / (n * (n - 3))
+        self.num_batches += 1
+
+    def result(self, num_images: int) -> CKA:
+        """The sums, divided."""
+        energy = self.left.energy[:, None] * self.right.energy[None, :]
+        similarity = (self.joint / energy.sqrt()).cpu().numpy()
+        names = self.left.names, self.right.names
+        return CKA(similarity, *names, num_images, self.num_batches)
 
 
 def cka(
@@ -110,6 +168,7 @@ def cka(
     units: str | Iterable[str] = "*",
     other_units: str | Iterable[str] = "*",
     at: str = "stream",
+    prepare: Callable[[Tensor], Tensor] = lambda images: images,
 ) -> CKA:
     """Compare all units of ``model`` with each other, or with those of ``other``, in one pass.
 
@@ -120,25 +179,11 @@ def cka(
         units: Wildcards for the units of ``model``.
         other_units: Wildcards for those of ``other``.
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
+        prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    images, batches = first_images(batches, model)
-    left = _Side(model, images, units, at)
-    right = left if other is None else _Side(other, images, other_units, at)
-    joint: Tensor | float = 0.0
-    num_images = num_batches = 0
-    for images in images_in(batches, model):
-        n = len(images)
-        if n < 4:
-            raise UserError(f"CKA needs at least 4 images a batch, got {n}; drop the last batch")
-        a = left.grams(images)
-        b = a if right is left else right.grams(images)
-        joint = joint + (a @ b.mT) / (n * (n - 3))
-        left.energy = left.energy + a.square().sum(1) / (n * (n - 3))
-        if right is not left:
-            right.energy = right.energy + b.square().sum(1) / (n * (n - 3))
-        num_images, num_batches = num_images + n, num_batches + 1
-    energy = torch.as_tensor(left.energy)[:, None] * torch.as_tensor(right.energy)[None, :]
-    similarity = torch.as_tensor(joint) / energy.sqrt()
-    return CKA(
-        similarity.cpu().numpy(), tuple(left.names), tuple(right.names), num_images, num_batches
+    found: CKA = alone(
+        model,
+        batches,
+        lambda sight: CKAOnlooker(sight, units, at, other, other_units, prepare),
     )
+    return found

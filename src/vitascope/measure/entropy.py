@@ -7,14 +7,14 @@ broadcasting, supplement; dense attention = high entropy):
 
 in nats, and relative to log S, its value for a uniform head over S keys: 0 looks at one token, 1 at
 all alike (log 197 = 5.28 nats for a ViT on 14 x 14 patches). Class tokens count, as queries and as
-keys; in windows S is the window. Attention over channels is left out, and refused when there is
-nothing else; so is attention to a single key.
+keys; in windows S is the window. Attention over channels, to a single key, and of layers whose
+tokens cannot be followed is left out (``left_out`` says so), and refused when there is no other.
 
 Shapes: B images, H heads, T queries, S keys.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import Any
 
@@ -22,12 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitascope import capture
-from vitascope.errors import UserError
-from vitascope.measure.batches import first_images, images_in
+from vitascope.measure.one_pass import Onlooker, alone
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["Entropy", "entropy", "row_entropy"]
+__all__ = ["Entropy", "EntropyOnlooker", "entropy", "row_entropy"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Entropy:
     nats: Mapping[str, np.ndarray]  # layer -> (H,)
     num_keys: Mapping[str, int]
     num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
 
     @property
     def relative(self) -> dict[str, np.ndarray]:
@@ -51,21 +51,46 @@ class Entropy:
             "relative": [float(v.mean()) for v in self.relative.values()],
             "num_keys": list(self.num_keys.values()),
             "num_images": self.num_images,
+            "left_out": dict(self.left_out),
         }
         return Record(kind="entropy", values=values, arrays=dict(self.nats))
 
 
 def row_entropy(weights: Tensor) -> Tensor:
-    """Mean entropy of the rows of (..., T, S), in nats. (...)
+    """Mean entropy of the rows of (..., T, S), in nats; added up in float64. (...)
 
-    >>> row_entropy(torch.full((3, 4), 0.25)).item() == log(4)
+    >>> row_entropy(torch.full((3, 4), 0.25, dtype=torch.float64)).item() == log(4)
     True
     """
-    return torch.special.entr(weights.double()).sum(-1).mean(-1)
+    tiny = torch.finfo(weights.dtype).tiny  # 0 log 0 = 0
+    return -(weights * weights.clamp(min=tiny).log()).sum(-1, dtype=torch.float64).mean(-1)
+
+
+class EntropyOnlooker(Onlooker):
+    """Sums entropies over images."""
+
+    def __init__(self, sight: Sight, layers: str | Iterable[str] = "*"):
+        places = sight.places.items()
+        unable = {name: "attends to a single key" for name, p in places if p.key.shape[1] == 1}
+        unable |= {name: "attends over channels" for name, p in places if not p.over_tokens}
+        self.places, self.left_out = sight.chosen_layers(layers, unable, "entropy")
+        self.maps = dict.fromkeys(self.places, ("mixed",))
+        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add a batch; windows are averaged."""
+        images = len(weights) / len(self.places[layer].query)
+        self.sums[layer] += row_entropy(weights).mean(0).cpu() * images
+
+    def result(self, num_images: int) -> Entropy:
+        """Means over images."""
+        nats = {name: (value / num_images).numpy() for name, value in self.sums.items()}
+        num_keys = {name: place.key.shape[1] for name, place in self.places.items()}
+        return Entropy(nats, num_keys, num_images, self.left_out)
 
 
 def entropy(
-    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*"
+    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
 ) -> Entropy:
     """Measure every head of ``model`` on ``batches`` of images.
 
@@ -73,25 +98,7 @@ def entropy(
         model: Any model with attention over tokens; it is left as it came.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
-    images, batches = first_images(batches, model)
-    places = capture.places(model, images)
-    able = {n: p.key.shape[1] for n, p in places.items() if p.over_tokens and p.key.shape[1] > 1}
-    if not able:
-        raise UserError(f"entropy needs attention over tokens; {type(model).__name__} has none")
-    names = capture.matching(layers, able, "attention layer")
-    sums: dict[str, Tensor] = {}
-    num_images = 0
-    for images in images_in(batches, model):
-        size = len(images)
-
-        def reduce(_name: str, weights: Tensor, size: int = size) -> Tensor:
-            return row_entropy(weights).mean(0).cpu() * size  # windows are averaged
-
-        with capture.evaluating(model), capture.attention(model, names, reduce) as seen:
-            model(images)
-        for name, value in seen.items():
-            sums[name] = sums[name] + value if name in sums else value
-        num_images += size
-    nats = {name: (value / num_images).numpy() for name, value in sums.items()}
-    return Entropy(nats, {name: able[name] for name in nats}, num_images)
+    found: Entropy = alone(model, batches, lambda sight: EntropyOnlooker(sight, layers), **known)
+    return found

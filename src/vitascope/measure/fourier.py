@@ -20,17 +20,19 @@ Shapes: B images, C channels, h x w patches, F frequencies.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitascope.measure.over_units import image_means
+from vitascope.measure.one_pass import alone
+from vitascope.measure.over_units import UnitMeans
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["Fourier", "diagonal", "fourier", "log_amplitude"]
+__all__ = ["Fourier", "FourierOnlooker", "diagonal", "fourier", "log_amplitude"]
 
 FLOOR = 1e-6
 
@@ -45,6 +47,7 @@ class Fourier:
     stage: Mapping[str, int]
     grid: Mapping[str, tuple[int, int]]
     num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
 
     @property
     def high(self) -> dict[str, float]:
@@ -62,6 +65,7 @@ class Fourier:
             "high": list(self.high.values()),
             "unit": "natural log, relative to the zero frequency",
             "num_images": self.num_images,
+            "left_out": dict(self.left_out),
         }
         arrays = {f"amplitude/{n}": self.amplitude[n] for n in names}
         arrays |= {f"frequency/{n}": self.frequency[n] for n in names}
@@ -96,8 +100,27 @@ def diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return at, value
 
 
+class FourierOnlooker(UnitMeans):
+    """Means of log spectra."""
+
+    def __init__(self, sight: Sight, units: str | Iterable[str] = "*"):
+        super().__init__(sight, units, log_amplitude, "fourier")
+
+    def result(self, num_images: int) -> Fourier:
+        """The diagonals of the means."""
+        means = self.means(num_images)
+        frequency, amplitude, grid = {}, {}, {}
+        for name, unit in self.units.items():
+            assert unit.grid is not None
+            at, value = diagonal(means[name].numpy(), unit.grid[1])
+            frequency[name], amplitude[name], grid[name] = at, value - value[0], unit.grid
+        kind = {name: unit.kind for name, unit in self.units.items()}
+        stage = {name: unit.stage for name, unit in self.units.items()}
+        return Fourier(frequency, amplitude, kind, stage, grid, num_images, self.left_out)
+
+
 def fourier(
-    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*"
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
 ) -> Fourier:
     """Measure the spectrum after every unit of ``model`` that has a grid.
 
@@ -105,18 +128,7 @@ def fourier(
         model: Any vision model; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
     """
-    measured, means, num_images = image_means(model, batches, units, log_amplitude, "fourier")
-    frequency, amplitude = {}, {}
-    for unit in measured:
-        assert unit.grid is not None
-        at, value = diagonal(means[unit.name].numpy(), unit.grid[1])
-        frequency[unit.name], amplitude[unit.name] = at, value - value[0]
-    return Fourier(
-        frequency,
-        amplitude,
-        {unit.name: unit.kind for unit in measured},
-        {unit.name: unit.stage for unit in measured},
-        {unit.name: unit.grid for unit in measured if unit.grid},
-        num_images,
-    )
+    found: Fourier = alone(model, batches, lambda sight: FourierOnlooker(sight, units), **known)
+    return found

@@ -23,7 +23,7 @@ from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.accuracy import accuracy
 from vitascope.measure.batches import labelled_in
-from vitascope.measure.over_units import chosen_units
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
 __all__ = ["Lesion", "lesion"]
@@ -68,7 +68,7 @@ def lesion(
     batches: Iterable[Any],
     *,
     units: str | Iterable[str] | None = None,
-    on_unit: Callable[[str], None] | None = None,
+    on_unit: Callable[[str, int], None] = lambda name, ahead: None,
 ) -> Lesion:
     """Drop units of ``model`` one at a time and evaluate what is left.
 
@@ -76,19 +76,19 @@ def lesion(
         model: Any classifier; it is left as it came.
         batches: (images, labels), kept in memory: every unit needs a pass over them.
         units: Wildcards; by default every attention, MLP, convolution and block.
-        on_unit: Called with each unit's name before its pass, for a progress bar.
+        on_unit: Called before each unit's pass with its name and the number of passes ahead.
     """
     pairs = labelled_in(batches, model)
-    every, chosen = chosen_units(model, pairs[0][0], "*" if units is None else units)
+    sight = Sight(model, pairs[0][0])
+    every, chosen = sight.units, sight.chosen_units("*" if units is None else units)
     if units is None:
         chosen = [unit for unit in chosen if unit.kind in KINDS]
     if not chosen:
         raise UserError(f"{type(model).__name__} has no unit to drop: no {', '.join(KINDS)}")
     result: dict[str, float] = {}
     kept: dict[str, str] = {}
-    for unit in chosen:
-        if on_unit is not None:
-            on_unit(unit.name)
+    for done, unit in enumerate(chosen):
+        on_unit(unit.name, len(chosen) + 1 - done)
         try:
             with capture.without(model, every, unit.name):
                 result[unit.name] = accuracy(model, pairs)
@@ -96,6 +96,7 @@ def lesion(
             if units is not None:
                 raise
             kept[unit.name] = str(error)
+    on_unit("", 1)
     return Lesion(
         accuracy(model, pairs),
         result,

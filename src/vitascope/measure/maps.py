@@ -13,7 +13,7 @@ Shapes: H heads, h x w keys.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import first_images, images_in
 from vitascope.measure.gates import gates_in_force
-from vitascope.measure.nonlocality import measured_layers
+from vitascope.measure.nonlocality import without_patches
+from vitascope.measure.one_pass import Onlooker, alone
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["Maps", "maps"]
+__all__ = ["Maps", "MapsOnlooker", "maps"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Maps:
     gate: Mapping[str, np.ndarray]  # layer -> (H,)
     query: Mapping[str, tuple[float, float]]  # where the query lies on the map, in its pixels
     num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
 
     def to_record(self) -> Record:
         """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too."""
@@ -53,6 +55,7 @@ class Maps:
             "query": [list(q) for q in self.query.values()],
             "gated": list(self.gate),
             "num_images": self.num_images,
+            "left_out": dict(self.left_out),
         }
         return Record(kind="maps", values=values, arrays=arrays)
 
@@ -101,12 +104,54 @@ def _fraction(levels: Tensor, value: float) -> float:
     return (value - levels[0].item()) / step
 
 
+class MapsOnlooker(Onlooker):
+    """Sums the query's rows over images."""
+
+    def __init__(
+        self,
+        sight: Sight,
+        layers: str | Iterable[str] = "*",
+        query: tuple[float, float] = (0.5, 0.5),
+    ):
+        if not all(0 <= value <= 1 for value in query):
+            raise UserError(
+                f"query {query} is not on the image; give fractions (down, across) in 0..1"
+            )
+        places, self.left_out = sight.chosen_layers(layers, without_patches(sight), "maps")
+        size = (sight.images.shape[-2], sight.images.shape[-1])
+        self.read = {name: _Layer(place, query, size) for name, place in places.items()}
+        self.gated = {n: m for n, m in capture.gated_layers(sight.model).items() if n in places}
+        parts = ("mixed", "content", "position")
+        self.maps = {name: parts if name in self.gated else parts[:1] for name in places}
+        self.sums: dict[str, dict[str, Any]] = {part: {} for part in parts}
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add a batch."""
+        known = self.sums[part]
+        known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
+
+    def result(self, num_images: int) -> Maps:
+        """Means over images."""
+        mean = {
+            part: {name: (total / num_images).numpy() for name, total in sums.items()}
+            for part, sums in self.sums.items()
+        }
+        return Maps(
+            **mean,
+            gate={name: gates_in_force(layer) for name, layer in self.gated.items()},
+            query={name: read.at for name, read in self.read.items()},
+            num_images=num_images,
+            left_out=self.left_out,
+        )
+
+
 def maps(
     model: nn.Module,
     batches: Iterable[Any],
     *,
     query: tuple[float, float] = (0.5, 0.5),
     layers: str | Iterable[str] = "*",
+    **known: Any,
 ) -> Maps:
     """Collect the maps of one query patch, averaged over images.
 
@@ -115,36 +160,7 @@ def maps(
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
-    if not all(0 <= value <= 1 for value in query):
-        raise UserError(f"query {query} is not on the image; give fractions (down, across) in 0..1")
-    images, batches = first_images(batches, model)
-    places = measured_layers(model, images, layers, "maps")
-    size = (images.shape[-2], images.shape[-1])
-    read = {name: _Layer(place, query, size) for name, place in places.items()}
-    gated = {n: m for n, m in capture.gated_layers(model).items() if n in places}
-    sums: dict[str, dict[str, Tensor]] = {"mixed": {}, "content": {}, "position": {}}
-    num_images = 0
-    for images in images_in(batches, model):
-        for part, names in (("mixed", list(places)), ("content", gated), ("position", gated)):
-            if not names:
-                continue
-
-            def reduce(name: str, weights: Tensor) -> Tensor:
-                return read[name](weights)
-
-            with (
-                capture.evaluating(model),
-                capture.attention(model, list(names), reduce, part=part) as seen,
-            ):
-                model(images)
-            for name, value in seen.items():
-                sums[part][name] = sums[part].get(name, torch.zeros(())) + value
-        num_images += len(images)
-    mean = {p: {n: (v / num_images).numpy() for n, v in s.items()} for p, s in sums.items()}
-    return Maps(
-        **mean,
-        gate={name: gates_in_force(layer) for name, layer in gated.items()},
-        query={name: read[name].at for name in mean["mixed"]},
-        num_images=num_images,
-    )
+    found: Maps = alone(model, batches, lambda sight: MapsOnlooker(sight, layers, query), **known)
+    return found

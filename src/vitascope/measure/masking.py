@@ -13,7 +13,7 @@ exact. All is put back. Accuracies are shares of 1.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +105,11 @@ def forced_gates(layers: Iterable[nn.Module], gate: float) -> Iterator[None]:
 
 
 def masking(
-    model: nn.Module, batches: Iterable[Any], *, first: Sequence[int] | None = None
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    first: Sequence[int] | None = None,
+    on_mask: Callable[[str, int], None] = lambda what, ahead: None,
 ) -> Masking:
     """Evaluate ``model`` with positions, and with the gates of its first layers, masked.
 
@@ -114,6 +118,7 @@ def masking(
         batches: (images, labels).
         first: Numbers of gated layers to mask; by default the paper's 3, 5 and 10, as far as the
             model has that many, and all of them.
+        on_mask: Called before each pass with what is masked and the number of passes ahead.
     """
     gated = list(capture.gated_layers(model).values())
     if not gated and not position_embeddings(model):
@@ -128,13 +133,18 @@ def masking(
     pairs = labelled_in(batches, model)
     no_positions = None
     if position_embeddings(model):
+        on_mask("position embeddings", 2 + 2 * len(first))
         with without_positions(model):
             no_positions = accuracy(model, pairs)
     masked: dict[float, dict[int, float]] = {0.0: {}, 1.0: {}}
+    ahead = 1 + 2 * len(first)
     for gate, result in masked.items():
         for k in first:
+            on_mask(f"{'content' if gate else 'position'} of {k} layers", ahead)
+            ahead -= 1
             with forced_gates(gated[:k], gate):
                 result[k] = accuracy(model, pairs)
+    on_mask("nothing", 1)
     return Masking(
         accuracy(model, pairs),
         no_positions,

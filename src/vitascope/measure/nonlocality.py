@@ -12,14 +12,14 @@ Deviations. The released script feeds every layer the patch embedding: here each
 on the input it really gets. Tokens without a place (class, distillation, registers, padding) are
 dropped and the rows renormalised over the patches (the paper has none in its GPSA layers). Windows
 count with distances on the image; pooled keys lie at the middle of what they pool. Layers whose
-only query is a class token, and attention over channels, have no distance: they are left out, and
-a model that has nothing else is refused.
+only query is a class token, attention over channels, and layers whose tokens cannot be followed
+have no distance: ``left_out`` names them, and a model that has nothing else is refused.
 
 Shapes: B images, W windows an image, H heads, T queries, S keys.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,18 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.errors import UserError
-from vitascope.measure.batches import first_images, images_in
+from vitascope.measure.one_pass import Onlooker, alone
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["Nonlocality", "attention_distance", "grid_places", "measured_layers", "nonlocality"]
+__all__ = [
+    "Nonlocality",
+    "NonlocalityOnlooker",
+    "attention_distance",
+    "grid_places",
+    "nonlocality",
+    "without_patches",
+]
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Nonlocality:
     step: Mapping[str, tuple[float, float]]  # one patch in pixels
     uniform: Mapping[str, float]  # what a head that looks everywhere it may would have
     num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -63,6 +71,7 @@ class Nonlocality:
             "step": [list(step) for step in self.step.values()],
             "unit": "patches",
             "num_images": self.num_images,
+            "left_out": dict(self.left_out),
         }
         return Record(kind="nonlocality", values=values, arrays=dict(self.distance))
 
@@ -85,14 +94,18 @@ def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
     >>> attention_distance(uniform, torch.cdist(places, places)).round(decimals=3)
     tensor([[0.8540]], dtype=torch.float64)
     """
-    placed = ~distances.isnan()
-    distances = distances.nan_to_num(0.0).to(weights.device)
-    placed = placed.to(weights.device)
-    weights = weights.double().unflatten(0, (-1, len(distances)))  # (B, W, H, T, S)
-    kept = (weights * placed.unsqueeze(1)).sum(-1)  # (B, W, H, T)
-    reached = (weights * distances.unsqueeze(1)).sum(-1) / kept.clamp(min=1e-12)
+    distances = distances.to(weights.device, weights.dtype)
+    placed = (~distances.isnan()).unsqueeze(1)
+    distances = distances.nan_to_num(0.0).unsqueeze(1)
+    weights = weights.unflatten(0, (-1, len(distances)))  # (B, W, H, T, S)
+    reached = (weights * distances).sum(-1, dtype=torch.float64)  # (B, W, H, T)
+    if bool(placed.all()):
+        kept = weights.sum(-1, dtype=torch.float64)
+    else:
+        kept = (weights * placed).sum(-1, dtype=torch.float64)
     counted = (kept > 1e-12).double()
-    return (reached * counted).sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
+    reached = reached / kept.clamp(min=1e-12) * counted
+    return reached.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
 
 
 def distances_of(places: capture.Places) -> Tensor:
@@ -102,24 +115,47 @@ def distances_of(places: capture.Places) -> Tensor:
     return (query.unsqueeze(2) - key.unsqueeze(1)).pow(2).sum(-1).sqrt()
 
 
-def measured_layers(
-    model: nn.Module, images: Tensor, layers: str | Iterable[str], what: str
-) -> dict[str, capture.Places]:
-    """Attention layers with a patch for a query, among those that match ``layers``."""
-    found = capture.places(model, images)
-    if not found:
-        raise UserError(f"{what} needs attention over tokens; {type(model).__name__} has none")
-    able = {n: p for n, p in found.items() if not (p.query.isnan().all() or p.key.isnan().all())}
-    if not able:
-        raise UserError(
-            f"{what} needs patches that attend to patches; in {type(model).__name__} "
-            f"{', '.join(list(found)[:3])} … attend over channels or from a class token"
+def without_patches(sight: Sight) -> dict[str, str]:
+    """Attention layers in which no patch attends to a patch, and why."""
+    reasons = {}
+    for name, place in sight.places.items():
+        if not place.over_tokens:
+            reasons[name] = "attends over channels"
+        elif place.query.isnan().all():
+            reasons[name] = "only a class token attends"
+        elif place.key.isnan().all():
+            reasons[name] = "no patch is attended to"
+    return reasons
+
+
+class NonlocalityOnlooker(Onlooker):
+    """Sums distances over images."""
+
+    def __init__(self, sight: Sight, layers: str | Iterable[str] = "*"):
+        unable = without_patches(sight)
+        self.places, self.left_out = sight.chosen_layers(layers, unable, "nonlocality")
+        self.maps = dict.fromkeys(self.places, ("mixed",))
+        self.distances = {name: distances_of(place) for name, place in self.places.items()}
+        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add a batch."""
+        self.sums[layer] += attention_distance(weights, self.distances[layer]).sum(0).cpu()
+
+    def result(self, num_images: int) -> Nonlocality:
+        """Means over images."""
+        return Nonlocality(
+            {name: (value / num_images).numpy() for name, value in self.sums.items()},
+            {name: place.grid for name, place in self.places.items()},
+            {name: place.step for name, place in self.places.items()},
+            {name: float(distance.nanmean()) for name, distance in self.distances.items()},
+            num_images,
+            self.left_out,
         )
-    return {name: able[name] for name in capture.matching(layers, able, f"{what} layer")}
 
 
 def nonlocality(
-    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*"
+    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
 ) -> Nonlocality:
     """Measure every head of ``model`` on ``batches`` of images.
 
@@ -127,26 +163,9 @@ def nonlocality(
         model: Any model with attention over patches; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         layers: Wildcards for the attention layers.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
-    images, batches = first_images(batches, model)
-    places = measured_layers(model, images, layers, "nonlocality")
-    distances = {name: distances_of(place) for name, place in places.items()}
-    sums: dict[str, Tensor] = {}
-    num_images = 0
-    for images in images_in(batches, model):
-
-        def reduce(name: str, weights: Tensor) -> Tensor:
-            return attention_distance(weights, distances[name]).sum(0).cpu()
-
-        with capture.evaluating(model), capture.attention(model, list(places), reduce) as seen:
-            model(images)
-        for name, value in seen.items():
-            sums[name] = sums.get(name, 0) + value
-        num_images += len(images)
-    return Nonlocality(
-        {name: (value / num_images).numpy() for name, value in sums.items()},
-        {name: places[name].grid for name in sums},
-        {name: places[name].step for name in sums},
-        {name: float(distances[name].nanmean()) for name in sums},
-        num_images,
+    found: Nonlocality = alone(
+        model, batches, lambda sight: NonlocalityOnlooker(sight, layers), **known
     )
+    return found

@@ -1,75 +1,57 @@
-"""One pass over the data, one number or array per unit: what the unit instruments share."""
+"""A mean over images after each unit that has a grid: what Fourier and variance share."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import first_images, images_in
+from vitascope.measure.one_pass import Onlooker
+from vitascope.measure.sight import Sight
 
-__all__ = ["chosen_units", "image_means", "observing"]
-
-
-def chosen_units(
-    model: nn.Module, images: Tensor, pattern: str | Iterable[str]
-) -> tuple[tuple[capture.Unit, ...], list[capture.Unit]]:
-    """All units of the model, and those that match."""
-    units = capture.units(model, images)
-    names = capture.matching(pattern, [unit.name for unit in units], "unit")
-    return units, [unit for unit in units if unit.name in names]
+__all__ = ["UnitMeans"]
 
 
-def observing(
-    model: nn.Module,
-    units: tuple[capture.Unit, ...],
-    names: list[str],
-    reduce: Callable[[str, Tensor], Any],
-    at: str,
-) -> AbstractContextManager[dict[str, Any]]:
-    """Read the stream after each unit (``at="stream"``) or its own output (``at="unit"``)."""
-    if at == "stream":
-        return capture.streams(model, units, names, reduce)
-    if at == "unit":
-        return capture.features(model, names, reduce=reduce)
-    raise UserError(f"unknown place to look {at!r}; there are: stream, unit")
+class UnitMeans(Onlooker):
+    """Mean over images of ``statistic((B, C, h, w)) -> (B, ...)`` after each image-like unit."""
+
+    def __init__(
+        self,
+        sight: Sight,
+        pattern: str | Iterable[str],
+        statistic: Callable[[Tensor], Tensor],
+        what: str,
+    ):
+        self.statistic, self.what = statistic, what
+        chosen = sight.chosen_units(pattern)
+        self.left_out = {unit.name: why for unit in chosen if (why := _no_grid(unit))}
+        self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
+        if not self.units:
+            raise UserError(
+                f"{what} needs feature maps on a grid; of the units of {sight.kind} that match "
+                f"none has one: {', '.join(unit.name for unit in chosen[:5])}"
+            )
+        self.streams = tuple(self.units)
+        self.sums: dict[str, Any] = dict.fromkeys(self.units, 0.0)
+
+    def see_features(self, unit: str, tensor: Tensor) -> None:
+        """Add a batch, in float64."""
+        image = self.units[unit].as_image(tensor).float()
+        self.sums[unit] += self.statistic(image).sum(0).double().cpu()
+
+    def means(self, num_images: int) -> dict[str, Tensor]:
+        """The means by unit."""
+        for name, value in self.sums.items():
+            if not bool(torch.isfinite(value).all()):
+                raise UserError(f"{self.what}: the features of {name} are not finite")
+        return {name: value / num_images for name, value in self.sums.items()}
 
 
-def image_means(
-    model: nn.Module,
-    batches: Iterable[Any],
-    pattern: str | Iterable[str],
-    statistic: Callable[[Tensor], Tensor],
-    what: str,
-) -> tuple[list[capture.Unit], dict[str, Tensor], int]:
-    """Mean over images of ``statistic((B, C, h, w)) -> (B, ...)`` after each image-like unit.
-
-    Returns:
-        The units measured, the means by name in float64, and the number of images.
-    """
-    images, batches = first_images(batches, model)
-    units, chosen = chosen_units(model, images, pattern)
-    able = {unit.name: unit for unit in chosen if unit.grid is not None and max(unit.grid) > 1}
-    if not able:
-        raise UserError(
-            f"{what} needs feature maps on a grid; of the units of {type(model).__name__} that "
-            f"match none has one: {', '.join(unit.name for unit in chosen[:5])}"
-        )
-    sums: dict[str, Tensor] = {}
-    num_images = 0
-
-    def reduce(name: str, tensor: Tensor) -> None:
-        value = statistic(able[name].as_image(tensor).float()).sum(0).double().cpu()
-        sums[name] = sums[name] + value if name in sums else value
-
-    for images in images_in(batches, model):
-        with capture.evaluating(model), observing(model, units, list(able), reduce, "stream"):
-            model(images)
-        num_images += len(images)
-    for name, value in sums.items():
-        if not bool(torch.isfinite(value).all()):
-            raise UserError(f"{what}: the features of {name} are not finite")
-    return list(able.values()), {n: sums[n] / num_images for n in able}, num_images
+def _no_grid(unit: capture.Unit) -> str | None:
+    if unit.grid is not None:
+        return None if max(unit.grid) > 1 else "a single place is left"
+    if len([size for size in unit.shape[1:] if size > 1]) <= 1:
+        return "one vector an image"
+    return f"its places cannot be followed; state the grid of {unit.shape[1:]}"

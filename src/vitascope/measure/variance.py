@@ -13,15 +13,17 @@ Shapes: B images, C channels, h x w patches.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
-from vitascope.measure.over_units import image_means
+from vitascope.measure.one_pass import alone
+from vitascope.measure.over_units import UnitMeans
+from vitascope.measure.sight import Sight
 from vitascope.record import Record
 
-__all__ = ["Variance", "spatial_variance", "variance"]
+__all__ = ["Variance", "VarianceOnlooker", "spatial_variance", "variance"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Variance:
     kind: Mapping[str, str]
     stage: Mapping[str, int]
     num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
 
     def to_record(self) -> Record:
         """Everything as values."""
@@ -42,6 +45,7 @@ class Variance:
             "stage": [self.stage[n] for n in names],
             "variance": list(self.variance.values()),
             "num_images": self.num_images,
+            "left_out": dict(self.left_out),
         }
         return Record(kind="variance", values=values)
 
@@ -51,8 +55,22 @@ def spatial_variance(x: Tensor) -> Tensor:
     return x.flatten(2).var(dim=2, correction=0).mean(1)
 
 
+class VarianceOnlooker(UnitMeans):
+    """Means of spatial variances."""
+
+    def __init__(self, sight: Sight, units: str | Iterable[str] = "*"):
+        super().__init__(sight, units, spatial_variance, "variance")
+
+    def result(self, num_images: int) -> Variance:
+        """Means over images."""
+        variance = {name: float(value) for name, value in self.means(num_images).items()}
+        kind = {name: unit.kind for name, unit in self.units.items()}
+        stage = {name: unit.stage for name, unit in self.units.items()}
+        return Variance(variance, kind, stage, num_images, self.left_out)
+
+
 def variance(
-    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*"
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
 ) -> Variance:
     """Measure the spatial variance after every unit of ``model`` that has a grid.
 
@@ -60,11 +78,7 @@ def variance(
         model: Any vision model; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
     """
-    measured, means, num_images = image_means(model, batches, units, spatial_variance, "variance")
-    return Variance(
-        {unit.name: float(means[unit.name]) for unit in measured},
-        {unit.name: unit.kind for unit in measured},
-        {unit.name: unit.stage for unit in measured},
-        num_images,
-    )
+    found: Variance = alone(model, batches, lambda sight: VarianceOnlooker(sight, units), **known)
+    return found

@@ -1,0 +1,182 @@
+"""``vitascope inspect``: look inside any model."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from vitascope.cli.options import parse
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """Look inside any model: attention, gates, frequencies, similarity, lesions.
+
+    Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion. All that
+    make sense for the model are taken unless --measures names some.
+
+    Examples:
+      vitascope inspect runs/a --out runs/a/inside
+      vitascope inspect timm:vit_tiny_patch16_224 --pretrained --data photos/ --out inside
+      vitascope inspect convit_micro --data digits --measures nonlocality,gates
+      vitascope inspect runs/a --other runs/b --measures cka --out inside
+      vitascope inspect hf:google/vit-base-patch16-224 --list
+    """
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function."""
+    data: str | None = None
+    """Images; a run's own test images when left out."""
+    measures: tuple[str, ...] = ()
+    """Names, with spaces or commas between them."""
+    list: bool = False
+    """List the model's units and stop; needs no images."""
+    layers: tuple[str, ...] = ("*",)
+    """Wildcards for attention layers: 'blocks.0.*'."""
+    units: tuple[str, ...] = ("*",)
+    """Wildcards for units, as --list names them: '*.mlp'."""
+    images: int = 256
+    """Test images to look at."""
+    batch_size: int = 64
+    """Images a pass; CKA compares within a batch."""
+    image_size: int | None = None
+    """Side of the images; the model's own when left out."""
+    epoch: int | None = None
+    """Of a run: the weights it kept at this epoch."""
+    other: str | None = None
+    """A second model: CKA between the two, on the same images."""
+    query: tuple[float, float] = (0.5, 0.5)
+    """The patch whose maps are drawn: down and across, 0 to 1."""
+    grid: tuple[int, int] | None = None
+    """Patches down and across, for a model whose tokens cannot be followed."""
+    prefix_tokens: int | None = None
+    """Class and other tokens before the patches there."""
+    pretrained: bool = False
+    """timm's weights for a model given by name."""
+    seed: int = 0
+    """Decides random weights and the choice of images."""
+    device: str | None = None
+    """cpu, cuda, mps."""
+    out: Path | None = None
+    """Folder for MEASURE.json and figures/MEASURE.png and .svg."""
+    json: bool = False
+    """Print JSON."""
+    quiet: bool = False
+    """No progress and no notes."""
+
+
+def run(words: Sequence[str]) -> None:
+    """Parse the words after ``vitascope inspect`` and look."""
+    args = parse(Inspect, "vitascope inspect", words)
+    if args.list:
+        _list(args)
+    else:
+        _look(args)
+
+
+def _list(args: Inspect) -> None:
+    from vitascope.report.text import table
+    from vitascope.studies.inspect import list_units
+
+    found = list_units(
+        args.model,
+        image_size=args.image_size,
+        epoch=args.epoch,
+        pretrained=args.pretrained,
+        grid=args.grid,
+        num_prefix_tokens=args.prefix_tokens,
+        device=args.device,
+    )
+    if args.out is not None:
+        found.save(args.out / "units")
+    units = found.values["units"]
+    if args.json:
+        print(json.dumps({"units": units, "size": found.values["size"]}))
+        return
+    rows = [
+        [
+            unit["name"],
+            unit["kind"],
+            str(unit["stage"]),
+            "x".join(map(str, unit["grid"])) if unit["grid"] else "",
+            str(unit["num_prefix_tokens"]) if unit["grid"] else "",
+            " x ".join(map(str, unit["shape"])),
+        ]
+        for unit in units
+    ]
+    print(table(["unit", "kind", "stage", "grid", "prefix", "shape"], rows))
+
+
+def _look(args: Inspect) -> None:
+    from vitascope.studies.inspect import inspect_subject
+
+    bar, close = _bar(quiet=args.quiet or args.json)
+    try:
+        found = inspect_subject(
+            args.model,
+            args.data,
+            measures=[name for word in args.measures for name in word.split(",") if name],
+            layers=args.layers,
+            units=args.units,
+            num_images=args.images,
+            batch_size=args.batch_size,
+            image_size=args.image_size,
+            epoch=args.epoch,
+            other=args.other,
+            query=args.query,
+            grid=args.grid,
+            num_prefix_tokens=args.prefix_tokens,
+            pretrained=args.pretrained,
+            seed=args.seed,
+            device=args.device,
+            on_step=bar,
+        )
+    finally:
+        close()
+    if args.out is not None:
+        from vitascope.report.instruments import write_figures
+
+        for name, record in found.records.items():
+            record.save(args.out / name)
+        write_figures(args.out, found.records)
+    if args.json:
+        values: dict[str, Any] = {n: dict(record.values) for n, record in found.records.items()}
+        told = {"subject": found.subject, "measures": values, "refused": dict(found.refused)}
+        print(json.dumps({**told, "notes": list(found.notes)}, allow_nan=False))
+        return
+    _tell(args, found)
+
+
+def _tell(args: Inspect, found: Any) -> None:
+    from vitascope.report.instruments_text import left_out, summary
+
+    print(summary(found.records))
+    for name, why in found.refused.items():
+        print(f"not {name}: {why}")
+    if not args.quiet:
+        for line in [*left_out(found.records), *(f"note: {note}" for note in found.notes)]:
+            print(line)
+    if args.out is not None:
+        print(args.out)
+
+
+def _bar(*, quiet: bool) -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
+    """A progress bar on a terminal, nothing elsewhere; its length may change on the way."""
+    if quiet or not sys.stderr.isatty():
+        return lambda what, done, total: None, lambda: None
+    from tqdm import tqdm
+
+    bar = tqdm(total=0, desc="looking", leave=False, file=sys.stderr)
+
+    def advance(what: str, done: int, total: int) -> None:
+        bar.total = total
+        bar.set_postfix_str(what, refresh=False)
+        bar.update(done - bar.n)
+
+    return advance, bar.close

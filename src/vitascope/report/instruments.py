@@ -1,0 +1,61 @@
+"""Figures for papers from the records of the instruments: PNG and SVG, without torch.
+
+One figure an instrument, in the style of the other figures: text as outlines, the same file from
+the same record.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from vitascope.errors import unknown
+from vitascope.record import Record, atomic_write
+from vitascope.report.figures import _STYLE as STYLE
+from vitascope.report.instruments_heads import draw_entropy, draw_gates, draw_nonlocality
+from vitascope.report.instruments_maps import draw_maps
+from vitascope.report.instruments_units import (
+    draw_cka,
+    draw_fourier,
+    draw_lesion,
+    draw_masking,
+    draw_variance,
+)
+
+__all__ = ["FIGURES", "draw", "write_figures"]
+
+FIGURES: dict[str, Callable[[Record], Figure]] = {
+    "nonlocality": draw_nonlocality,
+    "gates": draw_gates,
+    "entropy": draw_entropy,
+    "maps": draw_maps,
+    "fourier": draw_fourier,
+    "variance": draw_variance,
+    "cka": draw_cka,
+    "masking": draw_masking,
+    "lesion": draw_lesion,
+}
+
+
+def draw(record: Record) -> Figure:
+    """The figure of one instrument's record."""
+    if record.kind not in FIGURES:
+        raise unknown("instrument", record.kind, FIGURES)
+    with matplotlib.rc_context(STYLE):
+        return FIGURES[record.kind](record)
+
+
+def write_figures(folder: str | Path, records: Mapping[str, Record]) -> list[Path]:
+    """Write ``folder/figures/<measure>.{png,svg}`` for each record."""
+    written = []
+    for name, record in records.items():
+        figure = draw(record)
+        with matplotlib.rc_context(STYLE):
+            for kind in ("png", "svg"):
+                path = Path(folder) / "figures" / f"{name}.{kind}"
+                with atomic_write(path) as stream:
+                    dated = {"Date": None} if kind == "svg" else None
+                    figure.savefig(stream, format=kind, dpi=200, metadata=dated)
+                written.append(path)
+    return written

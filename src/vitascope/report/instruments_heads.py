@@ -1,0 +1,101 @@
+"""One number a head: nonlocality, gates and entropy, layer by layer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from vitascope.record import Record
+from vitascope.report.palette import COLOURS
+from vitascope.report.plot import thin
+
+__all__ = ["draw_entropy", "draw_gates", "draw_nonlocality", "short_names"]
+
+GREY = "#5a606b"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names without the parts that all of them share.
+
+    >>> short_names(["blocks.0.attn", "blocks.1.attn"])
+    ['0', '1']
+    >>> short_names(["blocks.0.attn", "blocks.0.mlp", "head"])
+    ['blocks.0.attn', 'blocks.0.mlp', 'head']
+    """
+    parts = [name.split(".") for name in names]
+    least = min((len(p) for p in parts), default=0)
+    front = 0
+    while front < least - 1 and len({p[front] for p in parts}) == 1:
+        front += 1
+    back = 0
+    while back < least - 1 - front and len({p[-1 - back] for p in parts}) == 1:
+        back += 1
+    return [".".join(p[front : len(p) - back]) for p in parts]
+
+
+def name_ticks(axis: Axes, names: Sequence[str], most: int = 30) -> None:
+    """Names under the axis: upright where they are short, a few of them where they are many."""
+    short = short_names(names)
+    shown = thin(len(short), most)
+    long = max((len(short[i]) for i in shown), default=0) > 3
+    axis.set_xticks(shown, [short[i] for i in shown], rotation=90 if long else 0)
+    if long:
+        axis.tick_params(axis="x", labelsize=7)
+    axis.set_xlim(-0.6, len(names) - 0.4)
+
+
+def _width(count: int) -> float:
+    return float(np.clip(1.6 + 0.32 * count, 3.4, 11))
+
+
+def _heads(
+    record: Record,
+    title: str,
+    scale: Sequence[float] | None = None,
+) -> tuple[Figure, Axes]:
+    """A dot a head, a line through the layers' means."""
+    layers = record.values["layers"]
+    figure = Figure(figsize=(_width(len(layers)), 2.6))
+    axis = figure.subplots()
+    means = []
+    for place, name in enumerate(layers):
+        heads = np.asarray(record.arrays[name]) * (1 if scale is None else scale[place])
+        apart = np.linspace(-0.16, 0.16, len(heads)) if len(heads) > 1 else np.zeros(1)
+        axis.plot(place + apart, heads, "o", color=COLOURS[0][0], ms=3.5, alpha=0.45, mew=0)
+        means.append(heads.mean())
+    axis.plot(range(len(layers)), means, "-", color=COLOURS[0][0], lw=1.6, label="mean of heads")
+    axis.set(xlabel="attention layer", ylabel=title)
+    name_ticks(axis, layers)
+    return figure, axis
+
+
+def draw_nonlocality(record: Record) -> Figure:
+    """Distance in patches; dashed, a head that looks everywhere it may."""
+    figure, axis = _heads(record, "nonlocality (patches)")
+    uniform = record.values["uniform"]
+    axis.plot(range(len(uniform)), uniform, "--", color=GREY, lw=1, label="uniform attention")
+    if len(uniform) == 1:
+        axis.axhline(uniform[0], ls="--", color=GREY, lw=1)
+    axis.set_ylim(0, None)
+    axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_gates(record: Record) -> Figure:
+    """1 is position alone, 0 content alone; dotted, where training starts."""
+    figure, axis = _heads(record, "gate σ(λ)")
+    axis.axhline(1 / (1 + np.exp(-1)), ls=":", color=GREY, lw=1, label="fresh ConViT")
+    axis.set_ylim(0, 1)
+    axis.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def draw_entropy(record: Record) -> Figure:
+    """Relative to a uniform head."""
+    scale = [1 / np.log(keys) for keys in record.values["num_keys"]]
+    figure, axis = _heads(record, "entropy / log(keys)", scale)
+    axis.axhline(1, ls="--", color=GREY, lw=1, label="uniform attention")
+    axis.set_ylim(0, 1.05)
+    axis.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure

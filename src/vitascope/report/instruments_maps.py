@@ -1,0 +1,78 @@
+"""What one query looks at: a row a layer, a column a head, on a log colour scale.
+
+Gated layers take three rows: content, position and their mix, with each head's gate.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from vitascope.record import Record
+from vitascope.report.instruments_heads import short_names
+from vitascope.report.plot import thin
+
+__all__ = ["draw_maps"]
+
+MOST_ROWS, MOST_HEADS = 15, 12
+DECADES = 1e-3  # of the largest weight; what is below has the darkest colour
+
+
+def draw_maps(record: Record) -> Figure:
+    """The maps, the query marked; of many layers and heads an even choice."""
+    rows = _rows(record)
+    heads = max(len(record.arrays[key]) for key, *_ in rows)
+    columns = thin(heads, MOST_HEADS)
+    figure = Figure(figsize=(0.9 * len(columns) + 1.9, 0.95 * len(rows) + 0.75))
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    top = max(float(np.max(record.arrays[key])) for key, *_ in rows)
+    norm = LogNorm(top * DECADES, top)
+    image: Any = None
+    for line, (key, label, query, gate) in zip(axes, rows, strict=True):
+        weights = record.arrays[key]
+        for axis, head in zip(line, columns, strict=True):
+            if head >= len(weights):
+                axis.set_visible(False)
+                continue
+            image = _map(axis, weights[head], query, norm)
+            if gate is not None:
+                axis.set_title(f"gate {gate[head]:.2f}", fontsize=7, pad=2)
+        line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
+    for axis, head in zip(axes[-1], columns, strict=True):
+        axis.set_xlabel(f"head {head + 1}", fontsize=8)
+    bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 3.0 / len(rows)), pad=0.02, extend="min")
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
+def _map(axis: Axes, weights: np.ndarray, query: Any, norm: LogNorm) -> Any:
+    image = axis.imshow(np.maximum(weights, norm.vmin), norm=norm, cmap="magma")
+    axis.plot(query[1], query[0], "o", mfc="none", mec="#4cc9f0", ms=5, mew=1.2)
+    axis.set(xticks=[], yticks=[])
+    axis.grid(visible=False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    return image
+
+
+def _rows(record: Record) -> list[tuple[str, str, Any, Any]]:
+    """Array, label, query and gates of each row; whole layers until there is no room."""
+    layers, gated = record.values["layers"], set(record.values["gated"])
+    names = dict(zip(layers, short_names(layers), strict=True))
+    queries = dict(zip(layers, record.values["query"], strict=True))
+    cost = sum(3 if name in gated else 1 for name in layers)
+    room = max(1, int(len(layers) * min(1.0, MOST_ROWS / cost)))
+    rows: list[tuple[str, str, Any, Any]] = []
+    for index in thin(len(layers), room):
+        name = layers[index]
+        title = f"layer {names[name]}" if names[name].isdigit() else names[name]
+        if name not in gated:
+            rows.append((f"mixed/{name}", title, queries[name], None))
+            continue
+        for part in ("content", "position", "mixed"):
+            gate = record.arrays[f"gate/{name}"] if part == "mixed" else None
+            rows.append((f"{part}/{name}", f"{title}\n{part}", queries[name], gate))
+    return rows

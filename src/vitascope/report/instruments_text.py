@@ -1,0 +1,108 @@
+"""What the instruments found, a line each, for a terminal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+from vitascope.report.text import table
+
+__all__ = ["left_out", "summary"]
+
+
+def summary(records: Mapping[str, Record]) -> str:
+    """One row an instrument: its mean, and where it is lowest and highest.
+
+    >>> values = {"layers": ["a", "b"], "per_layer": [0.5, 0.75]}
+    >>> print(summary({"gates": Record(kind="gates", values=values)}))
+    measure  value                          mean  lowest  highest
+    gates    share of position, per layer  0.625  a: 0.5  b: 0.75
+    """
+    rows = [row for name, record in records.items() for row in _rows(name, record.values)]
+    return table(["measure", "value", "mean", "lowest", "highest"], rows) if rows else ""
+
+
+def left_out(records: Mapping[str, Record]) -> list[str]:
+    """What was not measured, and why; the same for several instruments is said once."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for name, record in records.items():
+        for part in ("left_out", "kept"):
+            for unit, why in record.values.get(part, {}).items():
+                reasons.setdefault((unit, why), []).append(name)
+    return [
+        f"left out of {', '.join(names)}: {unit}: {why}" for (unit, why), names in reasons.items()
+    ]
+
+
+def _rows(name: str, values: Mapping[str, Any]) -> list[list[str]]:
+    if name in _LISTS:
+        what, over, key = _LISTS[name]
+        return [_row(name, what, values[over], values[key])]
+    return _OTHERS[name](values)
+
+
+_LISTS = {
+    "nonlocality": ("patches, per layer", "layers", "per_layer"),
+    "gates": ("share of position, per layer", "layers", "per_layer"),
+    "entropy": ("of a uniform head's, per layer", "layers", "relative"),
+    "fourier": ("Δ log amplitude at π, per unit", "units", "high"),
+    "variance": ("over space, per unit", "units", "variance"),
+}
+
+
+def _row(name: str, what: str, where: Sequence[str], numbers: Sequence[float]) -> list[str]:
+    low, high = int(np.argmin(numbers)), int(np.argmax(numbers))
+    return [
+        name,
+        what,
+        f"{np.mean(numbers):.3g}",
+        f"{where[low]}: {numbers[low]:.3g}",
+        f"{where[high]}: {numbers[high]:.3g}",
+    ]
+
+
+def _maps(values: Mapping[str, Any]) -> list[list[str]]:
+    gated = f", {len(values['gated'])} gated" if values["gated"] else ""
+    return [["maps", f"{len(values['layers'])} layers{gated}", "", "", ""]]
+
+
+def _cka(values: Mapping[str, Any]) -> list[list[str]]:
+    names = [f"{a} / {b}" for a in values["rows"] for b in values["columns"] if a != b]
+    pairs = values["similarity"]
+    numbers = [
+        pairs[i][j]
+        for i, a in enumerate(values["rows"])
+        for j, b in enumerate(values["columns"])
+        if a != b
+    ]
+    return [_row("cka", "similarity, per pair of units", names, numbers)] if numbers else []
+
+
+def _masking(values: Mapping[str, Any]) -> list[list[str]]:
+    whole = {"nothing": values["unmasked"]}
+    if values["no_positions"] is not None:
+        whole["position embeddings"] = values["no_positions"]
+    for part in ("content", "position"):
+        for k, accuracy in values[f"{part}_masked"].items():
+            whole[f"{part} of {k} layers"] = accuracy
+    return [
+        ["masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %", "", ""]
+        for what, accuracy in whole.items()
+    ]
+
+
+def _lesion(values: Mapping[str, Any]) -> list[list[str]]:
+    rows = [["lesion", "top-1, intact", f"{100 * values['intact']:.1f} %", "", ""]]
+    if values["units"]:
+        points = [100 * lost for lost in values["lost"]]
+        rows.append(_row("lesion", "points lost, per unit", values["units"], points))
+    return rows
+
+
+_OTHERS: dict[str, Callable[[Mapping[str, Any]], list[list[str]]]] = {
+    "maps": _maps,
+    "cka": _cka,
+    "masking": _masking,
+    "lesion": _lesion,
+}
