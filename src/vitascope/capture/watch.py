@@ -199,7 +199,7 @@ def _answer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | Non
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return _multihead(name, module, given)
     if _opaque(module):
-        parts = cache(partial(module.attention, *args, **kwargs))
+        parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type]
         tokens = args[0] if args else next(iter(kwargs.values()))
         return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
                      position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip

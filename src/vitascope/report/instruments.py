@@ -57,5 +57,6 @@ def write_figures(folder: str | Path, records: Mapping[str, Record]) -> list[Pat
                 with atomic_write(path) as stream:
                     dated = {"Date": None} if kind == "svg" else None
                     figure.savefig(stream, format=kind, dpi=200, metadata=dated)
+                figure.set_layout_engine("none")  # it is laid out now
                 written.append(path)
     return written

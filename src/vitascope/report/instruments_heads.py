@@ -77,7 +77,7 @@ def draw_nonlocality(record: Record) -> Figure:
     axis.plot(range(len(uniform)), uniform, "--", color=GREY, lw=1, label="uniform attention")
     if len(uniform) == 1:
         axis.axhline(uniform[0], ls="--", color=GREY, lw=1)
-    axis.set_ylim(0, None)
+    axis.set_ylim(0, 1.06 * axis.dataLim.y1)
     axis.legend(frameon=False, fontsize=8)
     return figure
 

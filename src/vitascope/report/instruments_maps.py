@@ -23,34 +23,37 @@ DECADES = 1e-3  # of the largest weight; what is below has the darkest colour
 def draw_maps(record: Record) -> Figure:
     """The maps, the query marked; of many layers and heads an even choice."""
     rows = _rows(record)
-    heads = max(len(record.arrays[key]) for key, *_ in rows)
-    columns = thin(heads, MOST_HEADS)
-    figure = Figure(figsize=(0.9 * len(columns) + 1.9, 0.95 * len(rows) + 0.75))
-    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    heads = thin(max(len(record.arrays[key]) for key, *_ in rows), MOST_HEADS)
+    figure = Figure(figsize=(0.9 * len(heads) + 2.2, 0.98 * len(rows) + 0.5))
+    axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     top = max(float(np.max(record.arrays[key])) for key, *_ in rows)
     norm = LogNorm(top * DECADES, top)
     image: Any = None
-    for line, (key, label, query, gate) in zip(axes, rows, strict=True):
-        weights = record.arrays[key]
-        for axis, head in zip(line, columns, strict=True):
-            if head >= len(weights):
-                axis.set_visible(False)
-                continue
-            image = _map(axis, weights[head], query, norm)
-            if gate is not None:
-                axis.set_title(f"gate {gate[head]:.2f}", fontsize=7, pad=2)
-        line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
-    for axis, head in zip(axes[-1], columns, strict=True):
-        axis.set_xlabel(f"head {head + 1}", fontsize=8)
+    for axis, (key, label, query, gate) in zip(axes, rows, strict=True):
+        image = _row(axis, record.arrays[key], heads, query, norm, gate)
+        axis.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
     bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 3.0 / len(rows)), pad=0.02, extend="min")
     bar.set_label("attention weight", fontsize=8)
     bar.ax.tick_params(labelsize=7)
     return figure
 
 
-def _map(axis: Axes, weights: np.ndarray, query: Any, norm: LogNorm) -> Any:
-    image = axis.imshow(np.maximum(weights, norm.vmin), norm=norm, cmap="magma")
-    axis.plot(query[1], query[0], "o", mfc="none", mec="#4cc9f0", ms=5, mew=1.2)
+def _row(
+    axis: Axes, weights: np.ndarray, heads: list[int], query: Any, norm: LogNorm, gate: Any
+) -> Any:
+    """The maps (H, h, w) of some heads beside each other, in one image."""
+    _, height, width = weights.shape
+    step = width + max(1, width // 6)
+    shown = [head for head in heads if head < len(weights)]
+    wide = np.full((height, step * len(heads) - (step - width)), np.nan)
+    for place, head in enumerate(shown):
+        wide[:, place * step : place * step + width] = np.maximum(weights[head], norm.vmin or 0.0)
+        axis.plot(place * step + query[1], query[0], "o", mfc="none", mec="#4cc9f0", ms=5, mew=1.2)
+        words = f"head {head + 1}" + ("" if gate is None else f", gate {gate[head]:.2f}")
+        axis.annotate(
+            words, (place * step + (width - 1) / 2, -0.5), (0, 2), textcoords="offset points",
+            ha="center", va="bottom", fontsize=6.5)  # fmt: skip
+    image = axis.imshow(wide, norm=norm, cmap="magma")
     axis.set(xticks=[], yticks=[])
     axis.grid(visible=False)
     for spine in axis.spines.values():
