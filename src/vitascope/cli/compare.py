@@ -77,7 +77,7 @@ def run(words: Sequence[str]) -> None:
     answer = compare(
         question,
         args.out,
-        processes=args.processes or cores or 1,
+        processes=(cores or 1) if args.processes is None else args.processes,
         quiet=args.quiet or args.json,
     )
     page = write_page(args.out, answer)

@@ -22,7 +22,7 @@ from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
 from vitascope.studies.subject import build, reopen
-from vitascope.train import Recipe, log_spaced, train
+from vitascope.train import Recipe, log_spaced, recipe, train
 
 __all__ = ["Comparison", "Job", "commands", "flat", "jobs_of", "look", "run_job"]
 
@@ -72,15 +72,13 @@ def jobs_of(question: Comparison, dataset: Dataset, out: Path) -> list[Job]:
         spec = Subset(fraction=fraction, seed=0)
         images = len(subset(dataset.train, spec))
         batch = min(question.recipe.batch_size, max(2, images // 4 // 2 * 2))
-        recipe = question.recipe.override(subset=spec, batch_size=batch)
-        kept = tuple(sorted(log_spaced(recipe.total_epochs, LOOKS)))
-        recipe = recipe.override(keep_epochs=kept)
+        plan = question.recipe.override(subset=spec, batch_size=batch)
+        kept = tuple(sorted(log_spaced(plan.total_epochs, LOOKS)))
+        plan = plan.override(keep_epochs=kept)
         for model in question.models:
             for seed in question.seeds:
                 folder = out / "runs" / _safe(model) / f"{fraction:g}" / f"seed-{seed}"
-                jobs.append(
-                    Job(model=model, fraction=fraction, seed=seed, recipe=recipe, out=folder)
-                )
+                jobs.append(Job(model=model, fraction=fraction, seed=seed, recipe=plan, out=folder))
     return jobs
 
 
@@ -146,14 +144,12 @@ def commands(question: Comparison, out: str | Path) -> list[str]:
     """One ``vitascope train`` a cell, for any scheduler; `compare` then finds them finished."""
     dataset = load(question.data, image_size=question.image_size)
     size = [f"--image-size {question.image_size}"] if question.image_size else []
+    named = flat(recipe(question.recipe.name, epochs=question.recipe.epochs).to_dict())
     lines = []
     for job in jobs_of(question, dataset, Path(out)):
-        changed = {
-            key: value
-            for key, value in flat(job.recipe.to_dict()).items()
-            if flat(question.recipe.to_dict()).get(key) != value
-        }
-        sets = [f"--set {key}={_word(value)}" for key, value in changed.items()]
+        wanted = flat(job.recipe.to_dict())
+        changed = {key: value for key, value in wanted.items() if named.get(key) != value}
+        sets = ["--set", *(quote(f"{key}={_word(value)}") for key, value in changed.items())]
         words = [
             "vitascope train",
             f"--model {quote(job.model)}",

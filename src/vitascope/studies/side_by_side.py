@@ -6,13 +6,15 @@ and goes on when it is asked for again; a finished one returns at once.
 """
 
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +45,35 @@ def side_by_side(
     folders = [Path(job["out"]) for job in jobs]
     if processes < 1:
         raise UserError(f"cannot run jobs in {processes} processes; give 1 or more")
-    with _one_thread(), _Watch(folders, epochs, quiet) as watch:
+    with _one_thread(), _goes_on(), _Watch(folders, epochs, quiet) as watch:
         if processes == 1:
             return [_one(function, job, watch) for job in jobs]
         context = get_context("spawn")
-        with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context) as pool:
+        count = min(processes, len(jobs))
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent) as pool:
             futures = [pool.submit(function, **job) for job in jobs]
             try:
                 _wait(futures, folders, watch)
             except BaseException:
+                for worker in active_children():
+                    worker.terminate()  # a run saves itself when it is told to stop
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         return [future.result() for future in futures]
+
+
+def _follow_parent() -> None:
+    """In a worker: stop, and save, when the process that wanted the result is gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30.0)  # to save a run; then nobody waits for this process any more
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _one(function: Callable[..., Any], job: dict[str, Any], watch: "_Watch") -> Any:
@@ -69,6 +88,7 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
         _, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
         watch.look()
     failed = [(f.exception(), folder) for f, folder in zip(futures, folders, strict=True)]
+    failed.sort(key=lambda pair: isinstance(pair[0], BrokenProcessPool))  # the cause comes first
     for error, folder in failed:
         if isinstance(error, BrokenProcessPool):
             raise UserError(
@@ -79,6 +99,15 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
             raise UserError(f"{folder}: {error}") from None
         if error is not None:
             raise error
+
+
+@contextmanager
+def _goes_on() -> Iterator[None]:
+    """An interruption says that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; all runs are saved, the same command goes on") from None
 
 
 @contextmanager

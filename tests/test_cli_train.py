@@ -1,0 +1,101 @@
+"""Training and evaluating from the command line, as a user does."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vitascope.cli import main
+
+WORDS = ["train", "--data", "digits", "--recipe", "laptop", "--epochs", "1", "--fraction", "0.2"]
+WORDS += ["--set", "scale_epochs=false", "batch_size=32", "--no-tracking"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "a"
+    assert (
+        main([*WORDS, "--model", "convit_micro", "--seed", "3", "--out", str(out), "--quiet"]) == 0
+    )
+    return out
+
+
+def test_a_run_folder_holds_what_it_should(run):
+    names = {path.name for path in run.iterdir()}
+    assert {"config.yaml", "metrics.jsonl", "model.safetensors", "record.json"} <= names
+
+
+def test_resuming_a_finished_run_gives_it_back(run, capsys):
+    words = [*WORDS, "--model", "convit_micro", "--seed", "3", "--out", str(run)]
+    assert main(words) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert main([*words, "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["epoch"] == 1
+
+
+def test_evaluating_a_run_gives_the_numbers_it_was_left_with(run, capsys, tmp_path):
+    assert main(["evaluate", str(run), "--json", "--out", str(tmp_path / "e")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    final = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert found["top1"] == pytest.approx(final["top1"])
+    assert found["nll"] == pytest.approx(final["test_nll"], rel=1e-5)
+    assert (tmp_path / "e.json").exists()
+    assert main(["evaluate", str(run), "--split", "train"]) == 0
+    assert "top-1" in capsys.readouterr().out
+
+
+def test_weights_can_be_given_by_file(run, capsys):
+    weights = ["--weights", str(run / "model.safetensors")]
+    assert main(["evaluate", "convit_micro", "--data", "digits", *weights]) == 2
+    assert "does not fit the model" in capsys.readouterr().err
+
+
+def test_distilling_from_an_earlier_run(run, tmp_path):
+    words = [*WORDS, "--model", "convit_micro_distilled", "--teacher", str(run)]
+    words += ["--distillation", "hard", "--out", str(tmp_path / "d"), "--quiet"]
+    assert main(words) == 0
+    assert (tmp_path / "d" / "record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "--model", "vit_micro", "--data", "digits"], "out"),
+        (
+            [*WORDS, "--model", "vit_micro", "--set", "epoch=3", "--out", "x"],
+            "recipe field 'epoch'",
+        ),
+        ([*WORDS, "--model", "vit_micro", "--model-args", "a", "--out", "x"], "NAME=VALUE"),
+        ([*WORDS, "--model", "vit_micro", "--distillation", "hard", "--out", "x"], "no teacher"),
+        (
+            [*WORDS, "--model", "vit_micro", "--weights", "none.safetensors", "--out", "x"],
+            "no weights",
+        ),
+        (["evaluate", "vit_micro"], "--data"),
+        (["evaluate", "nowhere/at/all"], "unknown model 'nowhere/at/all'"),
+        (["evaluate", "vit_micro", "--data", "nowhere/at/all"], "nowhere/at/all"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    err = capsys.readouterr().err.strip()
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_of_torchrun_train_one_run(tmp_path):
+    """Launched as the help says; the run must know that it has two processes."""
+    words = [*WORDS, "--model", "vit_micro", "--out", str(tmp_path / "a"), "--device", "cpu"]
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, "-m", "vitascope", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "a" / "record.json").read_text())["values"]["world_size"] == 2
+    assert done.stdout.count("top-1") == 1  # one process speaks

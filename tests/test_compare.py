@@ -1,0 +1,160 @@
+"""The main job, end to end, on a handful of digits."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from vitascope import data
+from vitascope.cli import main
+from vitascope.errors import UserError
+from vitascope.record import load
+from vitascope.studies.cells import Comparison, commands, jobs_of
+from vitascope.train import recipe
+
+WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
+WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
+WORDS += ["--set", "batch_size=16", "scale_epochs=false"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("compare") / "c"
+    assert main([*WORDS, "--out", str(out), "--processes", "2", "--quiet"]) == 0
+    return out
+
+
+def test_the_answer_is_a_record_and_a_page(folder):
+    record = load(folder / "compare")
+    values = record.values
+    assert len(values["cells"]) == 12
+    assert [row["num_images"] for row in values["table"]] == [143, 287]
+    assert values["recommendation"]["model"] in [m["name"] for m in values["models"]]
+    assert {m["name"]: m["kind"] for m in values["models"]} == {
+        "vit_micro": "vit",
+        "convit_micro": "convit",
+        "resnet_micro": "cnn",
+    }
+    page = (folder / "report.html").read_text()
+    assert values["recommendation"]["headline"] in page.replace("&#39;", "'")
+    assert record.made["versions"]["torch"]
+
+
+def test_gates_and_nonlocality_are_followed_over_training(folder):
+    record = load(folder / "compare")
+    (few, more) = record.values["gates"]
+    assert (few["model"], few["fraction"], more["fraction"]) == ("convit_micro", 0.1, 0.2)
+    gates = record.arrays[few["array"]]
+    assert gates.shape == (len(few["epochs"]), 3, 9)
+    np.testing.assert_allclose(gates[0], 1 / (1 + np.exp(-1)), rtol=1e-6)
+    assert np.abs(gates[-1] - gates[0]).max() > 0
+    assert {entry["model"] for entry in record.values["nonlocality"]} == {
+        "vit_micro",
+        "convit_micro",
+    }
+
+
+def test_finished_parts_are_not_run_again(folder):
+    weights = list(folder.glob("runs/*/*/*/model.safetensors"))
+    assert len(weights) == 12
+    before = {path: path.stat().st_mtime_ns for path in weights}
+    (folder / "report.html").unlink()
+    assert main([*WORDS, "--out", str(folder), "--processes", "1", "--quiet"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in weights} == before
+    assert (folder / "report.html").exists()
+
+
+def test_other_settings_in_the_same_folder_are_refused(folder, capsys):
+    words = [*WORDS, "lr=0.1", "--out", str(folder), "--processes", "1", "--quiet"]
+    assert main(words) == 2
+    assert "recipe.lr was 0.002, now 0.1" in capsys.readouterr().err
+
+
+def test_the_page_is_made_for_machines_too(folder, capsys):
+    assert main([*WORDS, "--out", str(folder), "--processes", "1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["report"].endswith("report.html")
+    assert len(answer["table"]) == 2
+
+
+def test_a_scheduler_may_run_the_same_cells(folder, tmp_path, capsys):
+    """The printed commands make the very runs that `compare` makes."""
+    assert main([*WORDS, "--out", str(tmp_path), "--print-commands"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12
+    (line,) = (line for line in lines if "resnet_micro" in line and "0.1/seed-1" in line)
+    words = shlex.split(line)
+    assert words[0] == "vitascope"
+    assert main([*words[1:], "--quiet"]) == 0
+    theirs = next(tmp_path.glob("runs/resnet_micro/0.1/seed-1/model.safetensors"))
+    ours = folder / "runs/resnet_micro/0.1/seed-1/model.safetensors"
+    assert theirs.read_bytes() == ours.read_bytes()
+
+
+def test_interrupted_it_saves_and_goes_on(tmp_path):
+    words = [
+        "compare",
+        "--data",
+        "digits",
+        "--models",
+        "convit_micro",
+        "vit_micro",
+        "--fractions",
+        "1",
+    ]
+    words += ["--seeds", "0", "--epochs", "60", "--out", str(tmp_path / "c"), "--processes", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vitascope", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("c/runs/**/metrics.jsonl")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "same command" in err
+    assert list(tmp_path.glob("c/runs/**/checkpoint/*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--data", "digits", "--fractions", "0"], "fractions lie in (0, 1]"),
+        (["--data", "digits", "--seeds", "1", "1"], "seeds must be one or more different ones"),
+        (["--data", "digts"], "digits"),
+        (["--data", "digits", "--models", "vit_mirco"], "did you mean 'vit_micro'"),
+        (["--data", "digits", "--recipe", "labtop"], "did you mean 'laptop'"),
+        (["--data", "digits", "--set", "lrr=1"], "unknown recipe field 'lrr'"),
+        (["--data", "digits", "--processes", "0"], "0 processes"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path, capsys):
+    assert main(["compare", *words, "--out", str(tmp_path / "c")]) == 2
+    err = capsys.readouterr().err.strip()
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.glob("c/runs/**/config.yaml"))
+
+
+def test_small_fractions_get_small_batches(tmp_path):
+    question = Comparison(data="digits", recipe=recipe("laptop"), fractions=(0.02, 1.0))
+    digits = data.load("digits")
+    by_fraction = {job.fraction: job for job in jobs_of(question, digits, tmp_path)}
+    few = by_fraction[0.02].recipe
+    assert few.batch_size <= len(data.subset(digits.train, few.subset)) / 4
+    assert few.batch_size % 2 == 0
+    assert by_fraction[1.0].recipe.batch_size == 64
+    assert len(commands(question, tmp_path)) == 12
+    with pytest.raises(UserError, match="not among the models"):
+        Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")

@@ -1,0 +1,123 @@
+"""Building a model for some images, and opening one again."""
+
+import pytest
+import torch
+from torch import nn
+
+from vitascope import data
+from vitascope.errors import UserError
+from vitascope.studies.subject import build, open_subject, reopen
+from vitascope.studies.training import pairs, recipe_from, train_once
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "a"
+    words = {"model": "convit_micro", "data": "digits", "out": out, "recipe": "laptop"}
+    how = {"quiet": True, "trackers": ()}
+    changes = ["batch_size=32", "keep_epochs=[0, 1]"]
+    return train_once(
+        **words,
+        epochs=1,
+        fraction=0.2,
+        changes=changes,
+        model_args=["depth=2", "num_gpsa_blocks=1"],
+        **how,
+    )
+
+
+def tiny():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def nothing():
+    return 3
+
+
+@pytest.mark.parametrize("name", ["convit_micro", "vit_micro", "resnet_micro", "test_resnet"])
+def test_any_model_is_built_for_the_images(digits, name):
+    subject = build(name, digits, seed=1)
+    assert subject.model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    assert subject.model.training
+    again = build(name, digits, seed=1)
+    for a, b in zip(subject.model.parameters(), again.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_a_run_is_opened_with_its_weights_data_and_statistics(run):
+    subject = reopen(run.folder)
+    assert (subject.name, subject.data, subject.size) == ("convit_micro", "digits", (1, 8, 8))
+    assert len(subject.model.blocks) == 2
+    assert len(subject.mean) == 1
+    early = reopen(run.folder, epoch=0)
+    assert (early.model.head.weight - subject.model.head.weight).abs().max() > 0
+    assert (early.model.blocks[0].attn.gate > 0.73).all()
+
+
+def test_names_and_factories_are_opened(run):
+    assert open_subject(str(run.folder)).data == "digits"
+    assert open_subject("timm:test_vit").size == (3, 160, 160)
+    assert open_subject("test_subject:tiny").size is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("convit_tyni", "did you mean 'convit_tiny'"),
+        ("no_such_module:f", "cannot open no_such_module:f"),
+        ("test_subject:missing", "cannot open test_subject:missing"),
+        ("test_subject:nothing", "returned int, not an nn.Module"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_clear_error(text, says):
+    with pytest.raises(UserError, match=says):
+        open_subject(text)
+
+
+def test_a_hugging_face_folder_is_opened_offline(tmp_path):
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        image_size=16,
+        patch_size=4,
+    )
+    ViTForImageClassification(config).save_pretrained(tmp_path)
+    subject = open_subject(f"hf:{tmp_path}")
+    assert subject.size == (3, 16, 16)
+    with pytest.raises(UserError, match="no Hugging Face image classifier"):
+        open_subject(f"hf:{tmp_path / 'none'}")
+
+
+def test_images_that_do_not_fit_are_refused_before_training(digits):
+    with pytest.raises(UserError, match="cannot take images of 1 x 8 x 8"):
+        build("levit_128s", digits)
+    with pytest.raises(UserError, match="takes no such argument"):
+        build("convit_micro", digits, hedas=3)
+
+
+def test_words_become_values():
+    assert pairs(["a=1", "b=[1, 2]", "c=null", "d=x=y"], "--set") == {
+        "a": 1,
+        "b": [1, 2],
+        "c": None,
+        "d": "x=y",
+    }
+    with pytest.raises(UserError, match="takes NAME=VALUE, not 'lr'"):
+        pairs(["lr"], "--set")
+
+
+def test_the_warm_up_keeps_its_share_unless_it_is_set():
+    assert recipe_from("deit", 30, []).warmup_epochs == 0.5
+    assert recipe_from("deit", 30, ["warmup_epochs=3"]).warmup_epochs == 3
+    assert recipe_from("deit", None, []).warmup_epochs == 5
+    with pytest.raises(UserError, match="unknown recipe 'diet'; did you mean 'deit'"):
+        recipe_from("diet", None, [])
