@@ -1,5 +1,6 @@
 """One training from the words of a command: which model, which images, which recipe."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def train_once(
     if weights is not None:
         load_weights(subject.model, weights)
         config["weights"] = str(weights)
-    return train(
+    done = train(
         subject.model,
         dataset,
         plan,
@@ -103,3 +104,4 @@ def train_once(
         model_config=config,
         **how,
     )
+    return done if int(os.environ.get("RANK", "0")) == 0 else None
