@@ -22,6 +22,7 @@ import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
 
+INSTRUMENTS = [name for name in measure.__all__ if name != "together"]
 ATTENTION = {"nonlocality", "entropy", "maps"}
 
 
@@ -178,24 +179,44 @@ def test_units_are_found_and_followed(family):
             assert unit.as_image(seen[unit.name]).shape[2:] == unit.grid
 
 
-@pytest.mark.parametrize("instrument", measure.__all__)
-def test_every_instrument_gives_finite_numbers_or_refuses(family, instrument):
-    kind, model, images = family
-    batches = [(images, torch.arange(4))]
-    run = getattr(measure, instrument)
-    if instrument in kind.refuses:
-        with pytest.raises(UserError):
-            run(model, batches)
-        return
-    record = run(model, batches).to_record()
-    assert record.kind == instrument
+def numbers_in(record):
+    """All floating point numbers of a record."""
     numbers = [np.asarray(array).ravel() for array in record.arrays.values()]
     for value in record.values.values():
         if isinstance(value, dict):
             value = list(value.values())
         flat = np.asarray(value if value is not None else 0.0).ravel()
         numbers += [flat] if flat.dtype.kind == "f" else []
-    assert numbers
-    assert np.isfinite(np.concatenate(numbers)).all()
-    if instrument == "entropy":
-        assert len(record.values["layers"]) == kind.attentions
+    return np.concatenate(numbers)
+
+
+def test_every_instrument_gives_finite_numbers_or_refuses(family):
+    kind, model, images = family
+    batches = [(images, torch.arange(4))]
+    found = measure.together(model, batches)
+    records = {name: result.to_record() for name, result in found.results.items()}
+    refused = set(found.refused)
+    for name in ("gates", "masking"):
+        try:
+            records[name] = getattr(measure, name)(model, batches).to_record()
+        except UserError:
+            refused.add(name)
+    records["lesion"] = measure.lesion(model, batches, units=some_units(model, images)).to_record()
+    assert refused == kind.refuses
+    assert refused | set(records) == set(INSTRUMENTS)
+    for name, record in records.items():
+        assert record.kind == name
+        assert len(numbers_in(record))
+        assert np.isfinite(numbers_in(record)).all(), name
+    if "entropy" in records:
+        assert len(records["entropy"].values["layers"]) == kind.attentions
+    for name in found.refused:
+        with pytest.raises(UserError):
+            measure.together(model, batches, [name])
+
+
+def some_units(model, images):
+    """The first unit of each kind that can be dropped."""
+    first = {unit.kind: unit.name for unit in reversed(capture.units(model, images)) if unit.branch}
+    inner = {u.kind: u.name for u in capture.units(model, images) if u.kind == "convolution"}
+    return list((first or inner).values())

@@ -230,11 +230,16 @@ def test_a_lesion_is_the_accuracy_of_the_network_without_the_unit():
     with torch.no_grad():
         labels = model(images).argmax(1)
     called = []
-    result = measure.lesion(model, [(images, labels)], on_unit=called.append)
+    result = measure.lesion(
+        model, [(images, labels)], on_unit=lambda name, ahead: called.append((name, ahead))
+    )
     assert result.intact == 1
     assert (
-        list(result.lost) == called == [f"blocks.{i}.{u}" for i in (0, 1) for u in ("attn", "mlp")]
+        list(result.lost)
+        == [name for name, _ in called[:-1]]
+        == [f"blocks.{i}.{u}" for i in (0, 1) for u in ("attn", "mlp")]
     )
+    assert [ahead for _, ahead in called] == [5, 4, 3, 2, 1]
     model.blocks[0].attn = Zero()
     with torch.no_grad():
         expected = (model(images).argmax(1) == labels).float().mean().item()

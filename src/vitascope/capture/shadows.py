@@ -37,6 +37,12 @@ _MOVES = frozenset(
 )
 
 
+_MIXES = frozenset(
+    """mean sum _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d
+    upsample_bicubic2d""".split()  # noqa: SIM905
+)
+
+
 class Shadows(TorchDispatchMode):
     """While active, every tensor computed from ``image`` has a place; see :meth:`of`."""
 
@@ -118,7 +124,8 @@ class Shadows(TorchDispatchMode):
             args = args[:2]  # padding has no place
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
-        for index in range(6):
+        single = all(_nowhere(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
+        for index in range(3 if single else 6):
 
             def plane(tensor: Tensor, index: int = index) -> Tensor:
                 planes = self.of(tensor)
@@ -134,8 +141,9 @@ class Shadows(TorchDispatchMode):
                 moved.append([replaced.reshape(out.shape)])
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
-        for tensor, planes in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            self.put(tensor, _unit(list(planes)))
+        for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
+            planes = [*found, *[torch.zeros(()).expand(tensor.shape)] * (6 - len(found))]
+            self.put(tensor, _unit(planes) if name in _MIXES else planes)
 
 
 def rows(planes: Planes | None) -> Tensor | None:
@@ -170,6 +178,11 @@ def _tensors(out: Any) -> list[Tensor]:
     return [t for t in out if isinstance(t, Tensor)] if isinstance(out, (list, tuple)) else []
 
 
+def _nowhere(plane: Tensor) -> bool:
+    """Whether a plane is one zero, expanded: no element has a place of this kind."""
+    return plane.untyped_storage().nbytes() == plane.element_size() and not bool(plane.any())
+
+
 def positions(planes: Planes) -> Tensor:
     """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
     w, y, x = planes
@@ -183,7 +196,7 @@ def _unit(planes: Planes) -> Planes:
     """Scale to w = 1 where there is a place."""
     scaled: Planes = []
     for w, y, x in (planes[:3], planes[3:]):
-        if w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
+        if _nowhere(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
             scaled += [w, y, x]
             continue
         placed = w > 1e-6

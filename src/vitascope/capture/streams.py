@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from vitascope.capture.features import features, matching, tensor_in
+from vitascope.capture.hush import hush, unhush
 from vitascope.errors import UserError
 
 __all__ = ["following", "streams", "without"]
@@ -38,7 +39,7 @@ class _Follow(TorchFunctionMode):
         self.taint: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
         self.inside: list[nn.Module] = []  # units that are running
-        self.guards: list[tuple[nn.Module, Any]] = []
+        self.hushed = 0  # of them, those that no mode may see into
 
     def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
         """Hook one module; inside it nothing is followed, so that it runs as ever."""
@@ -51,17 +52,15 @@ class _Follow(TorchFunctionMode):
                 self.around[name] = first
             self.open -= self.fed[name]
             self.inside.append(module)
-            if not guarded:
-                return
-            guard = torch._C.DisableTorchFunction()
-            guard.__enter__()  # type: ignore[attr-defined]
-            self.guards.append((module, guard))
+            if guarded:
+                hush()
+                self.hushed += 1
 
         def leaving(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            while self.guards and self.guards[-1][0] is module:
-                self.guards.pop()[1].__exit__(None, None, None)
             if module in self.inside:
                 del self.inside[self.inside.index(module) :]
+                if guarded:
+                    self._unhush()
             tensor = tensor_in(output)
             if tensor is not None:
                 self.open.add(name)
@@ -72,8 +71,12 @@ class _Follow(TorchFunctionMode):
 
     def release(self) -> None:
         """Close what an exception left open."""
-        while self.guards:
-            self.guards.pop()[1].__exit__(None, None, None)
+        while self.hushed:
+            self._unhush()
+
+    def _unhush(self) -> None:
+        self.hushed -= 1
+        unhush()
 
     def _from(self, tensor: Any) -> set[str]:
         return self.taint.get(tensor, set()) if isinstance(tensor, Tensor) else set()

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from vitascope.capture.hush import hush, unhush
+
 __all__ = ["Event", "attention_weights", "has_fused_layers", "watching", "with_heads"]
 
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
@@ -85,7 +87,7 @@ class _Watch(TorchFunctionMode):
         self.stack: list[_Frame] = []
         self.counts: dict[str, int] = {}
         self.handles: list[Any] = []
-        self.guards: list[Any] = []
+        self.hushed: list[nn.Module] = []  # opaque layers that are running
         self.wrapped: list[nn.Module] = []
         fused = [name for name, module in model.named_modules() if _fused_layer(module)]
         for name in fused:
@@ -107,8 +109,12 @@ class _Watch(TorchFunctionMode):
             handle.remove()
         for module in self.wrapped:
             del module.forward  # type: ignore[attr-defined]
-        while self.guards:
-            self.guards.pop()[1].__exit__(None, None, None)
+        while self.hushed:
+            self._unhush()
+
+    def _unhush(self) -> None:
+        self.hushed.pop()
+        unhush()
 
     def _wrap(self, name: str, module: nn.Module) -> None:
         """Run a fused layer unwatched, then ask it."""
@@ -132,22 +138,21 @@ class _Watch(TorchFunctionMode):
                 self.counts.clear()
             self.stack.append(_Frame(name, module))
             if _opaque(module):
-                guard = torch._C.DisableTorchFunction()
-                guard.__enter__()  # type: ignore[attr-defined]
-                self.guards.append((module, guard))
+                hush()
+                self.hushed.append(module)
 
         return hook
 
     def _leaving(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            while self.guards and self.guards[-1][0] is module:
-                self.guards.pop()[1].__exit__(None, None, None)
+            while self.hushed and self.hushed[-1] is module:
+                self._unhush()
             frame = None
             while self.stack and (frame is None or frame.module is not module):
                 frame = self.stack.pop()
             if output is None or frame is None:
                 return  # it failed
-            if self.guards:
+            if self.hushed:
                 return  # inside a layer that answers for itself
             with torch._C.DisableTorchFunction():
                 event = _answer(name, module, args, kwargs)
@@ -199,7 +204,7 @@ def _answer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | Non
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return _multihead(name, module, given)
     if _opaque(module):
-        parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type]
+        parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
         tokens = args[0] if args else next(iter(kwargs.values()))
         return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
                      position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip

@@ -65,14 +65,17 @@ def u_centred(features: Tensor) -> Tensor:
     >>> u_centred(torch.eye(5)).reshape(5, 5).sum(0).abs().max().item() < 1e-12
     True
     """
-    x = features.flatten(1).double()
-    n = len(x)
-    apart = x - x.mean(0)
-    if not bool(torch.isfinite(apart).all()):
+    apart = features.flatten(1).to(torch.float64, copy=True)
+    n = len(apart)
+    common = apart.mean(0)
+    apart -= common
+    gram = apart @ apart.mT
+    spread = gram.trace()  # the squared norm of what differs
+    if not bool(torch.isfinite(spread)):
         raise ValueError("are not finite")
-    if bool(apart.norm() <= 1e-6 * x.norm()):  # what float32 can tell apart
+    if bool(spread <= 1e-12 * (spread + n * common.dot(common))):  # what float32 can tell apart
         raise ValueError("are the same for all images")
-    gram = (apart @ apart.mT).fill_diagonal_(0)
+    gram.fill_diagonal_(0)
     rows = gram.sum(0) / (n - 2)
     centred = gram - rows[:, None] - rows[None, :] + rows.sum() / (n - 1)
     return centred.fill_diagonal_(0).flatten()
