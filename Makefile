@@ -28,11 +28,10 @@ slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
 
 demo: $(READY)
-	$(BIN)/vitascope models
-	$(BIN)/vitascope models --attention-map demo/attention.png
+	$(BIN)/vitascope compare --data digits --out demo
 
 bench: $(READY)
-	$(BIN)/python benchmarks/gpsa.py
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

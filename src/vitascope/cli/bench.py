@@ -1,10 +1,10 @@
 """``vitascope bench``: speed as a ratio, measured here and now."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -23,18 +23,19 @@ class Bench:
     Examples:
       vitascope bench gpsa
       vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
+      vitascope bench training
     """
 
-    subject: Annotated[Literal["gpsa"], tyro.conf.Positional]
+    subject: Annotated[Literal["gpsa", "training"], tyro.conf.Positional]
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
-    """Networks to time at 224 px."""
+    """gpsa: networks to time at 224 px."""
     grids: tuple[int, ...] = (14, 32, 64)
-    """Sides of the grids on which one layer is timed."""
-    batch_size: int = 8
-    """Images a pass."""
-    rounds: int = 11
-    """Turns that each candidate takes."""
+    """gpsa: sides of the grids on which one layer is timed."""
+    batch_size: int | None = None
+    """Images a pass; 8 for gpsa, 128 for training."""
+    rounds: int | None = None
+    """Turns that each candidate takes; 11 for gpsa, 5 for training."""
     threads: int = 1
     """Threads of torch."""
     out: Path | None = None
@@ -48,28 +49,42 @@ class Bench:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
-    from vitascope.bench.gpsa import time_gpsa
     from vitascope.report.text import table
 
-    steps = 2 * len(args.models) + len(args.grids)
-    result = time_gpsa(
-        models=args.models,
-        grids=args.grids,
-        batch_size=args.batch_size,
-        rounds=args.rounds,
-        threads=args.threads,
-        progress=note("timing", steps, quiet=args.quiet or args.json),
-    )
+    given = {"batch_size": args.batch_size, "rounds": args.rounds, "threads": args.threads}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    result = _MEASURE[args.subject](args, chosen)
     record = result.to_record()
     if args.out is not None:
         record.save(args.out)
     if args.json:
-        print(json.dumps({"speed": result.speed, "memory": result.memory}))
+        print(json.dumps(dict(record.values)))
         return
     speed = [[what, f"{mid:.2f}", f"{low:.2f}-{high:.2f}"] for what, low, mid, high in result.speed]
     print(table(["ours / peer", "speed", "quartiles"], speed))
     sizes = [
         [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
-        for grid, ours, theirs in result.memory
+        for grid, ours, theirs in record.values.get("memory", ())
     ]
-    print(table(["patches", "our layer", "timm's layer", "ratio"], sizes))
+    if sizes:
+        print(table(["patches", "our layer", "timm's layer", "ratio"], sizes))
+
+
+def _gpsa(args: Bench, chosen: dict[str, int]) -> Any:
+    from vitascope.bench.gpsa import time_gpsa
+
+    bar = note("timing", 2 * len(args.models) + len(args.grids), quiet=args.quiet or args.json)
+    return time_gpsa(models=args.models, grids=args.grids, progress=bar, **chosen)
+
+
+def _training(args: Bench, chosen: dict[str, int]) -> Any:
+    from vitascope.bench.training import time_training
+
+    bar = note("timing", 2 * (args.rounds or 5), quiet=args.quiet or args.json)
+    return time_training(progress=bar, **chosen)
+
+
+_MEASURE: dict[str, Callable[[Bench, dict[str, int]], Any]] = {
+    "gpsa": _gpsa,
+    "training": _training,
+}
