@@ -55,7 +55,7 @@ def random_images(count: int, side: int = 32) -> Dataset:
     pixels = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8)
     classes = tuple(str(i) for i in range(10))
     images = MemoryImages(pixels, np.arange(count) % 10, classes)
-    tests = images.take(np.arange(32))
+    tests = images.take(np.arange(min(32, count)))
     return Dataset(
         name="random",
         train=images,

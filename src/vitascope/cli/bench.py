@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> None:
     from vitascope.report.text import table
 
     given = {"batch_size": args.batch_size, "rounds": args.rounds, "threads": args.threads}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     result = _MEASURE[args.subject](args, chosen)
     record = result.to_record()
     if args.out is not None:
@@ -70,21 +70,21 @@ def run(words: Sequence[str]) -> None:
         print(table(["patches", "our layer", "timm's layer", "ratio"], sizes))
 
 
-def _gpsa(args: Bench, chosen: dict[str, int]) -> Any:
+def _gpsa(args: Bench, chosen: dict[str, Any]) -> Any:
     from vitascope.bench.gpsa import time_gpsa
 
     bar = note("timing", 2 * len(args.models) + len(args.grids), quiet=args.quiet or args.json)
     return time_gpsa(models=args.models, grids=args.grids, progress=bar, **chosen)
 
 
-def _training(args: Bench, chosen: dict[str, int]) -> Any:
+def _training(args: Bench, chosen: dict[str, Any]) -> Any:
     from vitascope.bench.training import time_training
 
     bar = note("timing", 2 * (args.rounds or 5), quiet=args.quiet or args.json)
     return time_training(progress=bar, **chosen)
 
 
-_MEASURE: dict[str, Callable[[Bench, dict[str, int]], Any]] = {
+_MEASURE: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
     "gpsa": _gpsa,
     "training": _training,
 }
