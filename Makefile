@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test slow lint demo bench clean
+.PHONY: setup test slow lint demo bench results clean
 
 setup: $(READY)
 
@@ -32,6 +32,9 @@ demo: $(READY)
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+results: $(READY)
+	$(BIN)/python -m vitascope.report.results docs/records docs/results.md
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

@@ -44,6 +44,8 @@ class Compare:
     """Folder for runs, record and report."""
     processes: int | None = None
     """Runs at a time; one a core when left out."""
+    figures: bool = False
+    """Also write the page's figures as PNG, SVG and PDF, for a paper."""
     print_commands: bool = False
     """Print one `vitascope train` a run, for a cluster's scheduler, and stop."""
     json: bool = False
@@ -81,6 +83,10 @@ def run(words: Sequence[str]) -> None:
         quiet=args.quiet or args.json,
     )
     page = write_page(args.out, answer)
+    if args.figures:
+        from vitascope.report.figures import write_figures
+
+        write_figures(args.out, answer)
     if args.json:
         keys = ("table", "crossings", "recommendation", "models")
         print(json.dumps({key: answer.values[key] for key in keys} | {"report": str(page)}))

@@ -1,0 +1,150 @@
+"""`docs/results.md` from the records beside it: what was measured, when, and how to get it again.
+
+`python -m vitascope.report.results docs/records docs/results.md` writes the page; nobody edits it.
+Each record becomes a section in the order of the file names. A figure whose name starts with a
+record's name (``figures/cifar10-gates.png`` for ``cifar10.json``) is shown under it.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitascope.record import Record, load, write_text
+
+__all__ = ["results_page", "section"]
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; what would end a cell is escaped.
+
+    >>> print(markdown(["a"], [["x|y"]]))
+    | a |
+    |---|
+    | x\\|y |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    text = ["| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join(text)
+
+
+def section(record: Record) -> str:
+    """One record in words and tables."""
+    writers = {
+        "compare": _comparison,
+        "bench-gpsa": _bench,
+        "bench-training": _bench,
+        "bench-inspect": _bench,
+    }
+    body = writers.get(record.kind, _values)(record)
+    return f"{body}\n\n{_made(record)}"
+
+
+def _comparison(record: Record) -> str:
+    values = record.values
+    models = [model["name"] for model in values["models"]]
+    rows = []
+    for row in values["table"]:
+        entries = {entry["model"]: entry for entry in row["entries"]}
+        cells = [f"{100 * row['fraction']:g} % ({row['num_images']:,})"]
+        for model in models:
+            entry = entries[model]
+            cell = f"{entry['mean']:.1f}" + (f" ± {entry['std']:.1f}" if entry["std"] else "")
+            if entry["gain"] is not None:
+                low, high = entry["gain_low"], entry["gain_high"]
+                cell += f" ({entry['gain']:+.1f} % [{low:+.1f}, {high:+.1f}], {entry['verdict']})"
+            cells.append(cell)
+        rows.append(cells)
+    epochs = sorted({(c["fraction"], c["epochs"]) for c in values["cells"]})
+    seen = ", ".join(f"{e} epochs at {100 * f:g} %" for f, e in epochs)
+    advice = values["recommendation"]
+    parts = [
+        f"Top-1 on {values['data']['num_test']:,} test images, mean ± standard deviation over "
+        f"{len(values['seeds'])} seeds; in brackets the relative gain over {values['reference']} "
+        f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
+        markdown(["images", *models], rows),
+        f"**{advice['headline']}** " + " ".join(advice["sentences"]),
+        *(
+            f"Gates, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)}."
+            for e in values["gates"]
+        ),
+        *(
+            f"Nonlocality, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)} patches "
+            f"(a uniform head: {e['uniform']:.2f})."
+            for e in values["nonlocality"]
+        ),
+        f"`{values['command']}`",
+    ]
+    return "\n\n".join(parts)
+
+
+def _course(record: Record, entry: Mapping[str, Any]) -> str:
+    """First and last value of each layer, averaged over heads."""
+    array = record.arrays[entry["array"]].mean(axis=2)  # (E, L)
+    layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
+    return ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
+
+
+def _bench(record: Record) -> str:
+    rows = [
+        [w, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
+        for w, low, mid, high in record.values["speed"]
+    ]
+    parts = [
+        "Above 1 is faster than the peer; medians and quartiles over turns in one process.",
+        markdown(["ours / peer", "median", "quartiles"], rows),
+    ]
+    if record.values.get("memory"):
+        sizes = [
+            [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
+            for grid, ours, theirs in record.values["memory"]
+        ]
+        parts.append(markdown(["patches", "our layer", "timm's layer", "ratio"], sizes))
+    config = ", ".join(f"{key} {value}" for key, value in record.config.items())
+    return "\n\n".join([*parts, f"Settings: {config}."])
+
+
+def _values(record: Record) -> str:
+    """Any other record: its single numbers."""
+    rows = [
+        [key, f"{value:.4g}" if isinstance(value, float) else str(value)]
+        for key, value in record.values.items()
+        if isinstance(value, (int, float, str))
+    ]
+    lists = [
+        [key, ", ".join(f"{v:.3g}" if isinstance(v, float) else str(v) for v in value)]
+        for key, value in record.values.items()
+        if isinstance(value, list)
+        and value
+        and all(isinstance(v, (int, float, str)) for v in value)
+    ]
+    return markdown(["what", "value"], [*rows, *lists])
+
+
+def _made(record: Record) -> str:
+    made = record.made
+    versions = made.get("versions", {})
+    stack = ", ".join(f"{name} {versions[name]}" for name in ("torch", "timm") if name in versions)
+    commit = str(made.get("commit") or "unknown")
+    took = "" if record.seconds is None else f", {record.seconds:.0f} s"
+    machine = made.get("machine", {})
+    return (
+        f"<sub>{made.get('time', '')}, commit {commit[:12]}{'+' if commit.endswith('+') else ''}, "
+        f"{stack}, {machine.get('cores')} cores {machine.get('system', '')}{took}</sub>"
+    )
+
+
+def results_page(folder: Path) -> str:
+    """The whole page from a folder of records."""
+    parts = ["# Results", "Generated from the records in `docs/records` by `make results`."]
+    for path in sorted(folder.glob("*.json")):
+        parts += [f"## {path.stem}", section(load(path))]
+        for figure in sorted((folder.parent / "figures").glob(f"{path.stem}-*.png")):
+            words = figure.stem.removeprefix(f"{path.stem}-").replace("-", " ")
+            parts.append(f"![{words}](figures/{figure.name})")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    write_text(sys.argv[2], results_page(Path(sys.argv[1])))

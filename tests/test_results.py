@@ -1,0 +1,28 @@
+"""The results page is made from records alone."""
+
+from report_making import made_up
+
+from vitascope.record import Record
+from vitascope.report.results import results_page, section
+
+
+def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
+    record = made_up()
+    text = section(record)
+    advice = record.values["recommendation"]
+    assert advice["headline"] in text
+    assert record.values["command"] in text
+    assert all(model["name"] in text for model in record.values["models"])
+
+
+def test_every_record_of_the_folder_is_a_section_with_its_figures(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "b-gates-over-time.png").write_bytes(b"")
+    Record(kind="bench-gpsa", values={"speed": [["x / y", 1.0, 2.0, 3.0]], "memory": []}).save(
+        tmp_path / "records" / "a"
+    )
+    Record(kind="odd", values={"depth": 3, "layers": ["p|q"]}).save(tmp_path / "records" / "b")
+    page = results_page(tmp_path / "records")
+    assert page.index("## a") < page.index("| x / y | 2.00 | 1.00 to 3.00 |") < page.index("## b")
+    assert "![gates over time](figures/b-gates-over-time.png)" in page
+    assert "p\\|q" in page
