@@ -125,6 +125,7 @@ def inspect_subject(
     batches = _batches(sitting, images, num_images, batch_size, seed)
     first = next(iter(batches)).images
     tried(sitting.model, first.to(sitting.device), sitting.subject.name)
+    _no_typos(sitting.model, first.to(sitting.device), layers, units)
     options: dict[str, dict[str, Any]] = {name: {"layers": layers} for name in _OVER_LAYERS}
     options |= {name: {"units": units} for name in _OVER_UNITS}
     options["maps"]["query"] = query
@@ -206,6 +207,18 @@ def _batches(
         size += 1
     mean, std = sitting.statistics
     return EvalBatches(images.test.take(np.sort(order)), batch_size=size, mean=mean, std=std)
+
+
+def _no_typos(
+    model: torch.nn.Module, images: torch.Tensor, layers: Sequence[str], units: Sequence[str]
+) -> None:
+    """Wildcards that match nothing are a mistake, not a reason to measure less."""
+    if tuple(layers) != ("*",):
+        there = [name for part in capture.located(model, images) for name in part]
+        capture.matching(layers, there, "attention layer")
+    if tuple(units) != ("*",):
+        there = [unit.name for unit in capture.units(model, images)]
+        capture.matching(units, there, "unit")
 
 
 def _gated(model: torch.nn.Module, layers: Sequence[str]) -> Any:
