@@ -73,12 +73,13 @@ def test_one_seed_leaves_only_the_error_of_the_test_set():
 
 
 def test_curves_that_cross_are_said_to_cross_where_they_do():
-    rows = tabulate(cells({"vit": [[40], [80]], "cnn": [[50], [70]]}), "vit", 1000)
-    (crossing,) = crossings(rows)
+    crossed = cells({"vit": [[40], [80]], "cnn": [[50], [70]]})
+    (crossing,) = crossings(crossed, 1000)
     assert (crossing["first"], crossing["second"]) == ("cnn", "vit")
     assert crossing["fraction"] == pytest.approx(10**-0.5)  # half-way on a logarithmic axis
-    assert "316 images" in crossing["text"]
-    assert not crossings(tabulate(cells({"a": [[1], [2]], "b": [[3], [4]]}), "a", 10))
+    assert crossing["text"] == "cnn leads below about 316 images, vit above"
+    assert crossings(crossed, 20)[0]["text"].endswith("within the noise")
+    assert not crossings(cells({"a": [[1], [2]], "b": [[3], [4]]}), 10)
 
 
 def test_a_clear_winner_is_recommended():

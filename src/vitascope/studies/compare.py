@@ -120,7 +120,7 @@ def _answer(
         "seeds": list(question.seeds),
         "cells": [_cell(key, run, out) for key, run in runs.items()],
         "table": plain_rows(table),
-        "crossings": crossings(table),
+        "crossings": crossings(cells, num_test),
         "recommendation": asdict(recommend(cells, num_test, cost, reference)),
         "curves": [_curve(key, run) for key, run in runs.items()],
         **looks,

@@ -140,19 +140,27 @@ def _entry(
     return Entry(model, mean, std, len(values), gain, low, high, verdict)
 
 
-def crossings(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Where one model's curve passes another's, on a logarithmic axis of images."""
+def crossings(cells: Sequence[Cell], num_test: int) -> list[dict[str, Any]]:
+    """Where one model's curve passes another's, on a logarithmic axis of images.
+
+    A crossing is certain only if each model is ahead beyond the noise on its side.
+    """
     found = []
-    for first, second in combinations([entry.model for entry in rows[0].entries], 2):
-        gaps = [row.entry(first).mean - row.entry(second).mean for row in rows]
-        for (a, b), (left, right) in zip(pairwise(rows), pairwise(gaps), strict=True):
-            if left * right < 0:
-                t = left / (left - right)
-                images = exp((1 - t) * log(a.num_images) + t * log(b.num_images))
-                fraction = exp((1 - t) * log(a.fraction) + t * log(b.fraction))
-                ahead, behind = (first, second) if left > 0 else (second, first)
-                text = f"{ahead} leads below about {images:.0f} images, {behind} above"
-                found.append({"first": ahead, "second": behind, "fraction": fraction, "text": text})
+    models = dict.fromkeys(cell.model for cell in cells)
+    for first, second in combinations(models, 2):
+        rows = tabulate([c for c in cells if c.model in (first, second)], second, num_test)
+        for a, b in pairwise(rows):
+            left, right = (row.entry(first).mean - row.entry(second).mean for row in (a, b))
+            if left * right >= 0:
+                continue
+            t = left / (left - right)
+            images = exp((1 - t) * log(a.num_images) + t * log(b.num_images))
+            fraction = exp((1 - t) * log(a.fraction) + t * log(b.fraction))
+            low, high = (first, second) if left > 0 else (second, first)
+            certain = all(row.entry(first).verdict != "within noise" for row in (a, b))
+            text = f"{low} leads below about {images:,.0f} images, {high} above"
+            text += "" if certain else "; the difference is within the noise"
+            found.append({"first": low, "second": high, "fraction": fraction, "text": text})
     return found
 
 
@@ -178,12 +186,14 @@ def recommend(
     lead = against[full].entry(best)
     if rivals:
         names = " and ".join(entry.model for entry in rivals)
-        headline = f"Take {chosen}: on {images} images nothing beats it beyond the noise."
+        headline = f"Take {chosen}: on {images:,} images nothing beats it beyond the noise."
         first = f"{best} has the highest top-1, {lead.mean:.1f} %, but {names} cannot be told apart"
         first += f" from it; of these {chosen} needs the fewest operations."
     else:
-        headline = f"Take {chosen}: {lead.mean:.1f} % top-1 on {images} images, ahead of the rest."
-        first = f"Every other model is behind it by more than the noise at {images} images."
+        headline = (
+            f"Take {chosen}: {lead.mean:.1f} % top-1 on {images:,} images, ahead of the rest."
+        )
+        first = f"Every other model is behind it by more than the noise at {images:,} images."
     rows = tabulate(cells, reference, num_test)
     evidence = tuple(_says(row, reference) for row in rows)
     sentences = [first, *_trend(rows, reference)]
@@ -209,7 +219,7 @@ def _trend(rows: Sequence[Row], reference: str) -> list[str]:
         how = f"{change} with fewer images" if apart else "does not change beyond the noise"
         said.append(
             f"The gain of {entry.model} over {reference} {how}: {few.gain:+.1f} % at "
-            f"{rows[0].num_images} images, {entry.gain:+.1f} % at {rows[-1].num_images}."
+            f"{rows[0].num_images:,} images, {entry.gain:+.1f} % at {rows[-1].num_images:,}."
         )
     return said
 
@@ -223,7 +233,7 @@ def _says(row: Row, reference: str) -> str:
             part += f" ({entry.gain:+.1f} % [{entry.gain_low:+.1f}, {entry.gain_high:+.1f}] "
             part += f"against {reference}: {entry.verdict})"
         parts.append(part)
-    return f"{row.num_images} images: " + "; ".join(parts)
+    return f"{row.num_images:,} images: " + "; ".join(parts)
 
 
 def plain_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
