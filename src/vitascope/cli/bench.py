@@ -24,18 +24,19 @@ class Bench:
       vitascope bench gpsa
       vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
       vitascope bench training
+      vitascope bench inspect
     """
 
-    subject: Annotated[Literal["gpsa", "training"], tyro.conf.Positional]
+    subject: Annotated[Literal["gpsa", "inspect", "training"], tyro.conf.Positional]
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
     """gpsa: networks to time at 224 px."""
     grids: tuple[int, ...] = (14, 32, 64)
     """gpsa: sides of the grids on which one layer is timed."""
     batch_size: int | None = None
-    """Images a pass; 8 for gpsa, 128 for training."""
+    """Images a pass; 8 for gpsa, 64 for inspect, 128 for training."""
     rounds: int | None = None
-    """Turns that each candidate takes; 11 for gpsa, 5 for training."""
+    """Turns that each candidate takes; 11 for gpsa, 5 for the others."""
     threads: int = 1
     """Threads of torch."""
     out: Path | None = None
@@ -62,6 +63,12 @@ def run(words: Sequence[str]) -> None:
         return
     speed = [[what, f"{mid:.2f}", f"{low:.2f}-{high:.2f}"] for what, low, mid, high in result.speed]
     print(table(["ours / peer", "speed", "quartiles"], speed))
+    cost = [
+        [what, f"{mid:.2f}", f"{low:.2f}-{high:.2f}"]
+        for what, low, mid, high in record.values.get("cost", ())
+    ]
+    if cost:
+        print(table(["what", "plain passes", "quartiles"], cost))
     sizes = [
         [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
         for grid, ours, theirs in record.values.get("memory", ())
@@ -77,6 +84,12 @@ def _gpsa(args: Bench, chosen: dict[str, Any]) -> Any:
     return time_gpsa(models=args.models, grids=args.grids, progress=bar, **chosen)
 
 
+def _inspect(args: Bench, chosen: dict[str, Any]) -> Any:
+    from vitascope.bench.inspect import time_inspect
+
+    return time_inspect(progress=note("timing", 3, quiet=args.quiet or args.json), **chosen)
+
+
 def _training(args: Bench, chosen: dict[str, Any]) -> Any:
     from vitascope.bench.training import time_training
 
@@ -86,5 +99,6 @@ def _training(args: Bench, chosen: dict[str, Any]) -> Any:
 
 _MEASURE: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
     "gpsa": _gpsa,
+    "inspect": _inspect,
     "training": _training,
 }

@@ -1,0 +1,158 @@
+"""What looking inside costs: the instruments against a plain forward pass, CKA against its peers.
+
+A ViT of 12 blocks (width 192, 3 heads, 25 units) on random images, all in one process, taking
+turns:
+
+* nonlocality, entropy, maps, Fourier, variance and CKA in one pass, against the same images
+  through the plain network. Finding places and units is part of it. Masking and lesions are passes
+  of their own by nature, and are not in it;
+* CKA of all pairs of units' outputs against pytorch-cka on the same units and batches, and against
+  torch-cka where that is installed. How far the matrices differ is kept too: it is the same work.
+
+pytorch-cka also runs the network once and takes all pairs in one product, so no tool can be
+faster than it by more than its time over a plain pass, which is measured beside it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, field
+from importlib import import_module
+from io import StringIO
+from time import perf_counter
+from typing import Any
+
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from vitascope import capture, measure
+from vitascope.bench.timing import take_turns
+from vitascope.errors import UserError
+from vitascope.record import Record
+
+__all__ = ["InspectBenchmark", "time_inspect"]
+
+Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
+
+
+@dataclass(frozen=True)
+class InspectBenchmark:
+    """Costs in plain forward passes, and speeds against peers: above 1 is faster than the peer."""
+
+    cost: tuple[Row, ...]
+    speed: tuple[Row, ...]
+    difference: dict[str, float]  # peer -> largest difference of an entry of the CKA matrix
+    config: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_record(self) -> Record:
+        """For the disk."""
+        values = {"cost": self.cost, "speed": self.speed, "difference": self.difference}
+        return Record(
+            kind="bench-inspect", values=values, config=self.config, seed=0, seconds=self.seconds
+        )
+
+
+def time_inspect(
+    *,
+    num_images: int = 512,
+    batch_size: int = 64,
+    img_size: int = 64,
+    depth: int = 12,
+    rounds: int = 5,
+    threads: int = 1,
+    progress: Callable[[str], object] = lambda stage: None,
+) -> InspectBenchmark:
+    """Run the measurements."""
+    start = perf_counter()
+    with _threads(threads):
+        torch.manual_seed(0)
+        model = VisionTransformer(
+            img_size=img_size,
+            patch_size=8,
+            embed_dim=192,
+            depth=depth,
+            num_heads=3,
+            num_classes=100,
+        ).eval()
+        images = torch.randn(num_images, 3, img_size, img_size)
+        batches = list(images.split(batch_size))
+        names = [unit.name for unit in capture.units(model, images)]
+        runs = _runs(model, images, batch_size, names)
+        plain, together, ours = (runs.pop(who) for who in ("plain", "together", "ours"))
+        progress("one pass")
+        times = take_turns({"plain": plain, "together": together}, rounds=rounds)
+        cost = [("six instruments in one pass", *times.speed("plain", "together"))]
+        speed, difference = [], {}
+        expected = measure.cka(model, batches, at="unit").similarity
+        for peer, run in runs.items():
+            progress(f"CKA against {peer}")
+            turns = rounds if peer == "pytorch-cka" else max(2, rounds // 2)
+            warmup = 1 if peer == "pytorch-cka" else 0
+            shown = {"plain": plain, "ours": ours, peer: run}
+            times = take_turns(shown, rounds=turns, warmup=warmup)
+            cost += [(f"CKA by {who}", *times.speed("plain", who))
+                     for who in ("ours", peer)]  # fmt: skip
+            speed.append((f"CKA of {len(names)} units / {peer}", *times.speed("ours", peer)))
+            difference[peer] = float((torch.as_tensor(expected) - run().double()).abs().max())
+    config = {"num_images": num_images, "batch_size": batch_size, "img_size": img_size}
+    config |= {"depth": depth, "patch_size": 8, "units": len(names), "rounds": rounds}
+    config |= {"threads": threads}
+    return InspectBenchmark(tuple(cost), tuple(speed), difference, config, perf_counter() - start)
+
+
+def _runs(
+    model: nn.Module, images: Tensor, batch_size: int, names: list[str]
+) -> dict[str, Callable[[], Any]]:
+    """A plain pass, ours, and the peers that are installed."""
+    batches = list(images.split(batch_size))
+    loader = DataLoader(TensorDataset(images), batch_size=batch_size)
+
+    def plain() -> None:
+        with torch.inference_mode():
+            for batch in batches:
+                model(batch)
+
+    def pytorch_cka() -> Tensor:
+        peer = import_module("cka")
+        chosen = {"layers": names, "model2_layers": names}
+        return peer.compute_cka(model, model, loader, **chosen, progress=False)[0]
+
+    def torch_cka() -> Tensor:
+        peer = import_module("torch_cka")
+        with torch.no_grad(), redirect_stderr(StringIO()):
+            both = {"model1_name": "a", "model2_name": "b"}
+            found = peer.CKA(model, model, **both, model1_layers=names, model2_layers=names)
+            found.compare(loader, loader)
+        for module in model.modules():
+            module._forward_hooks.clear()  # it leaves its own behind
+        return found.hsic_matrix
+
+    runs: dict[str, Callable[[], Any]] = {
+        "plain": plain,
+        "together": lambda: measure.together(model, batches),
+        "ours": lambda: measure.cka(model, batches, at="unit"),
+    }
+    for who, package, run in (
+        ("pytorch-cka", "cka", pytorch_cka),
+        ("torch-cka", "torch_cka", torch_cka),
+    ):
+        try:
+            import_module(package)
+        except ImportError:
+            if who == "pytorch-cka":
+                raise UserError("the peer is missing: pip install 'vitascope[test]'") from None
+            continue
+        runs[who] = run
+    return runs
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
