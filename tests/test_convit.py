@@ -43,7 +43,10 @@ def test_logits_equal_timms_in_single_precision(name, size):
         torch.testing.assert_close(ours(images), theirs(images), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "size"), [("convit_tiny", 96), ("convit_small", 64)])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("convit_tiny", 96), ("convit_tiny", 224), ("convit_small", 64), ("convit_base", 32)],
+)
 def test_logits_and_gradients_equal_timms_in_double_precision(name, size):
     ours, theirs = (model.double() for model in pair(name, img_size=size))
     images = torch.randn(2, 3, size, size, dtype=torch.float64)

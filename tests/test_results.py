@@ -1,7 +1,6 @@
 """The results page is made from records alone."""
 
 from report_making import made_up
-
 from vitascope.record import Record
 from vitascope.report.results import results_page, section
 
