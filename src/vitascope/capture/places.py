@@ -196,8 +196,13 @@ def layout_of(shadows: Shadows, tensor: Tensor) -> Layout | None:
     planes = shadows.of(tensor)
     if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
         return None
-    with aside():
-        return _layout(centres(planes), tensor.ndim)
+    key = tuple((plane.data_ptr(), plane.shape, plane.stride()) for plane in planes)
+    if key not in shadows.layouts:  # most layers leave every place where it is
+        with aside():
+            shadows.layouts[key] = _layout(centres(planes), tensor.ndim), planes
+        if len(shadows.layouts) > 16:
+            shadows.layouts.pop(next(iter(shadows.layouts)))
+    return shadows.layouts[key][0]
 
 
 def _layout(position: Tensor, ndim: int) -> Layout | None:

@@ -51,6 +51,7 @@ class Shadows(TorchDispatchMode):
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[Planes, StorageWeakRef]] = {}
         self._next_sweep = 64
+        self.layouts: dict[Any, Any] = {}  # by planes, which it keeps: see places.layout_of
         height, width = image.shape[-2:]
         y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
         x = torch.arange(width, dtype=torch.float32).expand(image.shape)
