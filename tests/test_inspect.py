@@ -9,7 +9,7 @@ import pytest
 
 from vitascope.cli import main
 from vitascope.record import load
-from vitascope.studies.inspect import MEASURES
+from vitascope.studies.inspect import MEASURES, Look, inspect_subject
 
 FACTORY = """
 import torch
@@ -219,13 +219,22 @@ def test_the_same_seed_looks_at_the_same_images(capsys):
     assert look(capsys, *words, "--seed", "1") != look(capsys, *words)
 
 
-def test_progress_counts_every_pass(trained):
-    from vitascope.studies.inspect import inspect_subject
+def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
+    from vitascope.bench.inspect import time_inspect
 
+    small = {"num_images": 8, "batch_size": 4, "img_size": 16, "depth": 1, "rounds": 1}
+    result = time_inspect(**small)
+    assert [row[0] for row in result.speed] == ["CKA of 4 units / pytorch-cka"]
+    assert len(result.cost) == 3
+    assert all(0 < low <= middle <= high for _, low, middle, high in result.cost)
+    assert result.difference["pytorch-cka"] < 1e-3
+    assert load(result.to_record().save(tmp_path / "b")).config["num_images"] == 8
+
+
+def test_progress_counts_every_pass(trained):
     steps = []
-    inspect_subject(
-        str(trained), num_images=8, batch_size=4, on_step=lambda *step: steps.append(step)
-    )
+    look_at = Look(subject=str(trained), num_images=8, batch_size=4)
+    inspect_subject(look_at, lambda *step: steps.append(step))
     done, total = zip(*[step[1:] for step in steps], strict=True)
     assert list(done) == list(range(1, len(steps) + 1))
     assert all(a <= b for a, b in zip(done, total, strict=True))

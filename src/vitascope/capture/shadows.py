@@ -79,7 +79,11 @@ class Shadows(TorchDispatchMode):
         kwargs = kwargs or {}
         before = [self.of(a) for a in args[:3] if isinstance(a, Tensor)]  # in-place ops overwrite
         out = func(*args, **kwargs)
-        self._follow(func, args, kwargs, out, before)
+        try:
+            self._follow(func, args, kwargs, out, before)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            for tensor in _tensors(out):  # an operator used in a way we do not know
+                self.put(tensor, None)
         return out
 
     def _follow(

@@ -74,25 +74,37 @@ class Inspect:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect`` and look."""
     args = parse(Inspect, "vitascope inspect", words)
+    from vitascope.studies.inspect import Look
+
+    look = Look(
+        subject=args.model,
+        data=args.data,
+        measures=tuple(name for word in args.measures for name in word.split(",") if name),
+        layers=args.layers,
+        units=args.units,
+        num_images=args.images,
+        batch_size=args.batch_size,
+        image_size=args.image_size,
+        epoch=args.epoch,
+        other=args.other,
+        query=args.query,
+        grid=args.grid,
+        num_prefix_tokens=args.prefix_tokens,
+        pretrained=args.pretrained,
+        seed=args.seed,
+        device=args.device,
+    )
     if args.list:
-        _list(args)
+        _list(args, look)
     else:
-        _look(args)
+        _look(args, look)
 
 
-def _list(args: Inspect) -> None:
+def _list(args: Inspect, look: Any) -> None:
     from vitascope.report.text import table
     from vitascope.studies.inspect import list_units
 
-    found = list_units(
-        args.model,
-        image_size=args.image_size,
-        epoch=args.epoch,
-        pretrained=args.pretrained,
-        grid=args.grid,
-        num_prefix_tokens=args.prefix_tokens,
-        device=args.device,
-    )
+    found = list_units(look)
     if args.out is not None:
         found.save(args.out / "units")
     units = found.values["units"]
@@ -113,30 +125,12 @@ def _list(args: Inspect) -> None:
     print(table(["unit", "kind", "stage", "grid", "prefix", "shape"], rows))
 
 
-def _look(args: Inspect) -> None:
+def _look(args: Inspect, look: Any) -> None:
     from vitascope.studies.inspect import inspect_subject
 
     bar, close = _bar(quiet=args.quiet or args.json)
     try:
-        found = inspect_subject(
-            args.model,
-            args.data,
-            measures=[name for word in args.measures for name in word.split(",") if name],
-            layers=args.layers,
-            units=args.units,
-            num_images=args.images,
-            batch_size=args.batch_size,
-            image_size=args.image_size,
-            epoch=args.epoch,
-            other=args.other,
-            query=args.query,
-            grid=args.grid,
-            num_prefix_tokens=args.prefix_tokens,
-            pretrained=args.pretrained,
-            seed=args.seed,
-            device=args.device,
-            on_step=bar,
-        )
+        found = inspect_subject(look, bar)
     finally:
         close()
     if args.out is not None:

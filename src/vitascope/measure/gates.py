@@ -9,7 +9,7 @@ needed. As in the paper; a gate that is forced (masking) is reported as forced.
 Shapes: H heads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ def gates_in_force(layer: nn.Module) -> np.ndarray:
     return gate.detach().double().flatten().cpu().numpy()
 
 
-def gates(model: nn.Module, batches: Any = None, *, layers: str = "*") -> Gates:
+def gates(model: nn.Module, batches: Any = None, *, layers: str | Iterable[str] = "*") -> Gates:
     """The gates of every gated layer of ``model``; ``batches`` are taken and not used."""
     gated = capture.gated_layers(model)
     if not gated:

@@ -4,29 +4,72 @@ The instruments that need images alone share one pass over them; masking and les
 and a pass for each thing they take away.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 
 from vitascope import capture, measure
-from vitascope.data import Dataset, EvalBatches
+from vitascope.data import EvalBatches
 from vitascope.errors import UserError, unknown
 from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
-from vitascope.studies.sitting import Sitting, matched, seat, size_of, tried
+from vitascope.studies.sitting import Sitting, is_named, matched, seat, size_of, tried
 
-__all__ = ["MEASURES", "Inspection", "inspect_subject", "list_units"]
+__all__ = ["MEASURES", "Inspection", "Look", "inspect_subject", "list_units"]
 
 MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
             "lesion")  # fmt: skip
-_OVER_LAYERS = ("nonlocality", "entropy", "maps")
-_OVER_UNITS = ("fourier", "variance", "cka")
 OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The question in full."""
+
+    subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
+    data: str | None = None  # a run's own when left out
+    measures: tuple[str, ...] = ()  # all that make sense when left out; any other is an error
+    layers: tuple[str, ...] = ("*",)  # wildcards for attention layers
+    units: tuple[str, ...] = ("*",)  # wildcards for units
+    num_images: int = 256  # test images, drawn with the seed
+    batch_size: int = 64
+    image_size: int | None = None  # side; the model's own when left out
+    epoch: int | None = None  # of a run: the weights kept then
+    other: str | None = None  # a second model, for CKA between the two
+    query: tuple[float, float] = (0.5, 0.5)  # of the maps: down and across, 0 to 1
+    grid: tuple[int, int] | None = None  # patches, where they cannot be found out
+    num_prefix_tokens: int | None = None  # tokens before the patches there
+    pretrained: bool = False  # timm's weights for a model given by name
+    seed: int = 0  # of random weights and of the choice of images
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.measures:
+            if name not in MEASURES:
+                raise unknown("measure", name, MEASURES)
+        if self.other is not None and self.measures and "cka" not in self.measures:
+            raise UserError("--other is for CKA: add cka to --measures, or leave --measures out")
+        if self.num_images < 1 or self.batch_size < 1:
+            raise UserError("give at least 1 for --images and --batch-size")
+        if self.grid is not None and min(self.grid) < 1:
+            raise UserError(f"a grid has at least one patch each way, not {self.grid}")
+
+    def seat(self) -> Sitting:
+        """Open the model."""
+        return seat(
+            self.subject, self.data, epoch=self.epoch, pretrained=self.pretrained,
+            image_size=self.image_size, seed=self.seed, device=self.device)  # fmt: skip
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What cannot be found out."""
+        return {"grid": self.grid, "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,147 +80,76 @@ class Inspection:
     records: Mapping[str, Record]
     refused: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def list_units(
-    subject: str,
-    *,
-    image_size: int | None = None,
-    epoch: int | None = None,
-    pretrained: bool = False,
-    grid: tuple[int, int] | None = None,
-    num_prefix_tokens: int | None = None,
-    device: str | None = None,
-) -> Record:
+def list_units(look: Look) -> Record:
     """The units of a model, found on one image of noise."""
     started = perf_counter()
-    sitting = seat(
-        subject, epoch=epoch, pretrained=pretrained, image_size=image_size, device=device
-    )
-    size = size_of(sitting.subject, image_size)
+    sitting = look.seat()
+    size = size_of(sitting.subject, look.image_size)
     noise = torch.randn(1, *size, generator=torch.Generator().manual_seed(0)).to(sitting.device)
-    tried(sitting.model, noise, sitting.subject.name)
-    found = capture.units(sitting.model, noise, grid=grid, num_prefix_tokens=num_prefix_tokens)
+    tried(sitting.model, noise, look.subject)
     rows = [
         {"name": unit.name, "kind": unit.kind, "stage": unit.stage, "grid": unit.grid,
          "num_prefix_tokens": unit.num_prefix_tokens, "shape": unit.shape[1:]}
-        for unit in found
+        for unit in capture.units(sitting.model, noise, **look.stated)
     ]  # fmt: skip
-    values = {"units": rows, "size": size, "notes": list(sitting.notes)}
-    config = {"subject": subject, **sitting.subject.config}
+    config = {"subject": look.subject, **sitting.subject.config}
+    values = {"units": rows, "size": size}
     return Record(kind="units", values=values, config=config, seconds=perf_counter() - started)
 
 
-def inspect_subject(
-    subject: str,
-    data: str | None = None,
-    *,
-    measures: Sequence[str] = (),
-    layers: Sequence[str] = ("*",),
-    units: Sequence[str] = ("*",),
-    num_images: int = 256,
-    batch_size: int = 64,
-    image_size: int | None = None,
-    epoch: int | None = None,
-    other: str | None = None,
-    query: tuple[float, float] = (0.5, 0.5),
-    grid: tuple[int, int] | None = None,
-    num_prefix_tokens: int | None = None,
-    pretrained: bool = False,
-    seed: int = 0,
-    device: str | None = None,
-    on_step: OnStep = lambda what, done, total: None,
-) -> Inspection:
-    """Open the model, load some test images in its size and statistics, and measure.
-
-    Args:
-        subject: A run's folder, a model's name, ``hf:NAME`` or ``package.module:function``.
-        data: Images; a run's own when left out.
-        measures: Of :data:`MEASURES`; one that cannot measure the model is an error. By default
-            all that make sense, and the rest are listed under ``refused``.
-        layers: Wildcards for attention layers.
-        units: Wildcards for units.
-        num_images: Test images, drawn with ``seed``.
-        batch_size: Images a pass.
-        image_size: Side of the images; the model's own when left out.
-        epoch: Of a run, the weights kept then.
-        other: A second model, for CKA between the two.
-        query: Of the maps: down and across, 0 to 1.
-        grid: Patches down and across, where they cannot be found out.
-        num_prefix_tokens: Tokens before the patches there.
-        pretrained: timm's weights for a model given by name.
-        seed: Of random weights and of the choice of images.
-        device: cpu, cuda, mps.
-        on_step: For a progress bar.
-    """
-    started = perf_counter()
-    for name in measures:
-        if name not in MEASURES:
-            raise unknown("measure", name, MEASURES)
-    if other is not None and measures and "cka" not in measures:
-        raise UserError("--other is for CKA: add cka to --measures, or leave --measures out")
-    sitting = seat(
-        subject, data, epoch=epoch, pretrained=pretrained, image_size=image_size, seed=seed,
-        device=device)  # fmt: skip
-    images = sitting.images
-    batches = _batches(sitting, images, num_images, batch_size, seed)
-    first = next(iter(batches)).images
-    tried(sitting.model, first.to(sitting.device), sitting.subject.name)
-    _no_typos(sitting.model, first.to(sitting.device), layers, units)
-    options: dict[str, dict[str, Any]] = {name: {"layers": layers} for name in _OVER_LAYERS}
-    options |= {name: {"units": units} for name in _OVER_UNITS}
-    options["maps"]["query"] = query
+def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None) -> Inspection:
+    """Open the model, load some test images in its size and statistics, and measure."""
+    sitting = look.seat()
+    batches = sitting.batches(look.num_images, look.batch_size, look.seed)
+    first = next(iter(batches)).images.to(sitting.device)
+    tried(sitting.model, first, look.subject)
+    _no_typos(sitting.model, first, look)
     notes = list(sitting.notes)
-    if other is not None:
-        peer = seat(other, data or sitting.source, pretrained=pretrained, seed=seed, device=device)
-        notes += [f"{other}: {note}" for note in peer.notes if note not in notes]
-        size = size_of(peer.subject, None, sitting.size)
-        prepare = matched(sitting, peer, size)
-        tried(peer.model, prepare(first[:1].to(sitting.device)), other)
+    options: dict[str, dict[str, Any]] = {"maps": {"layers": look.layers, "query": look.query}}
+    options |= {name: {"layers": look.layers} for name in ("nonlocality", "entropy")}
+    options |= {name: {"units": look.units} for name in ("fourier", "variance", "cka")}
+    if look.other is not None:
+        peer, prepare = _peer(look, sitting)
+        tried(peer.model, prepare(first[:1]), look.other)
+        notes += [note for note in peer.notes if note not in notes]
         options["cka"] |= {"other": peer.model, "prepare": prepare}
     steps = _Steps(on_step, len(batches))
     records: dict[str, Record] = {}
     refused: dict[str, str] = {}
-
-    def attempt(name: str, run: Callable[[], Any]) -> None:
-        begun = perf_counter()
-        try:
-            result = run()
-        except UserError as error:
-            if measures:
-                raise UserError(_one_line(f"{name}: {error}")) from None
-            refused[name] = str(error)
-            return
-        records[name] = replace(result.to_record(), seconds=perf_counter() - begun)
-
-    wanted = measures or MEASURES
+    wanted = look.measures or MEASURES
     streaming = [name for name in STREAMING if name in wanted]
     if streaming:
         begun = perf_counter()
         found = measure.together(
-            sitting.model, batches, streaming if measures else None, options=options,
-            on_batch=lambda n: steps("images"), grid=grid,
-            num_prefix_tokens=num_prefix_tokens)  # fmt: skip
+            sitting.model, batches, streaming if look.measures else None, options=options,
+            on_batch=lambda n: steps("images"), **look.stated)  # fmt: skip
         refused |= found.refused
         spent = perf_counter() - begun
         records |= {n: replace(r.to_record(), seconds=spent) for n, r in found.results.items()}
-    if "gates" in wanted:
-        attempt("gates", lambda: measure.gates(sitting.model, layers=_gated(sitting.model, layers)))
-    for name in ("masking", "lesion"):
-        if name in wanted:
-            reason = _no_accuracy(sitting, images, asked=bool(measures))
-            attempt(name, lambda: _with_labels(name, reason, sitting, batches, units, steps))  # noqa: B023
-    config = {
-        "subject": subject, **sitting.subject.config, "data": sitting.source, "layers": layers,
-        "units": units, "num_images": num_images, "batch_size": batch_size,
-        "image_size": sitting.size, "other": other, "query": query, "notes": notes}  # fmt: skip
-    records = {n: replace(records[n], config=config, seed=seed) for n in MEASURES if n in records}
-    refused = {n: _one_line(refused[n]) for n in MEASURES if n in refused}
+    for name in [name for name in ("gates", "masking", "lesion") if name in wanted]:
+        begun = perf_counter()
+        try:
+            result = _ALONE[name](look, sitting, batches, steps)
+        except UserError as error:
+            if look.measures:
+                raise
+            refused[name] = str(error)
+            continue
+        records[name] = replace(result.to_record(), seconds=perf_counter() - begun)
+    config = {**asdict(look), **sitting.subject.config, "data": sitting.source,
+              "image_size": sitting.size, "notes": notes}  # fmt: skip
     return Inspection(
-        subject=subject, records=records, refused=refused, notes=tuple(notes),
-        seconds=perf_counter() - started, config=config)  # fmt: skip
+        subject=look.subject,
+        records={
+            name: replace(records[name], config=config, seed=look.seed)
+            for name in MEASURES
+            if name in records
+        },
+        refused={name: " ".join(refused[name].split()) for name in MEASURES if name in refused},
+        notes=tuple(notes),
+    )
 
 
 class _Steps:
@@ -194,76 +166,53 @@ class _Steps:
         self.on_step(what, self.done, self.total)
 
 
-def _batches(
-    sitting: Sitting, images: Dataset, num_images: int, batch_size: int, seed: int
-) -> EvalBatches:
-    """Some test images in batches of about the size wanted, none smaller than 4 if possible."""
-    if num_images < 1 or batch_size < 1:
-        raise UserError("give at least 1 for --images and --batch-size")
-    count = min(num_images, len(images.test))
-    order = np.random.default_rng(seed).permutation(len(images.test))[:count]
-    size = min(batch_size, count)
-    while 0 < count % size < 4 and size < count:
-        size += 1
-    mean, std = sitting.statistics
-    return EvalBatches(images.test.take(np.sort(order)), batch_size=size, mean=mean, std=std)
+def _peer(look: Look, sitting: Sitting) -> tuple[Sitting, Callable[..., Any]]:
+    """The other model, and how it is given the same images."""
+    assert look.other is not None
+    pretrained = look.pretrained and is_named(look.other)
+    peer = seat(
+        look.other, sitting.source, pretrained=pretrained, seed=look.seed, device=look.device
+    )
+    return peer, matched(sitting, peer, size_of(peer.subject, None, sitting.size))
 
 
-def _no_typos(
-    model: torch.nn.Module, images: torch.Tensor, layers: Sequence[str], units: Sequence[str]
-) -> None:
+def _no_typos(model: torch.nn.Module, images: torch.Tensor, look: Look) -> None:
     """Wildcards that match nothing are a mistake, not a reason to measure less."""
-    if tuple(layers) != ("*",):
+    if look.layers != ("*",):
         there = [name for part in capture.located(model, images) for name in part]
-        capture.matching(layers, there, "attention layer")
-    if tuple(units) != ("*",):
+        capture.matching(look.layers, there, "attention layer")
+    if look.units != ("*",):
         there = [unit.name for unit in capture.units(model, images)]
-        capture.matching(units, there, "unit")
+        capture.matching(look.units, there, "unit")
 
 
-def _gated(model: torch.nn.Module, layers: Sequence[str]) -> Any:
-    """The wildcards, for gates: those that match plain attention layers alone are no mistake."""
-    gated = capture.gated_layers(model)
-    fitting = [p for p in layers if any(True for _ in _matches(p, gated))]
-    return fitting or list(layers)
+def _gates(look: Look, sitting: Sitting, *_: Any) -> Any:
+    """The wildcards are for all attention layers: some may match no gated one."""
+    gated = capture.gated_layers(sitting.model)
+    fitting = [p for p in look.layers if any(fnmatchcase(name, p) for name in gated)]
+    return measure.gates(sitting.model, layers=fitting or look.layers)
 
 
-def _matches(pattern: str, names: Mapping[str, Any]) -> Sequence[str]:
-    try:
-        return capture.matching(pattern, names, "gated layer")
-    except UserError:
-        return []
-
-
-def _no_accuracy(sitting: Sitting, images: Dataset, *, asked: bool) -> str | None:
-    """Why the accuracy of this model on these images says nothing, if it does not."""
-    if sitting.random and not asked:
-        return "accuracy of random weights says nothing; give a run or --pretrained"
+def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, steps: _Steps) -> Any:
+    """Masking or lesion, which compare accuracies; refused where those would say nothing."""
+    if sitting.random and not look.measures:
+        raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
     with capture.evaluating(sitting.model):
         noise = torch.zeros(1, *sitting.size, device=sitting.device)
         outputs = logits_of(sitting.model(noise)).shape[-1]
-    if outputs != len(images.classes):
-        classes = len(images.classes)
-        return f"needs labels of the model's own {outputs} classes; these images have {classes}"
-    return None
-
-
-def _with_labels(
-    name: str,
-    reason: str | None,
-    sitting: Sitting,
-    batches: EvalBatches,
-    units: Sequence[str],
-    steps: _Steps,
-) -> Any:
-    """Masking or lesion, which compare accuracies."""
-    if reason is not None:
-        raise UserError(reason)
+    classes = len(sitting.images.classes)
+    if outputs != classes:
+        raise UserError(
+            f"{name} needs labels of the model's own {outputs} classes; these images have {classes}"
+        )
     if name == "masking":
         return measure.masking(sitting.model, batches, on_mask=steps)
-    chosen = None if tuple(units) == ("*",) else units
-    return measure.lesion(sitting.model, batches, units=chosen, on_unit=steps)
+    units = None if look.units == ("*",) else look.units
+    return measure.lesion(sitting.model, batches, units=units, on_unit=steps)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+_ALONE: dict[str, Callable[[Look, Sitting, EvalBatches, _Steps], Any]] = {
+    "gates": _gates,
+    "masking": partial(_labelled, "masking"),
+    "lesion": partial(_labelled, "lesion"),
+}

@@ -6,16 +6,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope import capture
-from vitascope.data import Dataset, load
+from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
 from vitascope.studies.subject import Subject, open_subject, reopen
 
-__all__ = ["Sitting", "matched", "seat", "size_of", "tried"]
+__all__ = ["Sitting", "is_named", "matched", "seat", "size_of", "tried"]
 
 FALLBACK = 224  # side of an image for a model that does not say
 
@@ -60,6 +61,22 @@ class Sitting:
             mean, std = self.images.mean, self.images.std
         return tuple(mean), tuple(std)
 
+    def batches(self, num_images: int, batch_size: int, seed: int) -> EvalBatches:
+        """Some test images in batches of about the size wanted, none under 4 if that can be."""
+        test = self.images.test
+        count = min(num_images, len(test))
+        order = np.random.default_rng(seed).permutation(len(test))[:count]
+        size = min(batch_size, count)
+        while 0 < count % size < 4 and size < count:
+            size += 1
+        mean, std = self.statistics
+        return EvalBatches(test.take(np.sort(order)), batch_size=size, mean=mean, std=std)
+
+
+def is_named(text: str) -> bool:
+    """Whether ``text`` is a model of ours or timm's, by its name."""
+    return not Path(text).is_dir() and text.partition(":")[0] in (text, "timm")
+
 
 def seat(
     text: str,
@@ -73,7 +90,7 @@ def seat(
 ) -> Sitting:
     """Open the model that ``text`` names; see :mod:`vitascope.studies.subject`."""
     is_run = Path(text).is_dir()
-    named = not is_run and text.partition(":")[0] in (text, "timm")
+    named = is_named(text)
     if epoch is not None and not is_run:
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
