@@ -9,9 +9,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Python has an `inspect` of its own, and must find that one.
-sys.path[:] = [
-    path for path in sys.path if os.path.abspath(path) != HERE
-]
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
 
 from vitascope.cli import main  # noqa: E402
 

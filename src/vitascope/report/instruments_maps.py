@@ -23,14 +23,14 @@ DECADES = 1e-3  # of the largest weight; what is below has the darkest colour
 def draw_maps(record: Record) -> Figure:
     """The maps, the query marked; of many layers and heads an even choice."""
     rows = _rows(record)
-    heads = thin(max(len(record.arrays[key]) for key, *_ in rows), MOST_HEADS)
-    figure = Figure(figsize=(0.9 * len(heads) + 2.2, 0.98 * len(rows) + 0.5))
+    columns = min(MOST_HEADS, max(len(record.arrays[key]) for key, *_ in rows))
+    figure = Figure(figsize=(0.9 * columns + 2.2, 0.98 * len(rows) + 0.5))
     axes = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     top = max(float(np.max(record.arrays[key])) for key, *_ in rows)
     norm = LogNorm(top * DECADES, top)
     image: Any = None
     for axis, (key, label, query, gate) in zip(axes, rows, strict=True):
-        image = _row(axis, record.arrays[key], heads, query, norm, gate)
+        image = _row(axis, record.arrays[key], columns, query, norm, gate)
         axis.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
     bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 3.0 / len(rows)), pad=0.02, extend="min")
     bar.set_label("attention weight", fontsize=8)
@@ -39,14 +39,13 @@ def draw_maps(record: Record) -> Figure:
 
 
 def _row(
-    axis: Axes, weights: np.ndarray, heads: list[int], query: Any, norm: LogNorm, gate: Any
+    axis: Axes, weights: np.ndarray, columns: int, query: Any, norm: LogNorm, gate: Any
 ) -> Any:
-    """The maps (H, h, w) of some heads beside each other, in one image."""
+    """The maps (H, h, w) of at most ``columns`` heads beside each other, in one image."""
     _, height, width = weights.shape
     step = width + max(1, width // 6)
-    shown = [head for head in heads if head < len(weights)]
-    wide = np.full((height, step * len(heads) - (step - width)), np.nan)
-    for place, head in enumerate(shown):
+    wide = np.full((height, step * columns - (step - width)), np.nan)
+    for place, head in enumerate(thin(len(weights), columns)):
         wide[:, place * step : place * step + width] = np.maximum(weights[head], norm.vmin or 0.0)
         axis.plot(place * step + query[1], query[0], "o", mfc="none", mec="#4cc9f0", ms=5, mew=1.2)
         words = f"head {head + 1}" + ("" if gate is None else f", gate {gate[head]:.2f}")

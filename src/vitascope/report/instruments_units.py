@@ -80,7 +80,7 @@ def draw_variance(record: Record) -> Figure:
     if len(positive) == len(numbers) and max(numbers) > 30 * min(numbers):
         axis.set_yscale("log")
     else:
-        axis.set_ylim(0, None)
+        axis.set_ylim(0, 1.06 * max(numbers) or 1)
     axis.set_ylabel("variance over space")
     _kinds_legend(axis, kinds, ncols=len(set(kinds)), loc="lower center",
                   bbox_to_anchor=(0.5, 1.0))  # fmt: skip
