@@ -184,6 +184,17 @@ def test_independent_features_have_a_cka_about_zero_and_batches_do_not_bias_it()
     assert abs(np.mean(split)) < 0.05  # the biased estimate is 0.8 here
 
 
+def test_minibatches_give_the_full_batch_in_expectation():
+    x = torch.randn(512, 20)
+    y = torch.cat([x[:, :6] + 0.5 * torch.randn(512, 6), torch.randn(512, 14)], 1)
+    whole = similarity_of(x, y, 512)
+    assert 0.1 < whole < 0.9
+    for size in (8, 32):
+        order = [torch.randperm(512) for _ in range(6)]
+        split = np.mean([similarity_of(x[rows], y[rows], size) for rows in order])
+        assert split == pytest.approx(whole, abs=0.03)
+
+
 def similarity_of(x, y, size):
     xs, ys = ([u_centred(part) for part in features.split(size)] for features in (x, y))
     cross = sum(a @ b for a, b in zip(xs, ys, strict=True))
