@@ -185,7 +185,8 @@ def _tensors(out: Any) -> list[Tensor]:
 
 def _nowhere(plane: Tensor) -> bool:
     """Whether a plane is one zero, expanded: no element has a place of this kind."""
-    return plane.untyped_storage().nbytes() == plane.element_size() and not bool(plane.any())
+    one = plane.untyped_storage().nbytes() == plane.element_size()
+    return one and not plane.as_strided((1,), (0,)).item()
 
 
 def positions(planes: Planes) -> Tensor:
