@@ -92,8 +92,8 @@ def time_inspect(
             warmup = 1 if peer == "pytorch-cka" else 0
             shown = {"plain": plain, "ours": ours, peer: run}
             times = take_turns(shown, rounds=turns, warmup=warmup)
-            cost += [(f"CKA by {who}", *times.speed("plain", who))
-                     for who in ("ours", peer)]  # fmt: skip
+            who = ("ours", peer) if peer == "pytorch-cka" else (peer,)
+            cost += [(f"CKA by {name}", *times.speed("plain", name)) for name in who]
             speed.append((f"CKA of {len(names)} units / {peer}", *times.speed("ours", peer)))
             difference[peer] = float((torch.as_tensor(expected) - run().double()).abs().max())
     config = {"num_images": num_images, "batch_size": batch_size, "img_size": img_size}
