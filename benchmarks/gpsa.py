@@ -6,9 +6,10 @@ The record goes beside this file unless --out says otherwise. Takes about four m
 import sys
 from pathlib import Path
 
-from vitascope.cli import main
-
 if __name__ == "__main__":
+    sys.path.pop(0)  # this folder's inspect.py must not stand in for Python's own
+    from vitascope.cli import main
+
     words = sys.argv[1:]
     if "--out" not in words:
         words += ["--out", str(Path(__file__).parent / "records" / "gpsa")]
