@@ -1,6 +1,6 @@
 """What looking inside costs: the instruments against a plain forward pass, CKA against its peers.
 
-A ViT of 12 blocks (width 192, 3 heads, 25 units) on random images, all in one process, taking
+A ViT of 12 blocks (width 192, 3 heads, 26 units) on random images, all in one process, taking
 turns:
 
 * nonlocality, entropy, maps, Fourier, variance and CKA in one pass, against the same images
