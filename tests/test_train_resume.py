@@ -217,7 +217,7 @@ def test_a_finished_run_comes_back_at_once_with_its_weights(whole):
 def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_otherwise(whole):
     with pytest.raises(UserError, match="already holds a run; go on with it \\(resume\\) or"):
         go(whole)
-    with pytest.raises(UserError, match=r"recipe\.lr was 0\.001, now 0\.5; resume with the same"):
+    with pytest.raises(UserError, match=r"recipe\.lr was 0\.002, now 0\.5; resume with the same"):
         go(whole, resume=True, lr=0.5)
 
 

@@ -9,6 +9,7 @@ by one. Several machines must share the run's folder.
 """
 
 import atexit
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -183,6 +184,7 @@ class Engine:
 def _leave() -> None:
     """Part from the other processes in good order; gloo aborts otherwise."""
     if torch.distributed.is_initialized():
+        gc.collect()  # whoever still holds a group would take it down with threads running
         torch.distributed.destroy_process_group()
 
 

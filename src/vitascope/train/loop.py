@@ -10,7 +10,7 @@
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = train(model, digits, recipe("laptop", epochs=1), Path(folder) / "a", quiet=True)
     >>> run.final["epoch"], run.final["step"], run.world_size
-    (1, 11, 1)
+    (1, 22, 1)
 
 A run is a function of model, images, recipe and seed. Killed at any moment and resumed, it ends
 with the same bits (on the CPU); see :mod:`vitascope.train.checkpoint`.
