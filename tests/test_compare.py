@@ -155,6 +155,8 @@ def test_small_fractions_get_small_batches(tmp_path):
     assert few.batch_size <= len(data.subset(digits.train, few.subset)) / 4
     assert few.batch_size % 2 == 0
     assert by_fraction[1.0].recipe.batch_size == 64
+    assert few.total_epochs == 50 * by_fraction[1.0].recipe.total_epochs
+    assert (few.eval_every, by_fraction[1.0].recipe.eval_every) == (50, 1)  # as often per image
     assert len(commands(question, tmp_path)) == 12
     with pytest.raises(UserError, match="not among the models"):
         Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")

@@ -73,8 +73,12 @@ def jobs_of(question: Comparison, dataset: Dataset, out: Path) -> list[Job]:
         images = len(subset(dataset.train, spec))
         batch = min(question.recipe.batch_size, max(2, images // 4 // 2 * 2))
         plan = question.recipe.override(subset=spec, batch_size=batch)
-        kept = tuple(sorted(log_spaced(plan.total_epochs, LOOKS)))
-        plan = plan.override(keep_epochs=kept)
+        more = max(1, round(plan.epoch_factor))  # short epochs are measured and saved as rarely
+        plan = plan.override(
+            keep_epochs=tuple(sorted(log_spaced(plan.total_epochs, LOOKS))),
+            eval_every=plan.eval_every * more,
+            checkpoint_epochs=plan.checkpoint_epochs * more,
+        )
         for model in question.models:
             for seed in question.seeds:
                 folder = out / "runs" / _safe(model) / f"{fraction:g}" / f"seed-{seed}"
