@@ -34,7 +34,7 @@ bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 results: $(READY)
-	$(BIN)/python -m vitascope.report.results docs/records docs/results.md
+	$(BIN)/python -m vitascope.report.results docs/records benchmarks/records docs/results.md
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

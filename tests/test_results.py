@@ -21,7 +21,23 @@ def test_every_record_of_the_folder_is_a_section_with_its_figures(tmp_path):
         tmp_path / "records" / "a"
     )
     Record(kind="odd", values={"depth": 3, "layers": ["p|q"]}).save(tmp_path / "records" / "b")
-    page = results_page(tmp_path / "records")
-    assert page.index("## a") < page.index("| x / y | 2.00 | 1.00 to 3.00 |") < page.index("## b")
+    page = results_page([tmp_path / "records"], tmp_path / "figures")
+    assert (
+        page.index("## Benchmark: a")
+        < page.index("| x / y | 2.00 | 1.00 to 3.00 |")
+        < page.index("## b")
+    )
     assert "![gates over time](figures/b-gates-over-time.png)" in page
     assert "p\\|q" in page
+
+
+def test_a_claim_about_units_is_counted():
+    values = {
+        "units": ["stem", "a.attn", "a.mlp", "b.attn", "b.mlp"],
+        "kind": ["stem", "attention", "mlp", "attention", "mlp"],
+        "variance": [1.0, 0.5, 0.9, 0.4, 0.3],
+    }
+    text = section(Record(kind="variance", values=values))
+    assert "attention units lower it: 2 of 2 here do, which agrees" in text
+    assert "mlp units raise it: 1 of 2 here do, which disagrees" in text
+    assert "| b.mlp | mlp | 0.300 | -0.100 |" in text

@@ -1,6 +1,6 @@
 """`docs/results.md` from the records beside it: what was measured, when, and how to get it again.
 
-`python -m vitascope.report.results docs/records docs/results.md` writes the page; nobody edits it.
+`python -m vitascope.report.results docs/records benchmarks/records docs/results.md` writes it.
 Each record becomes a section in the order of the file names. A figure whose name starts with a
 record's name (``figures/cifar10-gates.png`` for ``cifar10.json``) is shown under it.
 """
@@ -36,6 +36,8 @@ def section(record: Record) -> str:
         "bench-gpsa": _bench,
         "bench-training": _bench,
         "bench-inspect": _bench,
+        "fourier": _along_units,
+        "variance": _along_units,
     }
     body = writers.get(record.kind, _values)(record)
     return f"{body}\n\n{_made(record)}"
@@ -70,8 +72,8 @@ def _comparison(record: Record) -> str:
             for e in values["gates"]
         ),
         *(
-            f"Nonlocality, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)} patches "
-            f"(a uniform head: {e['uniform']:.2f})."
+            f"Nonlocality in patches, {e['model']} at {100 * e['fraction']:g} % (a uniform head: "
+            f"{e['uniform']:.2f}): {_course(record, e)}."
             for e in values["nonlocality"]
         ),
         f"`{values['command']}`",
@@ -83,7 +85,11 @@ def _course(record: Record, entry: Mapping[str, Any]) -> str:
     """First and last value of each layer, averaged over heads."""
     array = record.arrays[entry["array"]].mean(axis=2)  # (E, L)
     layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
-    return ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
+    change = "rises" if array[-1].mean() > array[0].mean() else "falls"
+    text = ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
+    claimed = "falls" if entry["array"].startswith("gates/") else "rises"
+    verdict = "as in the paper" if change == claimed else f"where the paper's {claimed}"
+    return f"{text}; on average it {change}, {verdict}"
 
 
 def _bench(record: Record) -> str:
@@ -101,8 +107,39 @@ def _bench(record: Record) -> str:
             for grid, ours, theirs in record.values["memory"]
         ]
         parts.append(markdown(["patches", "our layer", "timm's layer", "ratio"], sizes))
+    if record.values.get("cost"):
+        costs = [
+            [what, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
+            for what, low, mid, high in record.values["cost"]
+        ]
+        parts.append(markdown(["work", "in plain forward passes", "quartiles"], costs))
     config = ", ".join(f"{key} {value}" for key, value in record.config.items())
     return "\n\n".join([*parts, f"Settings: {config}."])
+
+
+def _along_units(record: Record) -> str:
+    """How each unit changes what it is handed, beside the claim of the paper."""
+    values = record.values
+    name = "high" if record.kind == "fourier" else "variance"
+    what = "log amplitude at pi" if record.kind == "fourier" else "variance over space"
+    found = values[name]
+    rows = [
+        [unit, kind, f"{after:.3f}", f"{after - before:+.3f}"]
+        for unit, kind, before, after in zip(
+            values["units"][1:], values["kind"][1:], found, found[1:], strict=False
+        )
+    ]
+    parts = [markdown(["unit", "kind", what, "change"], rows)]
+    for kind, claim in (("attention", "lower"), ("mlp", "raise")):
+        changes = [float(row[3]) for row in rows if row[1] == kind]
+        if changes:
+            as_claimed = sum((change < 0) == (claim == "lower") for change in changes)
+            verdict = "agrees" if 2 * as_claimed > len(changes) else "disagrees"
+            parts.append(
+                f"The paper's claim that {kind} units {claim} it: {as_claimed} of {len(changes)} "
+                f"here do, which {verdict}."
+            )
+    return "\n\n".join(parts)
 
 
 def _values(record: Record) -> str:
@@ -135,16 +172,19 @@ def _made(record: Record) -> str:
     )
 
 
-def results_page(folder: Path) -> str:
-    """The whole page from a folder of records."""
-    parts = ["# Results", "Generated from the records in `docs/records` by `make results`."]
-    for path in sorted(folder.glob("*.json")):
-        parts += [f"## {path.stem}", section(load(path))]
-        for figure in sorted((folder.parent / "figures").glob(f"{path.stem}-*.png")):
+def results_page(folders: Sequence[Path], figures: Path) -> str:
+    """The whole page from folders of records."""
+    parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
+    for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
+        record = load(path)
+        title = f"Benchmark: {path.stem}" if record.kind.startswith("bench-") else path.stem
+        parts += [f"## {title}", section(record)]
+        for figure in sorted(figures.glob(f"{path.stem}-*.png")):
             words = figure.stem.removeprefix(f"{path.stem}-").replace("-", " ")
             parts.append(f"![{words}](figures/{figure.name})")
     return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":
-    write_text(sys.argv[2], results_page(Path(sys.argv[1])))
+    *sources, target = map(Path, sys.argv[1:])
+    write_text(target, results_page(sources, target.parent / "figures"))
