@@ -82,14 +82,21 @@ def _comparison(record: Record) -> str:
 
 
 def _course(record: Record, entry: Mapping[str, Any]) -> str:
-    """First and last value of each layer, averaged over heads."""
-    array = record.arrays[entry["array"]].mean(axis=2)  # (E, L)
+    """First and last value of each layer, and whether it moves as in the ConViT paper.
+
+    There gates fall, GPSA layers grow less local, and plain attention more local (Fig. 5 and 6).
+    """
+    array = record.arrays[entry["array"]].mean(axis=2)  # (E, L), averaged over heads
     layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
-    change = "rises" if array[-1].mean() > array[0].mean() else "falls"
     text = ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
-    claimed = "falls" if entry["array"].startswith("gates/") else "rises"
+    gated = [e for e in record.values["gates"] if e["model"] == entry["model"]]
+    count = len(gated[0]["layers"]) if gated else len(layers)
+    first, last = array[0, :count].mean(), array[-1, :count].mean()
+    whose = "the GPSA layers" if gated else "all layers"
+    change = "rises" if last > first else "falls"
+    claimed = "rises" if gated and not entry["array"].startswith("gates/") else "falls"
     verdict = "as in the paper" if change == claimed else f"where the paper's {claimed}"
-    return f"{text}; on average it {change}, {verdict}"
+    return f"{text}; the mean of {whose} {change}, {first:.2f} to {last:.2f}, {verdict}"
 
 
 def _bench(record: Record) -> str:
