@@ -22,11 +22,11 @@ from vitascope.report.palette import COLOURS
 from vitascope.report.plot import spread
 from vitascope.report.scale import Scale, count, short, ticks
 
-__all__ = ["write_figures"]
+__all__ = ["STYLE", "write_figures"]
 
 _FORMATS = ("png", "svg", "pdf")
 _MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -46,7 +46,7 @@ def write_figures(folder: Path, record: Record | None = None) -> list[Path]:
     folder = Path(folder)
     comparison = Comparison(load(folder / "compare") if record is None else record)
     written = []
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         for name, figure in _figures(comparison):
             for kind in _FORMATS:
                 path = folder / "figures" / f"{name}.{kind}"
