@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from vitascope.errors import unknown
 from vitascope.record import Record, atomic_write
-from vitascope.report.figures import STYLE as STYLE
+from vitascope.report.figures import STYLE
 from vitascope.report.instruments_heads import draw_entropy, draw_gates, draw_nonlocality
 from vitascope.report.instruments_maps import draw_maps
 from vitascope.report.instruments_units import (
