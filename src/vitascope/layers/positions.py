@@ -57,8 +57,8 @@ def axis_scores(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
 def axis_windows(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
     """One row-stochastic matrix per head for each axis of the grid. [(H, n_k, n_k)]
 
-    A window falls off like exp(-alpha delta^2) into numbers so small that CPUs slow down five times
-    over them. What lies below the square of the rounding error cannot change a sum, and becomes 0.
+    A window falls off like exp(-alpha delta^2) into numbers so small that CPUs slow down several
+    times over. What lies below the square of the rounding error cannot change a sum, and becomes 0.
     """
     windows = [score.softmax(dim=-1) for score in axis_scores(weight, grid)]
     return [F.threshold(window, torch.finfo(window.dtype).eps ** 2, 0.0) for window in windows]
