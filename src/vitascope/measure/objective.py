@@ -1,0 +1,153 @@
+"""The training objective as a function of the weights, smooth and deterministic.
+
+    L(w) = NLL(w) + weight_decay / 2 * |w|^2
+
+the mean cross-entropy of one fixed batch plus an l2 term (Park & Kim 2022, appendix A.1). Curvature
+and loss landscapes need it twice differentiable and free of chance, so it is taken in one stated
+mode, :func:`deterministic`: dropout and stochastic depth off, BatchNorm on its running statistics
+(or on the batch's own, which it then does not keep), attention on the math path, because fused
+kernels have no second derivative.
+
+Deviations. The l2 term runs over every weight that moves, norms and biases too, as in the paper's
+formula; training recipes often spare those. So weight decay adds exactly ``weight_decay`` to every
+eigenvalue of the Hessian. Weights move functionally: the model itself is never written to.
+
+Shapes: B images, K classes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from vitascope.errors import UserError, unknown
+from vitascope.measure.batches import logits_of, split
+
+__all__ = ["deterministic", "fixed_batches", "moving", "nll", "objective", "one_tensor"]
+
+BATCH_NORM = ("running", "batch")
+
+Weights = Mapping[str, Tensor]
+
+
+def one_tensor(output: Any) -> Tensor:
+    """A model's answer as logits; two heads (class and distillation) are averaged. (B, K)
+
+    >>> one_tensor((torch.zeros(1, 2), torch.ones(1, 2))).tolist()
+    [[0.5, 0.5]]
+    """
+    if isinstance(output, (tuple, list)) and len(output) == 2:
+        first, second = output
+        if isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape:
+            return (first + second) / 2
+    return logits_of(output)
+
+
+def nll(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy; targets are classes (B,) or probabilities (B, K), as mixup makes them."""
+    if logits.ndim != 2:
+        raise UserError(f"the loss needs logits (B, classes), got {tuple(logits.shape)}")
+    if targets.ndim == 2 and targets.shape == logits.shape:
+        return F.cross_entropy(logits, targets.to(logits.dtype))
+    if targets.ndim != 1 or len(targets) != len(logits) or targets.is_floating_point():
+        raise UserError(
+            f"targets must be classes ({len(logits)},) or probabilities {tuple(logits.shape)}, "
+            f"got {targets.dtype} {tuple(targets.shape)}"
+        )
+    low, high, classes = int(targets.min()), int(targets.max()), logits.shape[1]
+    if low < 0 or high >= classes:
+        raise UserError(
+            f"targets go from {low} to {high}, but the model's classes are 0 to {classes - 1}"
+        )
+    return F.cross_entropy(logits, targets.long())
+
+
+def moving(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """Copies of the weights that train, by name, as leaves of a new graph."""
+    weights = {
+        name: weight.detach().to(dtype or weight.dtype, copy=True).requires_grad_(True)
+        for name, weight in model.named_parameters()
+        if weight.requires_grad and weight.is_floating_point()
+    }
+    if not weights:
+        raise UserError(f"{type(model).__name__} has no weight that trains: nothing to move")
+    return weights
+
+
+def objective(
+    model: nn.Module,
+    params: Weights,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    weight_decay: float = 0.0,
+) -> Tensor:
+    """The objective at the weights ``params``, in their precision; a scalar.
+
+    Run it inside :func:`deterministic`. Weights that ``params`` does not name stay as they are.
+    """
+    dtype = next(iter(params.values())).dtype
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+
+    still = {name: w for name, w in model.named_parameters() if name not in params}
+    kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
+    output = functional_call(model, {**kept, **params}, (images.to(dtype),))
+    loss = nll(one_tensor(output), targets)
+    if weight_decay:
+        loss = loss + weight_decay / 2 * sum(w.square().sum() for w in params.values())
+    return loss
+
+
+@contextmanager
+def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[None]:
+    """Run the block in the stated mode; every module's own mode comes back.
+
+    Args:
+        model: Any module.
+        batch_norm: ``"running"``: BatchNorm uses its running statistics, as at test time.
+            ``"batch"``: the batch's own, as in training, and the running ones stay as they are.
+    """
+    if batch_norm not in BATCH_NORM:
+        raise unknown("batch_norm", batch_norm, BATCH_NORM)
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    modes = [(module, module.training) for module in model.modules()]
+    tracking = [(norm, norm.track_running_stats) for norm in norms]
+    try:
+        model.eval()
+        if batch_norm == "batch":
+            for norm in norms:
+                norm.training, norm.track_running_stats = True, False
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        for norm, tracked in tracking:
+            norm.track_running_stats = tracked
+
+
+def fixed_batches(
+    batches: Iterable[Any], model: nn.Module | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images, augmented already, and their targets, batch by batch, where the model is."""
+    empty = True
+    for batch in batches:
+        empty = False
+        images, targets = split(batch)
+        if len(images) == 0:
+            raise UserError("a batch is empty: leave it out")
+        if targets is None:
+            raise UserError("the loss needs targets: give batches of (images, targets)")
+        parameter = next(model.parameters(), None) if model is not None else None
+        where = images.device if parameter is None else parameter.device
+        yield images.to(where), torch.as_tensor(targets).to(where)
+    if empty:
+        raise UserError("no images to measure on: the batches are empty")
