@@ -460,8 +460,9 @@ def test_a_shard_that_cannot_be_used_is_explained(tmp_path):
         load(f"wds:{tmp_path}/broken.tar")
     with pytest.raises(UserError, match="no shard at"):
         load(f"wds:{tmp_path}/none-{{0..3}}.tar")
-    with pytest.raises(UserError, match="not on disk"):
-        load("wds:https://somewhere/train-000.tar")
+    for elsewhere in ("s3://somewhere/train-000.tar", "pipe:touch here"):
+        with pytest.raises(UserError, match="neither on disk nor behind http.*commands are not run"):
+            load(f"wds:{elsewhere}")
 
 
 # --- ImageNet

@@ -52,7 +52,7 @@ def test_our_small_models_train(name, tmp_path):
         model, digits(), recipe("laptop", epochs=1, batch_size=32), tmp_path / "run", quiet=True
     )
     assert run.final["step"] == 2
-    assert list((tmp_path / "run" / "events").glob("events*"))  # TensorBoard is installed here
+    assert list((tmp_path / "run" / "events").rglob("events*"))  # TensorBoard is installed here
 
 
 def test_a_model_that_does_not_fit_the_images_is_refused_before_a_folder_is_made(tmp_path):

@@ -58,8 +58,11 @@ class Train:
     """Processes that decode image files."""
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
+    trackers: tuple[str, ...] | None = None
+    """Who else gets the metrics: tensorboard (when left out), wandb, mlflow, comet_ml, aim,
+    clearml, dvclive, swanlab, trackio."""
     no_tracking: bool = False
-    """Write no TensorBoard events."""
+    """None of them."""
     json: bool = False
     """Print the final line of metrics as JSON."""
     quiet: bool = False
@@ -90,7 +93,7 @@ def run(words: Sequence[str]) -> None:
         device=args.device,
         num_workers=args.workers,
         fsdp=args.fsdp,
-        trackers=() if args.no_tracking else ("tensorboard",),
+        trackers=() if args.no_tracking else args.trackers,
         quiet=args.quiet or args.json,
     )
     if done is None:  # another process of the same run speaks

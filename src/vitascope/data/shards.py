@@ -2,18 +2,20 @@
 
 Shards on disk are indexed once, reading only the tar headers and the labels; from then on any
 image is one seek away, so subsets, shuffling over the whole set, exact resuming and several
-processes work as for any other source. Shards behind a URL cannot be indexed without reading all
-of them: copy them to disk first.
+processes work as for any other source. Shards behind http(s) are fetched once, one after another,
+and kept (see :mod:`vitascope.data.fetch`), because an index needs all of them.
 """
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from vitascope.data.fetch import fetched
 from vitascope.data.folder import EXTENSIONS, existing
 from vitascope.data.images import FileImages
 from vitascope.errors import UserError
@@ -38,15 +40,20 @@ class ShardImages(FileImages):
 
 
 def expand(pattern: str) -> list[Path]:
-    """The shards that a pattern such as ``train-{0000..0146}.tar`` or ``train-*.tar`` names."""
+    """The shards that ``train-{0000..0146}.tar``, ``train-*.tar`` or an address names, on disk."""
     try:
         from webdataset.shardlists import expand_urls
     except ImportError as error:
         raise UserError(
             f"wds:{pattern} needs the library webdataset: pip install vitascope[shards]"
         ) from error
+    if re.match(r"https?://", pattern):
+        return [fetched(url) for url in expand_urls(pattern)]
     if "://" in pattern or pattern.startswith("pipe:"):
-        raise UserError(f"wds:{pattern} is not on disk; copy the shards and give their path")
+        raise UserError(
+            f"wds:{pattern} is neither on disk nor behind http(s), and commands are not run; copy "
+            "the shards and give their path"
+        )
     found: list[Path] = []
     for path in (Path(url).expanduser() for url in expand_urls(pattern)):
         wild = sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []

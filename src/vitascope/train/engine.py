@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
-from accelerate.utils import broadcast_object_list
+from accelerate.tracking import GeneralTracker
+from accelerate.utils import ProjectConfiguration, broadcast_object_list
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -35,6 +36,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vitascope.errors import UserError
 from vitascope.train.config import Recipe
+from vitascope.train.trackers import chosen
 
 __all__ = ["Engine"]
 
@@ -51,17 +53,18 @@ class Engine:
         device: str | None = None,
         fsdp: bool = False,
         folder: Path | None = None,
-        trackers: Sequence[str] = (),
+        trackers: Sequence[str | GeneralTracker] | None = (),
     ) -> None:
         distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1
         AcceleratorState._reset_state(reset_partial_state=not distributed)  # an earlier run's
         GradientState._reset_state()
+        tellers = chosen(trackers)
         try:
             self.accelerator = Accelerator(
                 cpu=_on_cpu(device),
                 mixed_precision=recipe.mixed_precision,
-                log_with=list(trackers) or None,
-                project_dir=folder,
+                log_with=tellers or None,
+                project_config=ProjectConfiguration(folder, folder / "events" if folder else None),
             )
         except ValueError as error:
             raise UserError(f"cannot start training: {error}") from error

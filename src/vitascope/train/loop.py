@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from torch import nn
 
@@ -58,7 +59,7 @@ def train(
     model_config: Mapping[str, Any] | None = None,
     num_workers: int = 0,
     fsdp: bool = False,
-    trackers: Sequence[str] = ("tensorboard",),
+    trackers: Sequence[str | GeneralTracker] | None = None,
 ) -> Run:
     """Train ``model`` in place; return the finished run.
 
@@ -78,7 +79,8 @@ def train(
         model_config: How the model was built, for ``config.yaml``.
         num_workers: Processes that decode image files.
         fsdp: Shard the model over the processes.
-        trackers: Of Accelerate; one that is not installed is left out.
+        trackers: Names of Accelerate's, or its ``GeneralTracker`` objects; None: TensorBoard, if it
+            is installed.
 
     Raises:
         UserError: For what cannot work; :class:`Diverged` when the loss is no number any more.
