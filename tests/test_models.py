@@ -7,13 +7,15 @@ import torch
 
 import vitascope
 from vitascope.models.family import OURS
+from vitascope.models.resnet import PreActResNet
 
 SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 7, "depth": 3}
+STAGED = {"depths": (2, 2, 2), "widths": (20, 40, 80), "stem": "cifar", "head_dim": 8}
 
 
 def small(name, **kwargs):
-    if name.startswith("resnet"):
-        return vitascope.create_model(name, **{"num_classes": 7, **kwargs})
+    if not has_tokens(name):
+        return vitascope.create_model(name, **{"num_classes": 7, **_shrink(name), **kwargs})
     if "convit" in name:
         kwargs.setdefault("num_gpsa_blocks", 2)
     if not name.split("_")[1].startswith("micro"):
@@ -28,7 +30,7 @@ def name(request):
 
 
 def has_tokens(name):
-    return not name.startswith("resnet")
+    return not issubclass(OURS[name][0], PreActResNet)
 
 
 def test_it_gives_finite_logits_and_every_parameter_a_gradient(name):
@@ -80,7 +82,7 @@ def test_timm_knows_it_and_its_tools_work_on_it(name):
 
 def _shrink(name):
     if not has_tokens(name):
-        return {}
+        return STAGED | ({"num_msa": (0, 1, 1)} if name.startswith("alternet") else {})
     width = {} if "micro" in name else {"embed_dim": 4 * OURS[name][1]["num_heads"]}
     gpsa = {"num_gpsa_blocks": 2} if "convit" in name else {}
     return {"img_size": 16, "patch_size": 4, "depth": 3, **width, **gpsa}

@@ -1,8 +1,8 @@
 """The sizes of the papers' models, entered in timm's registry under ``vs_*``.
 
-ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, and small
-ones for small images, which train on two CPU cores. ``+`` models have
-as many channels a head as DeiT.
+ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, AlterNets
+and the pre-activation ResNets they come from (Park and Kim 2022), and small ones for small images,
+which train on two CPU cores. ``+`` models have as many channels a head as DeiT.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
+from vitascope.models.alternet import AlterNet
 from vitascope.models.convit import ConViT
 from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.patches import PatchEmbed
@@ -39,6 +40,15 @@ _DEIT = {
     "base_plus": (16, 1024),
 }
 # 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
+_RESNET: dict[str, tuple[str, tuple[int, ...]]] = {  # blocks and depths of He et al. 2016
+    "18": ("basic", (2, 2, 2, 2)),
+    "34": ("basic", (3, 4, 6, 3)),
+    "50": ("bottleneck", (3, 4, 6, 3)),
+    "101": ("bottleneck", (3, 4, 23, 3)),
+    "152": ("bottleneck", (3, 8, 36, 3)),
+}
+# Heads of 28 give an attention block the parameters of the convolution block that it replaces.
+_MICRO_RESNET = {"head_dim": 28}
 _MICRO = {"img_size": 32, "patch_size": 4, "embed_dim": 72, "depth": 4, "num_heads": 9}
 
 
@@ -56,15 +66,26 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convit_micro"] = (ConViT, {**_MICRO, "num_gpsa_blocks": 3})
     models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
-    models["resnet_micro"] = (PreActResNet, {})
+    for size, (block, depths) in _RESNET.items():
+        scale = 4 if block == "bottleneck" else 1
+        widths = tuple(scale * width for width in (64, 128, 256, 512))
+        kwargs = {"block": block, "widths": widths, "stem": "imagenet"}
+        models[f"resnet_preact_{size}"] = (PreActResNet, {**kwargs, "depths": depths})
+        if size != "18":
+            depths = (*depths[:3], 4)  # even, so that attention ends it
+        turns = {"depths": depths, "num_msa": (0, 1, 1, 1) if size == "18" else (0, 1, 3, 2)}
+        models[f"alternet_{size}"] = (AlterNet, {**kwargs, **turns})
+    models["resnet_micro"] = (PreActResNet, _MICRO_RESNET)
+    models["alternet_micro"] = (AlterNet, _MICRO_RESNET)
     return models
 
 
 OURS = _sizes()
 
 
-def _pretrained(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> dict[str, Any]:
     """timm's description of a model: input, statistics and, where there are any, weights."""
+    staged = issubclass(model, PreActResNet)
     size = kwargs.get("img_size", 32 if "micro" in name else 224)
     heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
     return {
@@ -75,9 +96,9 @@ def _pretrained(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         "interpolation": "bicubic",
         "mean": IMAGENET_DEFAULT_MEAN,
         "std": IMAGENET_DEFAULT_STD,
-        "fixed_input_size": not name.startswith("resnet"),
-        "first_conv": "stem" if name.startswith("resnet") else "patch_embed.proj",
-        "classifier": "head.fc" if name.startswith("resnet") else heads,
+        "fixed_input_size": not staged,
+        "first_conv": "stem" if staged else "patch_embed.proj",
+        "classifier": "head.fc" if staged else heads,
         "license": "apache-2.0",
         **_released(name),
     }
@@ -94,14 +115,15 @@ def _released(name: str) -> dict[str, Any]:
 
 default_cfgs = generate_default_cfgs(
     {
-        PREFIX + name + (".fb_in1k" if _released(name) else ""): _pretrained(name, kwargs)
-        for name, (_, kwargs) in OURS.items()
+        PREFIX + name + (".fb_in1k" if _released(name) else ""): _pretrained(name, model, kwargs)
+        for name, (model, kwargs) in OURS.items()
     }
 )
 
 
 def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> None:
     tokens = not issubclass(model, PreActResNet)
+    stages = tuple(range(len(defaults.get("depths", (2, 2, 2)))))
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         return build_model_with_cfg(
@@ -109,7 +131,7 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
             PREFIX + name,
             pretrained,
             pretrained_filter_fn=checkpoint_filter_fn if tokens else None,
-            feature_cfg={"out_indices": 3 if tokens else (0, 1, 2), "feature_cls": "getter"},
+            feature_cfg={"out_indices": 3 if tokens else stages, "feature_cls": "getter"},
             **{**defaults, **kwargs},
         )
 

@@ -1,8 +1,9 @@
-"""Pre-activation residual networks, in stages: the convolutional neighbours of our transformers.
+"""Pre-activation residual networks in stages of declared blocks, of convolutions or attention.
 
 He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution,
-and leave the shortcut alone. ``resnet_micro`` is about as large as ``convit_micro`` and takes small
-images of any size.
+and leave the shortcut alone. Which blocks are attention instead is said by ``kinds``, see
+:mod:`vitascope.models.stages`. ``resnet_micro`` is about as large as ``convit_micro`` and takes
+small images of any size.
 
 Shapes: B images, stage k has channels C_k on a map 2^k times smaller than the stem's.
 """
@@ -10,46 +11,34 @@ Shapes: B images, stage k has channels C_k on a map 2^k times smaller than the s
 from collections.abc import Sequence
 from typing import Any
 
-from timm.layers import DropPath, calculate_drop_path_rates
 from timm.layers.classifier import ClassifierHead
 from timm.models import checkpoint
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, unknown
+from vitascope.models.stages import BLOCKS, check_sizes, residual_stages, stage_kinds
 
-__all__ = ["BasicBlock", "PreActResNet"]
+__all__ = ["PreActResNet"]
 
-
-class BasicBlock(nn.Module):
-    """BN - ReLU - 3x3 - BN - ReLU - 3x3, beside a shortcut that is 1x1 where the shape changes."""
-
-    def __init__(self, width: int, out: int, stride: int = 1, drop_path: float = 0.0):
-        super().__init__()
-        self.norm1 = nn.BatchNorm2d(width)
-        self.conv1 = nn.Conv2d(width, out, 3, stride, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
-        self.act = nn.ReLU(inplace=True)
-        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
-        reshaped = stride != 1 or width != out
-        self.downsample = nn.Conv2d(width, out, 1, stride, bias=False) if reshaped else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, h, w) -> (B, out, h / stride, w / stride)"""
-        y = self.act(self.norm1(x))
-        shortcut = x if self.downsample is None else self.downsample(y)
-        y = self.conv2(self.act(self.norm2(self.conv1(y))))
-        return shortcut + self.drop_path(y)
+_STEMS = {"cifar": (3, 1, 4), "imagenet": (7, 2, 7)}  # kernel, stride, attention window
 
 
 class PreActResNet(nn.Module):
-    """A pre-activation ResNet of basic blocks with a 3x3 stem.
+    """A pre-activation ResNet.
 
     Args:
         depths: Blocks of each stage; every stage but the first halves the map.
-        widths: Channels of each stage.
-        kwargs: ``img_size`` is taken and not needed, so that all models can be built alike.
+        widths: Channels that each stage puts out.
+        kinds: A word a stage with a letter a block, ``c`` or ``a``; all ``c`` by default.
+        block: Its convolution blocks: ``basic``, or ``bottleneck`` with a quarter of the width.
+        stem: ``cifar`` (3x3), or ``imagenet`` (7x7 of stride 2 and max pooling: maps 4 times
+            smaller).
+        heads: Attention heads of each stage; 3, 6, 12, ... as in the paper.
+        head_dim: Channels of a head; 64 as in the released definition.
+        window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
+        bias_per_head: Position biases of each head, or one table a block as released.
+        img_size: Taken and not needed, so that all models can be built alike.
     """
 
     def __init__(
@@ -57,6 +46,13 @@ class PreActResNet(nn.Module):
         *,
         depths: Sequence[int] = (2, 2, 2),
         widths: Sequence[int] = (20, 40, 80),
+        kinds: Sequence[str] | None = None,
+        block: str = "basic",
+        stem: str = "cifar",
+        heads: Sequence[int] | None = None,
+        head_dim: int = 64,
+        window: int | None = None,
+        bias_per_head: bool = False,
         in_chans: int = 3,
         num_classes: int = 1000,
         global_pool: str = "avg",
@@ -65,27 +61,32 @@ class PreActResNet(nn.Module):
         img_size: int | tuple[int, int] | None = None,
     ):
         super().__init__()
-        if len(depths) != len(widths) or min(*depths, *widths) < 1:
-            raise UserError(f"depths {tuple(depths)} and widths {tuple(widths)} must pair up")
+        heads = check_sizes(depths, widths, heads, block)
+        if stem not in _STEMS:
+            raise unknown("stem", stem, _STEMS)
+        self.kinds = stage_kinds(kinds, depths)
         self.num_classes, self.in_chans = num_classes, in_chans
         self.grad_checkpointing = False
-        self.stem = nn.Conv2d(in_chans, widths[0], 3, padding=1, bias=False)
-        rates: Any = iter(calculate_drop_path_rates(drop_path_rate, sum(depths)))
-        self.stages = nn.ModuleList()
-        width = widths[0]
-        for stage, (depth, out) in enumerate(zip(depths, widths, strict=True)):
-            blocks = []
-            for index in range(depth):
-                stride = 2 if index == 0 and stage > 0 else 1
-                blocks.append(BasicBlock(width, out, stride, next(rates)))
-                width = out
-            self.stages.append(nn.Sequential(*blocks))
+        kernel, stride, near = _STEMS[stem]
+        first, width = widths[0] // BLOCKS[block].expansion, widths[-1]
+        self.stem = nn.Conv2d(in_chans, first, kernel, stride, padding=kernel // 2, bias=False)
+        self.pool = nn.MaxPool2d(3, 2, padding=1) if stride == 2 else nn.Identity()
+        self.stages = residual_stages(
+            self.kinds,
+            widths,
+            heads,
+            block=block,
+            drop_path_rate=drop_path_rate,
+            head_dim=head_dim,
+            window=near if window is None else window,
+            bias_per_head=bias_per_head,
+        )
         self.norm = nn.BatchNorm2d(width)
         self.act = nn.ReLU(inplace=True)
         self.num_features = self.head_hidden_size = width
         self.head = ClassifierHead(width, num_classes, pool_type=global_pool, drop_rate=drop_rate)
         self.feature_info = [
-            {"num_chs": out, "reduction": 2**stage, "module": f"stages.{stage}"}
+            {"num_chs": out, "reduction": stride**2 * 2**stage, "module": f"stages.{stage}"}
             for stage, out in enumerate(widths)
         ]
         self.init_weights()
@@ -97,8 +98,8 @@ class PreActResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def no_weight_decay(self) -> set[str]:
-        """Nothing beyond biases and norms, which are vectors anyway."""
-        return set()
+        """The position biases; other biases and norms are vectors anyway."""
+        return {name for name, _ in self.named_parameters() if name.endswith("position_bias")}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """For timm's layer-wise learning rates."""
@@ -131,7 +132,7 @@ class PreActResNet(nn.Module):
                 f"the model takes images of {self.in_chans} channels and got {tuple(x.shape)}; "
                 "create it with in_chans= for other channels"
             )
-        x = self.stem(x)
+        x = self.pool(self.stem(x))
         for index in range(len(self.stages)):
             x = self.run_stage(index, x)
         return self.act(self.norm(x))
@@ -157,7 +158,7 @@ class PreActResNet(nn.Module):
         if output_fmt != "NCHW":
             raise UserError(f"output_fmt={output_fmt!r}; a ResNet has maps: NCHW")
         take, last = feature_take_indices(len(self.stages), indices)
-        x = self.stem(x)
+        x = self.pool(self.stem(x))
         found = []
         for index in range(last + 1 if stop_early else len(self.stages)):
             x = self.run_stage(index, x)
