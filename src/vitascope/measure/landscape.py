@@ -1,0 +1,203 @@
+"""What does the loss look like around the weights?
+
+    f(a, b) = NLL(w + a d1 + b d2) + weight_decay / 2 * |w + a d1 + b d2|^2
+
+on augmented training images, along random, filter-normalised directions (Li et al. 2018; Park &
+Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 1a and C.4: 21 x 21 points on [-1, 1]^2), or along
+directions that are handed in, such as eigenvectors of the Hessian. One direction gives a curve, two
+a surface. In units of nats; an untrained network of K classes has about log K at the centre.
+
+The batches are kept and the weights move functionally: the model is never written to. The mode is
+that of :mod:`vitascope.measure.objective`, where BatchNorm can use the batch's own statistics
+(``batch_norm="batch"``): running ones are those of the centre and wrong away from it.
+
+Shapes: n x m points.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope.errors import UserError
+from vitascope.measure.directions import Direction, random_direction
+from vitascope.measure.objective import deterministic, fixed_batches, moving, objective
+from vitascope.record import Record, load
+
+__all__ = ["Landscape", "landscape"]
+
+SAVE_EVERY = 10.0  # seconds between two writings of what is finished
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landscape:
+    """The loss on a grid of points around the weights."""
+
+    axes: tuple[np.ndarray, ...]  # coordinates along each direction
+    nll: np.ndarray  # (n,) or (n, m); inf where the loss is no number
+    l2: np.ndarray  # the same shape
+    along: str  # what the directions are
+    weight_decay: float
+    batch_norm: str
+    num_images: int
+    num_moved: int  # weights that move
+    num_weights: int
+    seed: int | None = None
+
+    @property
+    def loss(self) -> np.ndarray:
+        """NLL + l2."""
+        return np.asarray(self.nll + self.l2)
+
+    def to_record(self) -> Record:
+        """The surfaces as arrays."""
+        arrays = {f"axis_{i}": axis for i, axis in enumerate(self.axes)}
+        arrays |= {"nll": self.nll, "l2": self.l2}
+        values = {k: v for k, v in asdict(self).items() if k not in ("axes", "nll", "l2")}
+        return Record(kind="landscape", values=values, arrays=arrays, seed=self.seed)
+
+
+def grid_axes(grid: int | Sequence[Sequence[float]], span: float, num: int) -> tuple[Any, ...]:
+    """Coordinates along each direction: ``grid`` points on [-span, span], or those given.
+
+    >>> grid_axes(3, 1.0, 1)[0].tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    if not isinstance(grid, int):
+        axes = tuple(np.asarray(axis, dtype=np.float64) for axis in grid)
+        if len(axes) != num or any(a.ndim != 1 or not np.isfinite(a).all() for a in axes):
+            raise UserError(f"give {num} lists of finite coordinates, one a direction")
+        return axes
+    if grid < 2 or not span > 0:
+        raise UserError(f"a landscape needs 2 points or more and a span above 0: {grid}, {span}")
+    return (np.linspace(-span, span, grid),) * num
+
+
+def squares(weights: Direction, directions: Sequence[Direction]) -> np.ndarray:
+    """Inner products of w, d1, d2, ...: |w + a d1 + b d2|^2 is (1, a, b) G (1, a, b)^T."""
+    vectors = [weights, *directions]
+    found = np.zeros((len(vectors), len(vectors)))
+    for i, a in enumerate(vectors):
+        for j, b in enumerate(vectors):
+            shared = [name for name in a if name in b]
+            found[i, j] = sum(float((a[n].double() * b[n].double()).sum()) for n in shared)
+    return found
+
+
+def landscape(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    directions: int | Sequence[Direction] = 2,
+    axis: str = "output",
+    grid: int | Sequence[Sequence[float]] = 21,
+    span: float = 1.0,
+    weight_decay: float = 0.0,
+    batch_norm: str = "running",
+    dtype: torch.dtype | None = None,
+    seed: int = 0,
+    resume: str | Path | None = None,
+    on_point: Callable[[int, int], None] = lambda done, total: None,
+) -> Landscape:
+    """Measure the loss of ``model`` on a grid of points around its weights.
+
+    Args:
+        model: Any classifier; it is left as it came.
+        batches: Of (images, targets), augmented already; they are kept in memory.
+        directions: How many random ones (1 or 2), or the directions: name of a weight to tensor.
+        axis: Which axis of a weight counts its filters: output, or input (the released code).
+        grid: Points along each direction, or the coordinates themselves.
+        span: The points run from -span to span.
+        weight_decay: Of the l2 term, over all weights that train.
+        batch_norm: running or batch; see :func:`vitascope.measure.objective.deterministic`.
+        dtype: Precision to compute in; the model's when left out.
+        seed: Of the random directions.
+        resume: A record to write finished points to and to go on from.
+        on_point: Called with points done and points in all.
+    """
+    along, chosen = _directions(model, directions, axis, seed)
+    axes = grid_axes(grid, span, len(chosen))
+    kept = list(fixed_batches(batches, model))
+    weights = {name: w.detach() for name, w in moving(model, dtype).items()}
+    foreign = [name for step in chosen for name in step if name not in weights]
+    if foreign:
+        raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
+    images = sum(len(batch) for batch, _ in kept)
+    question = {"along": along, "axes": [a.tolist() for a in axes], "seed": seed,
+                "batch_norm": batch_norm, "dtype": str(dtype), "images": images,
+                "of": _fingerprint(weights, kept)}  # fmt: skip
+    shape = tuple(len(a) for a in axes)
+    nll = _finished(resume, question, shape)
+    points = list(product(*(range(n) for n in shape)))
+    saved = monotonic()
+    with deterministic(model, batch_norm=batch_norm), torch.no_grad():
+        for done, index in enumerate(points, start=1):
+            if np.isnan(nll[index]):
+                steps = [float(a[i]) for a, i in zip(axes, index, strict=True)]
+                moved = dict(weights)
+                for step, vector in zip(steps, chosen, strict=True):
+                    moved |= {n: torch.add(moved[n], d.to(moved[n]), alpha=step)
+                              for n, d in vector.items()}  # fmt: skip
+                total = sum(float(objective(model, moved, *b)) * len(b[0]) for b in kept)
+                nll[index] = total / images if np.isfinite(total) else np.inf
+            if resume is not None and (monotonic() - saved > SAVE_EVERY or done == len(points)):
+                _save(resume, question, nll)
+                saved = monotonic()
+            on_point(done, len(points))
+    gram = squares(weights, chosen)
+    ones = [np.ones(shape), *np.meshgrid(*axes, indexing="ij")]
+    length = sum(gram[i, j] * ones[i] * ones[j] for i in range(len(ones)) for j in range(len(ones)))
+    return Landscape(
+        axes=axes, nll=nll, l2=weight_decay / 2 * np.asarray(length), along=along,
+        weight_decay=weight_decay, batch_norm=batch_norm, num_images=images,
+        num_moved=sum(d.numel() for d in chosen[0].values()),
+        num_weights=sum(w.numel() for w in weights.values()),
+        seed=seed if isinstance(directions, int) else None,
+    )  # fmt: skip
+
+
+def _directions(
+    model: nn.Module, directions: int | Sequence[Direction], axis: str, seed: int
+) -> tuple[str, Sequence[Direction]]:
+    if not isinstance(directions, int):
+        if len(directions) not in (1, 2):
+            raise UserError(f"give one direction or two, not {len(directions)}")
+        return "given directions", directions
+    if directions not in (1, 2):
+        raise UserError(f"a landscape has 1 direction or 2, not {directions}")
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [random_direction(model, generator, axis=axis) for _ in range(directions)]
+    return f"random directions, one scale an {axis} filter", drawn
+
+
+def _fingerprint(weights: Direction, kept: Sequence[tuple[Tensor, Tensor]]) -> str:
+    """Tells other weights and other images apart, so that points of two questions never mix."""
+    found = hashlib.sha256()
+    for name, weight in weights.items():
+        found.update(name.encode())
+        found.update(weight.double().cpu().numpy().tobytes())
+    for batch in kept:
+        for tensor in batch:
+            found.update(tensor.double().cpu().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def _finished(resume: str | Path | None, question: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The points of an earlier, interrupted call; NaN where there is none yet."""
+    if resume is None or not Path(f"{resume}.json").exists():
+        return np.full(shape, np.nan)
+    part = load(resume)
+    if part.kind != "landscape-part" or dict(part.config) != question:
+        raise UserError(f"{resume}.json holds points of another question; give another file")
+    return np.array(part.arrays["nll"])
+
+
+def _save(path: str | Path, question: Any, nll: np.ndarray) -> None:
+    Record(kind="landscape-part", arrays={"nll": nll}, config=question).save(path)
