@@ -13,11 +13,14 @@ from vitascope import _imports
 
 if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
-    from vitascope.models import create_model, list_models
+    from vitascope.layers import attention_from_convolution
+    from vitascope.models import convit_from_resnet, create_model, list_models
 
 __version__ = "0.1.0"
 __all__ = [
+    "attention_from_convolution",
     "capture",
+    "convit_from_resnet",
     "create_model",
     "data",
     "layers",
@@ -27,7 +30,12 @@ __all__ = [
     "train",
 ]
 
-_HOME = {"create_model": "vitascope.models", "list_models": "vitascope.models"}
+_HOME = {
+    "attention_from_convolution": "vitascope.layers",
+    "convit_from_resnet": "vitascope.models",
+    "create_model": "vitascope.models",
+    "list_models": "vitascope.models",
+}
 
 _imports.install()
 

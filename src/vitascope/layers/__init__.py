@@ -7,6 +7,7 @@ is timm's.
 
 from timm.layers import Attention as SelfAttention
 
+from vitascope.layers.from_convolution import attention_from_convolution
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA, AttentionMaps
@@ -24,6 +25,7 @@ __all__ = [
     "AttentionMaps",
     "PrunedGPSA",
     "SelfAttention",
+    "attention_from_convolution",
     "forced_gates",
     "freeze_gates",
     "freeze_gpsa",

@@ -13,8 +13,16 @@ from vitascope.errors import UserError, unknown
 from vitascope.models.convit import ConViT, GatePruning
 from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.family import OURS, PREFIX
+from vitascope.models.from_resnet import convit_from_resnet
 
-__all__ = ["ConViT", "ConViTDistilled", "GatePruning", "create_model", "list_models"]
+__all__ = [
+    "ConViT",
+    "ConViTDistilled",
+    "GatePruning",
+    "convit_from_resnet",
+    "create_model",
+    "list_models",
+]
 
 
 def list_models(pattern: str | None = None) -> list[str]:
