@@ -3,8 +3,9 @@
 A ``TorchFunctionMode`` watches the calls a model makes: ``scaled_dot_product_attention`` (the map
 is recomputed from its arguments) and a softmax over the last axis whose result multiplies values.
 Hooks tell which module is running. Three layers need their own case: ``nn.MultiheadAttention`` and
-``nn.TransformerEncoderLayer``, whose fast path runs only while nobody watches, and gated layers
-(``gating_param`` and ``attention``), which never form the map they use.
+``nn.TransformerEncoderLayer``, whose fast path runs only while nobody watches, and layers with a
+method ``attention`` that never form the map they use: gated ones (``gating_param``), and those that
+say so (``maps_on_request = True``; ``attention`` then gives the map itself).
 
 The map is what multiplies the values. Where its rows do not sum to 1 (dropout in training mode,
 the talking heads of CaiT) it is the softmax itself.
@@ -193,7 +194,8 @@ class _Watch(TorchFunctionMode):
 def _opaque(module: nn.Module) -> bool:
     """Layers that run differently when watched, or do not form the map they use."""
     return isinstance(module, nn.MultiheadAttention) or (
-        hasattr(module, "gating_param") and callable(getattr(module, "attention", None))
+        (hasattr(module, "gating_param") or getattr(module, "maps_on_request", False) is True)
+        and callable(getattr(module, "attention", None))
     )
 
 
@@ -206,6 +208,8 @@ def _answer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | Non
     if _opaque(module):
         parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
         tokens = args[0] if args else next(iter(kwargs.values()))
+        if not hasattr(module, "gating_param"):
+            return Event(name, parts, tokens, tokens)
         return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
                      position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip
     return None

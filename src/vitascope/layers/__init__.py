@@ -1,14 +1,16 @@
 """The papers' equations as modules, smallest part first.
 
 `positions` (a Gaussian window per head) -> `psa` (eq. 4) -> `gpsa` (eq. 6-7) -> `pruned`
-(gates at 0 or 1 skip half of the work) -> `switches` (ablations). Plain multi-head self-attention
-is timm's.
+(gates at 0 or 1 skip half of the work) -> `switches` (ablations). `neighbors` (who sees whom) ->
+`neighborhood` (attention over the k x k patches around each). Plain multi-head self-attention is
+timm's.
 """
 
 from timm.layers import Attention as SelfAttention
 
 from vitascope.layers.from_convolution import attention_from_convolution
 from vitascope.layers.gpsa import GPSA
+from vitascope.layers.neighborhood import NeighborhoodAttention
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA, AttentionMaps
 from vitascope.layers.switches import (
@@ -23,6 +25,7 @@ __all__ = [
     "GPSA",
     "PSA",
     "AttentionMaps",
+    "NeighborhoodAttention",
     "PrunedGPSA",
     "SelfAttention",
     "attention_from_convolution",
