@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": "measure top-1, top-5, NLL and calibration",
     "inspect": "look inside any model",
     "compare": "find out which model suits your images, and why",
+    "study": "answer one of the papers' questions on your images",
     "bench": "measure speed against peers on this machine",
 }
 

@@ -1,0 +1,146 @@
+"""``vitascope study``: one named question a study, each with its own options."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitascope.cli.options import parse
+from vitascope.errors import unknown
+
+__all__ = ["STUDIES", "run", "understand"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buildup:
+    """Replace convolutions by attention where it helps: the build-up rule of AlterNet.
+
+    From the end of the network, every second conv block becomes an MSA block; one that does not
+    raise the accuracy on held-out training images is taken back, and the search goes on at the
+    end of an earlier stage. Ends with a table and Fig. 12a of the paper (arXiv 2202.06709).
+    Interrupted, the same command goes on.
+
+    Examples:
+      vitascope study buildup --base resnet --data digits
+      vitascope study buildup --data photos/ --image-size 32 --seeds 0 1 2 --margin 0.5 --out b
+      vitascope study buildup --base resnet_preact_50 --model-args "depths=[3,4,6,4]" stem=cifar \\
+          --data cifar100:/data/cifar100 --recipe cifar --seeds 0
+    """
+
+    data: str
+    """digits, a folder of classes, cifar10:PATH, idx:PATH, hf:NAME, wds:FILES or imagenet:PATH."""
+    base: str = "resnet"
+    """The network to start from, one whose stages are declared; resnet: resnet_micro for images of
+    at most 64 pixels, resnet_preact_50 for larger ones."""
+    model_args: tuple[str, ...] = ()
+    """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
+    recipe: str = "laptop"
+    """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
+    epochs: int | None = None
+    """Epochs of every network; the recipe's when left out. The warm-up keeps its share of them."""
+    set: tuple[str, ...] = ()
+    """Changes to the recipe, as FIELD=VALUE."""
+    seeds: tuple[int, ...] = (0, 1)
+    """One run a seed and network; their mean decides."""
+    validation: float = 0.2
+    """Share of each class's training images that is held out to decide by."""
+    margin: float = 0.0
+    """Points of top-1 that a block must bring to be kept; a tie is not kept."""
+    max_candidates: int | None = None
+    """Stop after this many networks besides the base."""
+    image_size: int | None = None
+    """Resize the images to this side."""
+    out: Path = Path("runs/buildup")
+    """Folder for runs, record and figure."""
+    processes: int | None = None
+    """Runs at a time; one a core when left out."""
+    json: bool = False
+    """Print the record's values as JSON."""
+    quiet: bool = False
+    """No progress."""
+
+
+def _buildup(args: Buildup) -> None:
+    from vitascope.report.buildup import says, tabulated, write_figure
+    from vitascope.studies.buildup import build_up
+    from vitascope.studies.training import pairs, recipe_from
+    from vitascope.studies.trials import BuildUp
+
+    quiet = args.quiet or args.json
+    answer = build_up(
+        BuildUp(
+            data=args.data,
+            base=args.base,
+            model_args=pairs(args.model_args, "--model-args"),
+            recipe=recipe_from(args.recipe, args.epochs, args.set),
+            seeds=args.seeds,
+            validation=args.validation,
+            margin=args.margin,
+            max_candidates=args.max_candidates,
+            image_size=args.image_size,
+        ),
+        args.out,
+        processes=_cores() if args.processes is None else args.processes,
+        quiet=quiet,
+        progress=(lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr)),
+    )
+    figures = [str(path) for path in write_figure(args.out, answer)]
+    if args.json:
+        print(json.dumps({**answer.values, "figures": figures}))
+        return
+    print(f"{tabulated(answer)}\n\n{says(answer)}\n\n{figures[0]}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+STUDIES: dict[str, tuple[type[Any], Callable[[Any], None]]] = {  # options, whose docstring is help
+    "buildup": (Buildup, _buildup),
+}
+
+
+def usage() -> str:
+    """What ``vitascope study --help`` prints."""
+    return "\n".join(
+        [
+            "usage: vitascope study NAME [options]",
+            "",
+            "Answer a question by training or measuring several models; the studies:",
+            "",
+            *listed(),
+            "",
+            "vitascope study NAME --help tells more; vitascope study --list prints the names. "
+            "Example:",
+            "  vitascope study buildup --base resnet --data digits --epochs 10",
+        ]
+    )
+
+
+def listed() -> list[str]:
+    """Every study with the first line of its help."""
+    return [f"  {name:<10} {kind.__doc__.splitlines()[0]}" for name, (kind, _) in STUDIES.items()]
+
+
+def understand(words: Sequence[str]) -> tuple[Any, Callable[[Any], None]]:
+    """The options of the study that ``words`` name, and what answers it."""
+    name, *rest = words
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    kind, answer = STUDIES[name]
+    return parse(kind, f"vitascope study {name}", rest), answer
+
+
+def run(words: Sequence[str]) -> None:
+    """Run the study that the words after ``vitascope study`` name."""
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        raise SystemExit(0 if words else 2)
+    if words[0] == "--list":
+        print("\n".join(listed()))
+        return
+    args, answer = understand(words)
+    answer(args)
