@@ -14,11 +14,13 @@ from vitascope import _imports
 if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
     from vitascope.layers import attention_from_convolution
+    from vitascope.layers.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
 
 __version__ = "0.1.0"
 __all__ = [
     "attention_from_convolution",
+    "broadcast",
     "capture",
     "convit_from_resnet",
     "create_model",
@@ -32,6 +34,7 @@ __all__ = [
 
 _HOME = {
     "attention_from_convolution": "vitascope.layers",
+    "broadcast": "vitascope.layers.broadcasting",
     "convit_from_resnet": "vitascope.models",
     "create_model": "vitascope.models",
     "list_models": "vitascope.models",

@@ -2,12 +2,15 @@
 
 `positions` (a Gaussian window per head) -> `psa` (eq. 4) -> `gpsa` (eq. 6-7) -> `pruned`
 (gates at 0 or 1 skip half of the work) -> `switches` (ablations). `neighbors` (who sees whom) ->
-`neighborhood` (attention over the k x k patches around each). Plain multi-head self-attention is
-timm's.
+`neighborhood` (attention over the k x k patches around each). `broadcast` (every token gets the
+mean) -> `sublayers` (the MLPs and attention of any model) -> `whole_image` (windows and padding) ->
+`broadcasting` (put in, by one call). Plain multi-head self-attention is timm's.
 """
 
 from timm.layers import Attention as SelfAttention
 
+from vitascope.layers.broadcast import ContextBroadcast
+from vitascope.layers.broadcasting import BroadcastCost, broadcast_cost
 from vitascope.layers.from_convolution import attention_from_convolution
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.neighborhood import NeighborhoodAttention
@@ -25,10 +28,13 @@ __all__ = [
     "GPSA",
     "PSA",
     "AttentionMaps",
+    "BroadcastCost",
+    "ContextBroadcast",
     "NeighborhoodAttention",
     "PrunedGPSA",
     "SelfAttention",
     "attention_from_convolution",
+    "broadcast_cost",
     "forced_gates",
     "freeze_gates",
     "freeze_gpsa",
