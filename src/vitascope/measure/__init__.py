@@ -5,26 +5,38 @@
 The functions are imported here, so they, and not their modules, are what the names mean.
 """
 
+from vitascope.measure.calibration import calibration
 from vitascope.measure.cka import cka
+from vitascope.measure.corruption import corruption
 from vitascope.measure.entropy import entropy
+from vitascope.measure.fgsm import fgsm
 from vitascope.measure.fourier import fourier
+from vitascope.measure.frequency import frequency
 from vitascope.measure.gates import gates
 from vitascope.measure.lesion import lesion
 from vitascope.measure.maps import maps
 from vitascope.measure.masking import masking
 from vitascope.measure.nonlocality import nonlocality
+from vitascope.measure.occlusion import occlusion
+from vitascope.measure.pgd import pgd
 from vitascope.measure.together import together
 from vitascope.measure.variance import variance
 
 __all__ = [
+    "calibration",
     "cka",
+    "corruption",
     "entropy",
+    "fgsm",
     "fourier",
+    "frequency",
     "gates",
     "lesion",
     "maps",
     "masking",
     "nonlocality",
+    "occlusion",
+    "pgd",
     "together",
     "variance",
 ]
