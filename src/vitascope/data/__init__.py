@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vitascope.data.dataset import Dataset
     from vitascope.data.images import FileImages, ImageSet, MemoryImages
     from vitascope.data.loader import EvalBatches, TrainBatches
+    from vitascope.data.segmentation import SegmentationFolder
     from vitascope.data.source import load
     from vitascope.data.subsets import Subset, subset
 
@@ -30,6 +31,7 @@ __all__ = [
     "FileImages",
     "ImageSet",
     "MemoryImages",
+    "SegmentationFolder",
     "Subset",
     "TrainBatches",
     "augment",
@@ -45,6 +47,7 @@ _HOME = {
     "FileImages": "images",
     "ImageSet": "images",
     "MemoryImages": "images",
+    "SegmentationFolder": "segmentation",
     "Subset": "subsets",
     "TrainBatches": "loader",
     "load": "source",
