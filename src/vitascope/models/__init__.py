@@ -1,6 +1,7 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `weights` (checkpoints).
+`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `suffix` (what is put into
+them) -> `weights` (checkpoints).
 """
 
 from fnmatch import fnmatchcase
@@ -10,10 +11,12 @@ import timm
 from torch import nn
 
 from vitascope.errors import UserError, unknown
+from vitascope.layers.broadcasting import broadcast
 from vitascope.models.convit import ConViT, GatePruning
 from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.family import OURS, PREFIX
 from vitascope.models.from_resnet import convit_from_resnet
+from vitascope.models.suffix import split_suffix
 
 __all__ = [
     "ConViT",
@@ -30,12 +33,15 @@ def list_models(pattern: str | None = None) -> list[str]:
 
     >>> list_models("convit_*small")
     ['convit_small']
+    >>> list_models("deit_base+cb")
+    ['deit_base+cb']
     """
     if pattern is None:
         return sorted(OURS)
+    base, _ = split_suffix(pattern)
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(OURS), *(name for name in theirs if name not in OURS)]
-    return [name for name in names if fnmatchcase(name, pattern)]
+    return [name + pattern[len(base) :] for name in names if fnmatchcase(name, base)]
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
@@ -43,12 +49,19 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
 
     Args:
         name: One of :func:`list_models`; ``timm:NAME`` for timm's own where ours has the same name;
-            ``hf-hub:...`` and ``local-dir:...`` as timm takes them.
-        kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained``, and what the model has.
+            ``hf-hub:...`` and ``local-dir:...`` as timm takes them. With ``+cb``, ``+cb_s:mid``,
+            ``+cb_gate:msa``, …, context broadcasting is put in: see
+            :mod:`vitascope.models.suffix`.
+        kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained``, and what the model has;
+            with a suffix also ``scale_form`` and ``scale_init`` of :func:`vitascope.broadcast`.
 
     >>> create_model("convit_micro", num_classes=10).num_classes
     10
     """
+    base, suffix = split_suffix(name)
+    if suffix is not None:
+        scale = {key: kwargs.pop(key) for key in ("scale_form", "scale_init") if key in kwargs}
+        return broadcast(create_model(base, **kwargs), **suffix, **scale)
     source, _, rest = name.rpartition(":")
     if source in ("", "timm"):
         full = PREFIX + rest if not source and rest.split(".")[0] in OURS else rest

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitascope.errors import unknown
+from vitascope.layers import ContextBroadcast, broadcast_cost
 from vitascope.models import create_model, list_models
 from vitascope.record import Record
 
@@ -61,12 +62,16 @@ def count(model: nn.Module, shape: Sequence[int]) -> tuple[int, int]:
     """Parameters, and multiply-adds for one image of ``shape`` (C, height, width)."""
     device = next(model.parameters()).device
     counter = FlopCounterMode(display=False)
+    image = torch.zeros(1, *shape, device=device)
     was_training = model.training
     model.eval()
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
-        model(torch.zeros(1, *shape, device=device))
+        model(image)
     model.train(was_training)
-    return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
+    multiply_adds = counter.get_total_flops() // 2
+    if any(isinstance(layer, ContextBroadcast) for layer in model.modules()):
+        multiply_adds += broadcast_cost(model, image).multiply_adds or 0  # no product, so not seen
+    return sum(p.numel() for p in model.parameters()), multiply_adds
 
 
 def table1(

@@ -2,11 +2,11 @@
 
 A subject is named as on the command line: a model of ours or timm's (``convit_micro``,
 ``timm:vit_tiny_patch16_224``), a folder of a finished run, ``hf:NAME`` for a Hugging Face model, or
-a Python factory ``package.module:function``.
+a Python factory ``package.module:function``. All but a run take a suffix: ``vit_micro+cb``.
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from torch import nn
 
 from vitascope.data import Dataset
 from vitascope.errors import UserError
+from vitascope.layers.broadcasting import broadcast
 from vitascope.models import create_model
+from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights
 from vitascope.train import load_run
 
@@ -53,7 +55,7 @@ def build(
     channels, height, width = dataset.train.size
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
-    if name in ("convit_micro", "convit_micro_distilled", "vit_micro"):
+    if split_suffix(name)[0] in ("convit_micro", "convit_micro_distilled", "vit_micro"):
         wanted["patch_size"] = fitting_patch(height, width)
     wanted |= kwargs
     torch.manual_seed(seed)
@@ -115,11 +117,14 @@ def open_subject(text: str, **kwargs: Any) -> Subject:
     """The model that ``text`` names; see the top of this file."""
     if Path(text).is_dir():
         return reopen(text)
-    source, _, name = text.partition(":")
-    if source == "hf" and name:
-        return _from_hub(name)
+    base, suffix = split_suffix(text)
+    source, _, name = base.partition(":")
     if name and source not in ("timm", "hf-hub", "local-dir"):
-        return _from_factory(source, name)
+        opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
+        if suffix is None:
+            return opened
+        model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
+        return replace(opened, model=model, name=text, config=config)
     model = create_model(text, **kwargs)
     known: Any = getattr(model, "pretrained_cfg", {}) or {}
     size = known.get("input_size")
