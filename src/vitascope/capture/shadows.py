@@ -257,11 +257,13 @@ def _attended(q: Planes | None, v: Planes | None, shape: torch.Size) -> Planes:
 
 
 def _carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
-    """Element-wise: each operand's place where the ones before it have none."""
+    """Element-wise: each operand's place where the ones before it have none.
+
+    What is spread over whole operands (a mean token, a channel's gate) gives its place to nothing.
+    """
     result: Planes | None = None
-    for planes in before:
-        if planes is None:
-            continue
+    known = [planes for planes in before if planes is not None]
+    for planes in [planes for planes in known if planes[0].shape == shape] or known:
         try:
             planes = [p.expand(shape) for p in planes]
         except RuntimeError:
