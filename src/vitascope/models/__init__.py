@@ -1,7 +1,7 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `suffix` (what is put into
-them) -> `weights` (checkpoints).
+`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `cifar` (timm's for images
+of 32 x 32) -> `suffix` (what is put into them) -> `weights` (checkpoints).
 """
 
 from fnmatch import fnmatchcase
@@ -12,6 +12,7 @@ from torch import nn
 
 from vitascope.errors import UserError, unknown
 from vitascope.layers.broadcasting import broadcast
+from vitascope.models.cifar import CIFAR
 from vitascope.models.convit import ConViT, GatePruning
 from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.family import OURS, PREFIX
@@ -27,6 +28,8 @@ __all__ = [
     "list_models",
 ]
 
+KNOWN = {*OURS, *CIFAR}
+
 
 def list_models(pattern: str | None = None) -> list[str]:
     """Names for :func:`create_model`: ours, then timm's where a pattern asks for them.
@@ -37,10 +40,10 @@ def list_models(pattern: str | None = None) -> list[str]:
     ['deit_base+cb']
     """
     if pattern is None:
-        return sorted(OURS)
+        return sorted(KNOWN)
     base, _ = split_suffix(pattern)
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
-    names = [*sorted(OURS), *(name for name in theirs if name not in OURS)]
+    names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
     return [name + pattern[len(base) :] for name in names if fnmatchcase(name, base)]
 
 
@@ -64,9 +67,9 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
         return broadcast(create_model(base, **kwargs), **suffix, **scale)
     source, _, rest = name.rpartition(":")
     if source in ("", "timm"):
-        full = PREFIX + rest if not source and rest.split(".")[0] in OURS else rest
+        full = PREFIX + rest if not source and rest.split(".")[0] in KNOWN else rest
         if not timm.is_model(full):
-            raise unknown("model", name, [*OURS, *timm.list_models()])
+            raise unknown("model", name, [*KNOWN, *timm.list_models()])
     else:
         full = name
     try:

@@ -1,8 +1,11 @@
 """The sizes of the papers' models, entered in timm's registry under ``vs_*``.
 
 ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, AlterNets
-and the pre-activation ResNets they come from (Park and Kim 2022), and small ones for small images,
-which train on two CPU cores. ``+`` models have as many channels a head as DeiT.
+and the pre-activation ResNets they come from (Park and Kim 2022), their ViTs without a class token
+(``gap``) and with attention over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into
+which context broadcasting goes, and small ones for small images, which train on two CPU cores.
+``+`` models have as many channels a head as DeiT. Other networks of the papers at CIFAR size:
+:mod:`vitascope.models.cifar`.
 """
 
 from typing import Any
@@ -15,8 +18,11 @@ from torch import nn
 
 from vitascope.models.alternet import AlterNet
 from vitascope.models.convit import ConViT
+from vitascope.models.convolutional_vit import ConvolutionalViT
 from vitascope.models.distilled import ConViTDistilled
+from vitascope.models.localvit import LocalViT
 from vitascope.models.patches import PatchEmbed
+from vitascope.models.pvt import PVT
 from vitascope.models.resnet import PreActResNet
 
 __all__ = ["OURS", "PREFIX"]
@@ -39,7 +45,6 @@ _DEIT = {
     "base": (12, 768),
     "base_plus": (16, 1024),
 }
-# 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
 _RESNET: dict[str, tuple[str, tuple[int, ...]]] = {  # blocks and depths of He et al. 2016
     "18": ("basic", (2, 2, 2, 2)),
     "34": ("basic", (3, 4, 6, 3)),
@@ -49,6 +54,16 @@ _RESNET: dict[str, tuple[str, tuple[int, ...]]] = {  # blocks and depths of He e
 }
 # Heads of 28 give an attention block the parameters of the convolution block that it replaces.
 _MICRO_RESNET = {"head_dim": 28}
+_MICRO_PVT = {  # 32 x 32 images, grids of 16, 8 and 4, all with 4 x 4 keys: 240k parameters
+    "img_size": 32,
+    "patch_sizes": (2, 2, 2),
+    "embed_dims": (32, 48, 76),
+    "depths": (1, 1, 2),
+    "num_heads": (1, 2, 4),
+    "mlp_ratios": (4, 4, 4),
+    "sr_ratios": (4, 2, 1),
+}
+# 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
 _MICRO = {"img_size": 32, "patch_size": 4, "embed_dim": 72, "depth": 4, "num_heads": 9}
 
 
@@ -66,6 +81,17 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convit_micro"] = (ConViT, {**_MICRO, "num_gpsa_blocks": 3})
     models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
+    for name in ("deit_tiny", "deit_small", "vit_micro"):
+        no_token = {"class_token": False, "global_pool": "avg"}
+        models[f"{name}_gap"] = (VisionTransformer, {**models[name][1], **no_token})
+    models["convolutional_vit_tiny"] = (ConvolutionalViT, models["deit_tiny"][1])
+    models["convolutional_vit_small"] = (ConvolutionalViT, models["deit_small"][1])
+    models["convolutional_vit_micro"] = (ConvolutionalViT, _MICRO)
+    models["localvit_tiny"] = (LocalViT, {"num_heads": 4, "embed_dim": 192})
+    models["localvit_micro"] = (LocalViT, _MICRO)
+    models["pvt_tiny"] = (PVT, {"depths": (2, 2, 2, 2)})
+    models["pvt_small"] = (PVT, {"depths": (3, 4, 6, 3)})
+    models["pvt_micro"] = (PVT, _MICRO_PVT)
     for size, (block, depths) in _RESNET.items():
         scale = 4 if block == "bottleneck" else 1
         widths = tuple(scale * width for width in (64, 128, 256, 512))
@@ -86,6 +112,7 @@ OURS = _sizes()
 def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> dict[str, Any]:
     """timm's description of a model: input, statistics and, where there are any, weights."""
     staged = issubclass(model, PreActResNet)
+    patches = "stages.0.patch_embed.proj" if issubclass(model, PVT) else "patch_embed.proj"
     size = kwargs.get("img_size", 32 if "micro" in name else 224)
     heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
     return {
@@ -97,7 +124,7 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
         "mean": IMAGENET_DEFAULT_MEAN,
         "std": IMAGENET_DEFAULT_STD,
         "fixed_input_size": not staged,
-        "first_conv": "stem" if staged else "patch_embed.proj",
+        "first_conv": "stem" if staged else patches,
         "classifier": "head.fc" if staged else heads,
         "license": "apache-2.0",
         **_released(name),
@@ -107,7 +134,8 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
 def _released(name: str) -> dict[str, Any]:
     """Where timm keeps weights that fit."""
     family, size, *rest = name.split("_")
-    if size not in ("tiny", "small", "base") or "plus" in rest or (family == "convit" and rest):
+    forms: dict[str, tuple[list[str], ...]] = {"convit": ([],), "deit": ([], ["distilled"])}
+    if size not in ("tiny", "small", "base") or rest not in forms.get(family, ()):
         return {}
     theirs = name if family == "convit" else "_".join([family, size, *rest, "patch16_224"])
     return {"hf_hub_id": f"timm/{theirs}.fb_in1k"}
@@ -122,7 +150,7 @@ default_cfgs = generate_default_cfgs(
 
 
 def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> None:
-    tokens = not issubclass(model, PreActResNet)
+    tokens = not issubclass(model, (PreActResNet, PVT))
     stages = tuple(range(len(defaults.get("depths", (2, 2, 2)))))
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
