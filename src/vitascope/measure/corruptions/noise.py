@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from scipy.stats import poisson
+from scipy.special import pdtr
 from torch import Tensor
 
 from vitascope.measure.corruptions.draws import Draws
@@ -31,7 +31,7 @@ def shot_table(photons: float) -> np.ndarray:
     rate = np.arange(256)[:, None] / 255 * photons
     # Photon counts from `photons` on are white: no need to tell them apart.
     counts = np.arange(int(np.ceil(photons)) + 1)
-    below = np.round(poisson.cdf(counts, rate) * QUANTILES).astype(np.int64)
+    below = np.round(pdtr(counts, rate) * QUANTILES).astype(np.int64)
     below[:, -1] = QUANTILES
     seen = np.minimum(counts / photons * 255 + 1e-6, 255).astype(np.uint8)
     return np.repeat(np.tile(seen, 256), np.diff(below, axis=1, prepend=0).ravel())
