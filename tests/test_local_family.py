@@ -124,6 +124,33 @@ def test_recomputing_blocks_gives_the_same_gradients():
         torch.testing.assert_close(plain, recomputed)
 
 
+LARGE = {"img_size": 64, "patch_size": 4, "embed_dim": 12, "depth": 1, "num_heads": 3}  # in blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("convolutional_vit_micro", LARGE),
+        ("localvit_micro", {**LARGE, "img_size": 16}),
+        ("pvt_micro", {"depths": (1, 1, 1)}),
+    ],
+)
+def test_exported_with_a_free_batch_size_it_gives_the_same(name, sizes):
+    model = randomised(create_model(name, num_classes=5, **sizes))
+    side = sizes.get("img_size", 32)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    images, others = torch.randn(2, 3, side, side), torch.randn(5, 3, side, side)
+    program = torch.export.export(model, (images,), dynamic_shapes={"x": {0: batch}})
+    torch.testing.assert_close(program.module()(others), model(others))
+
+
+def test_compiled_without_a_graph_break_it_gives_the_same():
+    model = randomised(create_model("convolutional_vit_micro", num_classes=5, **LARGE))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    images = torch.randn(1, 3, 64, 64)
+    torch.testing.assert_close(compiled(images), model(images))
+
+
 def test_a_vit_without_a_class_token_averages_its_patches():
     model = randomised(create_model("vit_micro_gap", num_classes=5, depth=2))
     images = torch.randn(2, 3, 32, 32)

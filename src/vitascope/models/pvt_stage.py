@@ -94,7 +94,7 @@ class PVTStage(nn.Module):
         grid = self.patch_embed.dynamic_feat_size((x.shape[-2], x.shape[-1]))
         x = self.patch_embed(x)
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
         places = resample_abs_pos_embed(
             self.pos_embed,
             list(grid),
