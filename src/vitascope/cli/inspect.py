@@ -1,15 +1,14 @@
 """``vitascope inspect``: look inside any model."""
 
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from vitascope.cli.options import parse
+from vitascope.cli.options import parse, progress
 
 __all__ = ["run"]
 
@@ -19,13 +18,15 @@ class Inspect:
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
     Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion. All that
-    make sense for the model are taken unless --measures names some.
+    make sense for the model are taken unless --measures names some. Taken when they are named:
+    occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options).
 
     Examples:
       vitascope inspect runs/a --out runs/a/inside
       vitascope inspect timm:vit_tiny_patch16_224 --pretrained --data photos/ --out inside
       vitascope inspect convit_micro --data digits --measures nonlocality,gates
       vitascope inspect runs/a --other runs/b --measures cka --out inside
+      vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
       vitascope inspect hf:google/vit-base-patch16-224 --list
     """
 
@@ -128,7 +129,7 @@ def _list(args: Inspect, look: Any) -> None:
 def _look(args: Inspect, look: Any) -> None:
     from vitascope.studies.inspect import inspect_subject
 
-    bar, close = _bar(quiet=args.quiet or args.json)
+    bar, close = progress("looking", quiet=args.quiet or args.json)
     try:
         found = inspect_subject(look, bar)
     finally:
@@ -149,8 +150,12 @@ def _look(args: Inspect, look: Any) -> None:
 
 def _tell(args: Inspect, found: Any) -> None:
     from vitascope.report.instruments_text import left_out, summary
+    from vitascope.report.robustness_readings import READINGS
 
     print(summary(found.records))
+    for record in found.records.values():
+        if record.kind in READINGS:
+            print(f"{record.kind}: {READINGS[record.kind](record)}")
     for name, why in found.refused.items():
         print(f"not {name}: {why}")
     if not args.quiet:
@@ -158,19 +163,3 @@ def _tell(args: Inspect, found: Any) -> None:
             print(line)
     if args.out is not None:
         print(args.out)
-
-
-def _bar(*, quiet: bool) -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
-    """A progress bar on a terminal, nothing elsewhere; its length may change on the way."""
-    if quiet or not sys.stderr.isatty():
-        return lambda what, done, total: None, lambda: None
-    from tqdm import tqdm
-
-    bar = tqdm(total=0, desc="looking", leave=False, file=sys.stderr)
-
-    def advance(what: str, done: int, total: int) -> None:
-        bar.total = total
-        bar.set_postfix_str(what, refresh=False)
-        bar.update(done - bar.n)
-
-    return advance, bar.close

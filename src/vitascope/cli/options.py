@@ -11,7 +11,7 @@ import tyro
 
 from vitascope.errors import UserError
 
-__all__ = ["note", "parse"]
+__all__ = ["note", "parse", "progress"]
 
 Options = TypeVar("Options")
 
@@ -54,3 +54,21 @@ def note(what: str, total: int, *, quiet: bool) -> Callable[[str], None]:
             bar.close()
 
     return advance
+
+
+def progress(
+    what: str, *, quiet: bool
+) -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
+    """A bar whose length may change on the way, and what closes it; nothing off a terminal."""
+    if quiet or not sys.stderr.isatty():
+        return lambda step, done, total: None, lambda: None
+    from tqdm import tqdm
+
+    bar = tqdm(total=0, desc=what, leave=False, file=sys.stderr)
+
+    def advance(step: str, done: int, total: int) -> None:
+        bar.total = total
+        bar.set_postfix_str(step, refresh=False)
+        bar.update(done - bar.n)
+
+    return advance, bar.close

@@ -4,7 +4,7 @@ One figure an instrument, in the style of the other figures: text as outlines, t
 the same record.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -22,6 +22,7 @@ from vitascope.report.instruments_units import (
     draw_masking,
     draw_variance,
 )
+from vitascope.report.robustness import FIGURES as ROBUSTNESS
 
 __all__ = ["FIGURES", "draw", "write_figures"]
 
@@ -40,22 +41,25 @@ FIGURES: dict[str, Callable[[Record], Figure]] = {
 
 def draw(record: Record) -> Figure:
     """The figure of one instrument's record."""
-    if record.kind not in FIGURES:
-        raise unknown("instrument", record.kind, FIGURES)
+    known = FIGURES | ROBUSTNESS
+    if record.kind not in known:
+        raise unknown("instrument", record.kind, known)
     with matplotlib.rc_context(STYLE):
-        return FIGURES[record.kind](record)
+        return known[record.kind](record)
 
 
-def write_figures(folder: str | Path, records: Mapping[str, Record]) -> list[Path]:
-    """Write ``folder/figures/<measure>.{png,svg}`` for each record."""
+def write_figures(
+    folder: str | Path, records: Mapping[str, Record], kinds: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    """Write ``folder/figures/<measure>.{png,svg}``, or other ``kinds``, for each record."""
     written = []
     for name, record in records.items():
         figure = draw(record)
         with matplotlib.rc_context(STYLE):
-            for kind in ("png", "svg"):
+            for kind in kinds:
                 path = Path(folder) / "figures" / f"{name}.{kind}"
                 with atomic_write(path) as stream:
-                    dated = {"Date": None} if kind == "svg" else None
+                    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
                     figure.savefig(stream, format=kind, dpi=200, metadata=dated)
                 figure.set_layout_engine("none")  # it is laid out now
                 written.append(path)

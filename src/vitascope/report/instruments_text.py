@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from vitascope.record import Record
+from vitascope.report.robustness_readings import READINGS
+from vitascope.report.robustness_text import rows as robustness_rows
 from vitascope.report.text import table
 
 __all__ = ["left_out", "summary"]
@@ -19,7 +21,7 @@ def summary(records: Mapping[str, Record]) -> str:
     measure  value                          mean  lowest  highest
     gates    share of position, per layer  0.625  a: 0.5  b: 0.75
     """
-    rows = [row for name, record in records.items() for row in _rows(name, record.values)]
+    rows = [row for name, record in records.items() for row in _rows(name, record)]
     return table(["measure", "value", "mean", "lowest", "highest"], rows) if rows else ""
 
 
@@ -35,7 +37,10 @@ def left_out(records: Mapping[str, Record]) -> list[str]:
     ]
 
 
-def _rows(name: str, values: Mapping[str, Any]) -> list[list[str]]:
+def _rows(name: str, record: Record) -> list[list[str]]:
+    values = record.values
+    if record.kind in READINGS:
+        return [[name, setting, value, "", ""] for setting, value, _ in robustness_rows(record)]
     if name in _LISTS:
         what, over, key = _LISTS[name]
         return [_row(name, what, values[over], values[key])]

@@ -1,21 +1,42 @@
-"""How good is a model on these images: top-1, top-5, NLL, ECE."""
+"""How good is a model on these images: top-1, top-5, NLL, ECE; and on images that were changed."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
-from vitascope.data import EvalBatches, load
+from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
+from vitascope.studies.robustness import OfClasses, Trial, measured
+from vitascope.studies.sitting import tried
+from vitascope.studies.steps import OnStep, Steps
 from vitascope.studies.subject import open_subject
 from vitascope.train import evaluate
 
-__all__ = ["evaluate_subject"]
+__all__ = ["Evaluated", "evaluate_on", "evaluate_subject"]
 
 
-def evaluate_subject(
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """A model before labelled images, and how they go together."""
+
+    subject: str
+    model: nn.Module
+    images: Dataset
+    batches: EvalBatches
+    statistics: tuple[tuple[float, ...], tuple[float, ...]]
+    class_map: np.ndarray | None  # where the model has more classes than the images
+    label_sets: tuple[frozenset[int], ...] | None  # ImageNet-ReaL
+    config: Mapping[str, Any]
+
+
+def opened(
     subject: str,
     data: str | None = None,
     *,
@@ -26,45 +47,94 @@ def evaluate_subject(
     num_workers: int = 0,
     device: str | None = None,
     split: str = "test",
-) -> Record:
-    """Open the model, load the images in its size and statistics, and measure.
+    num_images: int | None = None,
+    seed: int = 0,
+) -> Evaluated:
+    """Open the model and load the images in its size and statistics.
 
     A run brings its data with it; ``data`` may name other images with the same classes.
+    ``num_images`` of them are drawn with the seed; all when left out.
     """
-    started = perf_counter()
     kwargs: dict[str, Any] = {"pretrained": True} if pretrained else {}
-    opened = open_subject(subject, **kwargs)
-    source = data or opened.data
+    torch.manual_seed(seed)
+    found = open_subject(subject, **kwargs)
+    source = data or found.data
     if source is None:
         raise UserError(f"{subject} was not trained here: say on what to measure it, with --data")
     if weights is not None:
-        load_weights(opened.model, weights)
-    channels, side = (opened.size[0], opened.size[1]) if opened.size else (None, None)
+        load_weights(found.model, weights)
+    channels, side = (found.size[0], found.size[1]) if found.size else (None, None)
     images = load(source, image_size=image_size or side, in_chans=channels)
     chosen = images.test if split == "test" else images.train
+    label_sets = images.label_sets if split == "test" else None
+    if num_images is not None:
+        if num_images < 1:
+            raise UserError(f"give at least 1 for --images, not {num_images}")
+        order = np.random.default_rng(seed).permutation(len(chosen))[:num_images]
+        kept = np.sort(order)
+        chosen = chosen.take(kept)
+        label_sets = None if label_sets is None else tuple(label_sets[i] for i in kept)
+    statistics = (tuple(found.mean or images.mean), tuple(found.std or images.std))
     batches = EvalBatches(
         chosen,
         batch_size=batch_size,
-        mean=opened.mean or images.mean,
-        std=opened.std or images.std,
+        mean=statistics[0],
+        std=statistics[1],
         num_workers=num_workers,
     )
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    outputs = getattr(opened.model, "num_classes", None)
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model = found.model.to(place)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
+    outputs = getattr(found.model, "num_classes", None)
     mapped = images.class_map is not None and outputs == 1000 and len(images.classes) != 1000
-    result = evaluate(
-        opened.model.to(place),
-        batches,
+    config = {"subject": subject, **found.config, "data": source, "split": split}
+    config |= {"weights": weights, "image_size": image_size or side, "num_images": num_images}
+    return Evaluated(
+        subject=subject,
+        model=model,
+        images=images,
+        batches=batches,
+        statistics=statistics,
         class_map=images.class_map if mapped else None,
-        label_sets=images.label_sets if split == "test" else None,
+        label_sets=label_sets,
+        config={**config, "notes": list(images.notes)},
     )
-    config = {"subject": subject, **opened.config, "data": source, "split": split}
-    config |= {"weights": weights, "image_size": image_size or side, "notes": list(images.notes)}
-    stored = result.to_record(**config)
-    return Record(
-        kind=stored.kind,
-        values=stored.values,
-        arrays=stored.arrays,
-        config=stored.config,
-        seconds=perf_counter() - started,
-    )
+
+
+def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Record:
+    """Top-1, top-5, NLL and ECE; ``how`` are the arguments of :func:`opened`."""
+    started = perf_counter()
+    at = opened(subject, data, **how)
+    result = evaluate(at.model, at.batches, class_map=at.class_map, label_sets=at.label_sets)
+    stored = result.to_record(**at.config)
+    return replace(stored, seconds=perf_counter() - started)
+
+
+def evaluate_on(
+    subject: str,
+    data: str | None = None,
+    *,
+    trial: Trial,
+    on_step: OnStep = lambda what, done, total: None,
+    **how: Any,
+) -> dict[str, Record]:
+    """A record for each measure of ``trial``; ``how`` are the arguments of :func:`opened`."""
+    at = opened(subject, data, seed=trial.seed, **how)
+    if at.label_sets is not None:
+        raise UserError(
+            f"{at.config['data']} has sets of labels, --on needs one label an image; "
+            "measure on imagenet:PATH, or without --on"
+        )
+    if at.class_map is not None and trial.corrupted is not None:
+        raise UserError("--corrupted has all of the model's classes, --data only some: give others")
+    model = at.model if at.class_map is None else OfClasses(at.model, at.class_map)
+    first = next(iter(at.batches)).images
+    tried(model, first.to(next(model.parameters()).device), subject)
+    steps = Steps(on_step, len(trial.on) * len(at.batches))
+    records = {}
+    for name in trial.on:
+        found = measured(name, trial, model, at.batches, at.statistics, steps)
+        records[name] = replace(found, config={**at.config, **found.config})
+    return records

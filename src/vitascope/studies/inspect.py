@@ -1,7 +1,7 @@
 """What is inside a model: its units, and every instrument that makes sense for it.
 
 The instruments that need images alone share one pass over them; masking and lesions need labels
-and a pass for each thing they take away.
+and a pass for each thing they take away. Robustness and calibration are measured when asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,13 +19,15 @@ from vitascope.errors import UserError, unknown
 from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
+from vitascope.studies.robustness import ROBUSTNESS, Trial, measured
 from vitascope.studies.sitting import Sitting, is_named, matched, seat, size_of, tried
+from vitascope.studies.steps import OnStep, Steps
 
-__all__ = ["MEASURES", "Inspection", "Look", "inspect_subject", "list_units"]
+__all__ = ["MEASURES", "ON_REQUEST", "Inspection", "Look", "inspect_subject", "list_units"]
 
 MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
             "lesion")  # fmt: skip
-OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
+ON_REQUEST = tuple(ROBUSTNESS)  # taken when they are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class Look:
 
     subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
     data: str | None = None  # a run's own when left out
-    measures: tuple[str, ...] = ()  # all that make sense when left out; any other is an error
+    measures: tuple[str, ...] = ()  # when left out, all of MEASURES that make sense
     layers: tuple[str, ...] = ("*",)  # wildcards for attention layers
     units: tuple[str, ...] = ("*",)  # wildcards for units
     num_images: int = 256  # test images, drawn with the seed
@@ -51,8 +53,8 @@ class Look:
 
     def __post_init__(self) -> None:
         for name in self.measures:
-            if name not in MEASURES:
-                raise unknown("measure", name, MEASURES)
+            if name not in (*MEASURES, *ON_REQUEST):
+                raise unknown("measure", name, (*MEASURES, *ON_REQUEST))
         if self.other is not None and self.measures and "cka" not in self.measures:
             raise UserError("--other is for CKA: add cka to --measures, or leave --measures out")
         if self.num_images < 1 or self.batch_size < 1:
@@ -115,7 +117,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
         tried(peer.model, prepare(first[:1]), look.other)
         notes += [note for note in peer.notes if note not in notes]
         options["cka"] |= {"other": peer.model, "prepare": prepare}
-    steps = _Steps(on_step, len(batches))
+    steps = Steps(on_step, len(batches))
     records: dict[str, Record] = {}
     refused: dict[str, str] = {}
     wanted = look.measures or MEASURES
@@ -128,7 +130,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
         refused |= found.refused
         spent = perf_counter() - begun
         records |= {n: replace(r.to_record(), seconds=spent) for n, r in found.results.items()}
-    for name in [name for name in ("gates", "masking", "lesion") if name in wanted]:
+    for name in [name for name in _ALONE if name in wanted]:
         begun = perf_counter()
         try:
             result = _ALONE[name](look, sitting, batches, steps)
@@ -137,33 +139,20 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
                 raise
             refused[name] = str(error)
             continue
-        records[name] = replace(result.to_record(), seconds=perf_counter() - begun)
+        record = result if isinstance(result, Record) else result.to_record()
+        records[name] = replace(record, seconds=perf_counter() - begun)
     config = {**asdict(look), **sitting.subject.config, "data": sitting.source,
               "image_size": sitting.size, "notes": notes}  # fmt: skip
     return Inspection(
         subject=look.subject,
         records={
             name: replace(records[name], config=config, seed=look.seed)
-            for name in MEASURES
+            for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },
         refused={name: " ".join(refused[name].split()) for name in MEASURES if name in refused},
         notes=tuple(notes),
     )
-
-
-class _Steps:
-    """Counts steps for a progress bar whose length becomes known on the way."""
-
-    def __init__(self, on_step: OnStep, total: int):
-        self.on_step, self.done, self.total = on_step, 0, total
-
-    def __call__(self, what: str, ahead: int | None = None) -> None:
-        """One more step; ``ahead`` are left, this one included."""
-        if ahead is not None:
-            self.total = self.done + ahead
-        self.done += 1
-        self.on_step(what, self.done, self.total)
 
 
 def _peer(look: Look, sitting: Sitting) -> tuple[Sitting, Callable[..., Any]]:
@@ -193,8 +182,8 @@ def _gates(look: Look, sitting: Sitting, *_: Any) -> Any:
     return measure.gates(sitting.model, layers=fitting or look.layers)
 
 
-def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, steps: _Steps) -> Any:
-    """Masking or lesion, which compare accuracies; refused where those would say nothing."""
+def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, steps: Steps) -> Any:
+    """What compares accuracies; refused where those would say nothing."""
     if sitting.random and not look.measures:
         raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
     with capture.evaluating(sitting.model):
@@ -205,14 +194,16 @@ def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, ste
         raise UserError(
             f"{name} needs labels of the model's own {outputs} classes; these images have {classes}"
         )
+    if name in ROBUSTNESS:
+        trial = Trial(on=(name,), seed=look.seed)
+        return measured(name, trial, sitting.model, batches, sitting.statistics, steps)
     if name == "masking":
         return measure.masking(sitting.model, batches, on_mask=steps)
     units = None if look.units == ("*",) else look.units
     return measure.lesion(sitting.model, batches, units=units, on_unit=steps)
 
 
-_ALONE: dict[str, Callable[[Look, Sitting, EvalBatches, _Steps], Any]] = {
+_ALONE: dict[str, Callable[[Look, Sitting, EvalBatches, Steps], Any]] = {
     "gates": _gates,
-    "masking": partial(_labelled, "masking"),
-    "lesion": partial(_labelled, "lesion"),
+    **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
 }
