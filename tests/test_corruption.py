@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from data_making import photos
+from vitascope.bench.corruptions import time_corruptions
 from vitascope.data import EvalBatches, MemoryImages
 from vitascope.errors import UserError
 from vitascope.measure import corruption
@@ -13,6 +14,7 @@ from vitascope.measure.corruption import corruption_of_sets, mean_corruption_err
 from vitascope.measure.corruptions import CORRUPTIONS, corrupt
 from vitascope.measure.corruptions.constants import ALEXNET
 from vitascope.record import load
+from vitascope.report.results import section
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
@@ -156,3 +158,18 @@ def test_mistakes_are_told_in_one_line():
             corruptions="fog",
             severities=(1, 2),
         )
+
+
+def test_the_benchmark_counts_images_a_second_beside_its_peer(tmp_path):
+    found = time_corruptions(
+        sides=(32,), batch_size=1, rounds=1, corruptions=("contrast", "brightness")
+    )
+    assert [row[0].split(" / ")[1] for row in found.speed] == ["imagecorruptions-imaug"] * 2
+    names = [what for what, _, _ in found.rates]
+    assert names[2:] == ["contrast, 32 px", "brightness, 32 px"]
+    (_, mean, _), (_, slowest, _), *each = found.rates
+    assert slowest == min(ours for _, ours, _ in each)
+    assert mean == pytest.approx(2 / sum(1 / ours for _, ours, _ in each))
+    text = section(load(found.to_record().save(tmp_path / "corruptions")))
+    assert "whole set, 32 px / imagecorruptions-imaug" in text
+    assert f"| contrast, 32 px | {each[0][1]:,.0f} |" in text

@@ -25,16 +25,17 @@ class Bench:
       vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
       vitascope bench training
       vitascope bench inspect
+      vitascope bench corruptions
     """
 
-    subject: Annotated[Literal["gpsa", "inspect", "training"], tyro.conf.Positional]
+    subject: Annotated[Literal["corruptions", "gpsa", "inspect", "training"], tyro.conf.Positional]
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
     """gpsa: networks to time at 224 px."""
     grids: tuple[int, ...] = (14, 32, 64)
     """gpsa: sides of the grids on which one layer is timed."""
     batch_size: int | None = None
-    """Images a pass; 8 for gpsa, 64 for inspect, 128 for training."""
+    """Images a pass; 8 for gpsa, 64 for inspect, 128 for training, 4 for corruptions at 224 px."""
     rounds: int | None = None
     """Turns that each candidate takes; 11 for gpsa, 5 for the others."""
     threads: int = 1
@@ -69,12 +70,24 @@ def run(words: Sequence[str]) -> None:
     ]
     if cost:
         print(table(["what", "plain passes", "quartiles"], cost))
+    rates = [
+        [what, f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.1f}"]
+        for what, ours, theirs in record.values.get("rates", ())
+    ]
+    if rates:
+        print(table(["images a second", "ours", "peer's", "ratio"], rates))
     sizes = [
         [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
         for grid, ours, theirs in record.values.get("memory", ())
     ]
     if sizes:
         print(table(["patches", "our layer", "timm's layer", "ratio"], sizes))
+
+
+def _corruptions(args: Bench, chosen: dict[str, Any]) -> Any:
+    from vitascope.bench.corruptions import time_corruptions
+
+    return time_corruptions(progress=note("timing", 30, quiet=args.quiet or args.json), **chosen)
 
 
 def _gpsa(args: Bench, chosen: dict[str, Any]) -> Any:
@@ -98,6 +111,7 @@ def _training(args: Bench, chosen: dict[str, Any]) -> Any:
 
 
 _MEASURE: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
+    "corruptions": _corruptions,
     "gpsa": _gpsa,
     "inspect": _inspect,
     "training": _training,

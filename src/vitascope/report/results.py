@@ -36,6 +36,7 @@ def section(record: Record) -> str:
         "bench-gpsa": _bench,
         "bench-training": _bench,
         "bench-inspect": _bench,
+        "bench-corruptions": _bench,
         "fourier": _along_units,
         "variance": _along_units,
     }
@@ -114,6 +115,12 @@ def _bench(record: Record) -> str:
             for grid, ours, theirs in record.values["memory"]
         ]
         parts.append(markdown(["patches", "our layer", "timm's layer", "ratio"], sizes))
+    if record.values.get("rates"):
+        rates = [
+            [what, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"]
+            for what, ours, theirs in record.values["rates"]
+        ]
+        parts.append(markdown(["images a second", "ours", "peer's", "ratio"], rates))
     if record.values.get("cost"):
         costs = [
             [what, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
