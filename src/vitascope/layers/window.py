@@ -16,6 +16,7 @@ lie in one window.
 Shapes: B images, C channels, map (h, w), W windows of T = M^2 places, H heads of width d.
 """
 
+from operator import index
 from typing import Any
 
 import torch
@@ -107,12 +108,13 @@ class WindowAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix every place with the places of its window. (B, C, h, w) -> (B, dim_out, h, w)"""
-        batch, _, height, width = x.shape
+        batch, _, *size = x.shape
+        height, width = index(size[0]), index(size[1])  # compilers stall over symbolic sizes here
         window = min(self.window, height), min(self.window, width)
         below, right = -height % window[0], -width % window[1]
+        padded = height + below, width + right
         if below or right:
             x = F.pad(x, (0, right, 0, below))
-        size = height + below, width + right
         qkv = self.qkv(into_windows(x, window))  # (B W, T, 3 H d)
         query, key, value = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         bias = offset_bias(self.position_bias, window)[None].to(query.dtype)  # (1, H or 1, T, T)
@@ -123,7 +125,7 @@ class WindowAttention(nn.Module):
             bias = (bias + hidden).repeat(batch, 1, 1, 1)
         dropout = self.attn_drop if self.training else 0.0
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
-        out = out_of_windows(self.proj(out.transpose(1, 2).flatten(2)), window, size)
+        out = out_of_windows(self.proj(out.transpose(1, 2).flatten(2)), window, padded)
         return out[:, :, :height, :width]
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ Shapes: B images, stage k has channels C_k on a map 2^k times smaller than the s
 """
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from timm.layers.classifier import ClassifierHead
@@ -119,22 +120,28 @@ class PreActResNet(nn.Module):
         self.num_classes = num_classes
         self.head.reset(num_classes, global_pool)
 
-    def run_stage(self, index: int, x: Tensor) -> Tensor:
-        """One stage."""
-        stage = self.stages[index]
-        recompute = self.grad_checkpointing and self.training
-        return checkpoint(stage, x) if recompute else stage(x)
-
-    def forward_features(self, x: Tensor) -> Tensor:
-        """(B, C, height, width) -> (B, C_last, h, w)"""
+    def embed(self, x: Tensor) -> Tensor:
+        """The first map. (B, C, height, width) -> (B, C_0, h, w)"""
         if x.ndim != 4 or x.shape[1] != self.in_chans:
             raise UserError(
                 f"the model takes images of {self.in_chans} channels and got {tuple(x.shape)}; "
                 "create it with in_chans= for other channels"
             )
-        x = self.pool(self.stem(x))
-        for index in range(len(self.stages)):
-            x = self.run_stage(index, x)
+        if any("a" in word for word in self.kinds):
+            index(x.shape[2]), index(x.shape[3])  # compilers stall over windows of symbolic sizes
+        return self.pool(self.stem(x))
+
+    def run_stage(self, stage: int, x: Tensor) -> Tensor:
+        """One stage."""
+        blocks = self.stages[stage]
+        recompute = self.grad_checkpointing and self.training
+        return checkpoint(blocks, x) if recompute else blocks(x)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """(B, C, height, width) -> (B, C_last, h, w)"""
+        x = self.embed(x)
+        for stage in range(len(self.stages)):
+            x = self.run_stage(stage, x)
         return self.act(self.norm(x))
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
@@ -158,12 +165,12 @@ class PreActResNet(nn.Module):
         if output_fmt != "NCHW":
             raise UserError(f"output_fmt={output_fmt!r}; a ResNet has maps: NCHW")
         take, last = feature_take_indices(len(self.stages), indices)
-        x = self.pool(self.stem(x))
+        x = self.embed(x)
         found = []
-        for index in range(last + 1 if stop_early else len(self.stages)):
-            x = self.run_stage(index, x)
-            if index in take:
-                final = index == len(self.stages) - 1
+        for stage in range(last + 1 if stop_early else len(self.stages)):
+            x = self.run_stage(stage, x)
+            if stage in take:
+                final = stage == len(self.stages) - 1
                 found.append(self.act(self.norm(x)) if norm and final else x)
         return found if intermediates_only else (self.act(self.norm(x)), found)
 

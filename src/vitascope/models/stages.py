@@ -27,7 +27,9 @@ def stage_kinds(kinds: Sequence[str] | None, depths: Sequence[int]) -> tuple[str
     ('cc', 'ccc')
     """
     listed = kinds is None or (isinstance(kinds, Sequence) and not isinstance(kinds, str))
-    words = tuple(map(str, kinds)) if kinds and listed else tuple("c" * n for n in depths)
+    words = (
+        tuple("c" * n for n in depths) if kinds is None or not listed else tuple(map(str, kinds))
+    )
     if not listed or [*map(len, words)] != [*depths] or set("".join(words)) - {"c", "a"}:
         example = ", ".join(repr("c" * (n - 1) + "a") for n in depths)
         raise UserError(
