@@ -18,6 +18,7 @@ from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.layers.broadcasting import broadcast
 from vitascope.models import create_model
+from vitascope.models.family import OURS
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights
 from vitascope.train import load_run
@@ -55,7 +56,8 @@ def build(
     channels, height, width = dataset.train.size
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
-    if split_suffix(name)[0] in ("convit_micro", "convit_micro_distilled", "vit_micro"):
+    _, made_with = OURS.get(split_suffix(name)[0], (None, {}))
+    if {"img_size", "patch_size"} <= set(made_with):
         wanted["patch_size"] = fitting_patch(height, width)
     wanted |= kwargs
     torch.manual_seed(seed)
