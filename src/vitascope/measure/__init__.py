@@ -13,6 +13,7 @@ from vitascope.measure.fgsm import fgsm
 from vitascope.measure.fourier import fourier
 from vitascope.measure.frequency import frequency
 from vitascope.measure.gates import gates
+from vitascope.measure.hessian import hessian
 from vitascope.measure.lesion import lesion
 from vitascope.measure.maps import maps
 from vitascope.measure.masking import masking
@@ -31,6 +32,7 @@ __all__ = [
     "fourier",
     "frequency",
     "gates",
+    "hessian",
     "lesion",
     "maps",
     "masking",

@@ -1,0 +1,91 @@
+"""What is finished of a long measurement, on disk after every step, so that it can go on later.
+
+One file holds the question (settings, and fingerprints of weights and batches), a row of numbers
+for every finished step, and what the next step needs of the last. A file that answers another
+question is refused, not overwritten.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from torch import Tensor
+
+from vitascope.errors import UserError
+from vitascope.record import atomic_write
+
+__all__ = ["Finished", "fingerprint"]
+
+Row = Mapping[str, Any]  # numbers and arrays by name, the same names and shapes in every row
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
+    """A short hash of values, shapes and types.
+
+    >>> import torch
+    >>> fingerprint([torch.zeros(2)]) == fingerprint([torch.zeros(3)])
+    False
+    """
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        if tensor.is_floating_point():
+            tensor = tensor.double()  # numpy knows no bfloat16
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Finished:
+    """Finished rows in order; with a path they are kept there.
+
+    Args:
+        path: The file; None keeps everything in memory.
+        question: What the rows answer, in types JSON knows.
+    """
+
+    def __init__(self, path: str | Path | None, question: Mapping[str, Any]):
+        self.path = None if path is None else Path(path)
+        self.question = json.dumps(question, sort_keys=True)
+        self.rows: list[Row] = []
+        self.carry: np.ndarray | None = None
+        if self.path is not None and self.path.exists():
+            self._load(self.path)
+
+    def _load(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                columns = {name: stored[name] for name in stored.files}
+            asked = str(columns.pop("question"))
+            carry = columns.pop("carry")
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+            raise UserError(f"{path} does not hold a measurement to go on with: {error}") from None
+        if asked != self.question:
+            old, new = json.loads(asked), json.loads(self.question)
+            differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+            raise UserError(
+                f"{path} answers another question: {', '.join(differ)} differ; "
+                "give another file or remove it"
+            )
+        count = len(next(iter(columns.values()), ()))
+        self.rows = [{name: column[i] for name, column in columns.items()} for i in range(count)]
+        self.carry = carry if carry.size else None
+
+    def add(self, row: Row, carry: np.ndarray | None = None) -> None:
+        """One more step is done; ``carry`` is what the next one needs."""
+        self.rows.append(row)
+        self.carry = carry
+        if self.path is not None:
+            with atomic_write(self.path) as stream:
+                np.savez(stream, allow_pickle=False, **self._stored())
+
+    def _stored(self) -> dict[str, Any]:
+        carry = np.zeros(0) if self.carry is None else self.carry
+        return {"question": np.array(self.question), "carry": carry, **self.columns()}
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """All rows, stacked."""
+        return {name: np.stack([np.asarray(r[name]) for r in self.rows]) for name in self.rows[0]}

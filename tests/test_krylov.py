@@ -1,0 +1,143 @@
+"""The eigen-solver on matrices whose spectrum is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from vitascope.errors import UserError
+from vitascope.measure.krylov import error_bounds, largest, orthogonal, settled
+
+
+def matrix(values, seed=0):
+    """A symmetric matrix with these eigenvalues and random eigenvectors."""
+    generator = torch.Generator().manual_seed(seed)
+    n = len(values)
+    turn = torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, generator=generator))[0]
+    return (turn * torch.as_tensor(np.asarray(values, dtype=float))) @ turn.T
+
+
+def top(values, k):
+    return np.array(sorted(values, key=lambda value: -abs(value))[:k])
+
+
+def found_in(values, k=5, dtype=torch.float64, **options):
+    dense = matrix(values).to(dtype)
+    start = torch.randn(len(values), dtype=dtype, generator=torch.Generator().manual_seed(1))
+    return largest(lambda v: dense @ v, start, k, **options)
+
+
+def bulk(n=300):
+    return np.random.default_rng(0).normal(size=n)
+
+
+def test_both_signs_are_found_by_magnitude_with_their_vectors():
+    values = [*bulk(), 9.0, -8.0, 7.0, -6.5, 6.0]
+    found = found_in(values, tolerance=1e-12)
+    np.testing.assert_allclose(found.values, [9.0, -8.0, 7.0, -6.5, 6.0], rtol=1e-11)
+    assert found.converged
+    images = found.vectors @ matrix(values)
+    expected = torch.from_numpy(found.values)[:, None] * found.vectors
+    torch.testing.assert_close(images, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.vectors @ found.vectors.T, torch.eye(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("basis_size", [10, 24])
+def test_restarts_find_what_one_long_run_finds(basis_size):
+    values = bulk(400)
+    found = found_in(values, tolerance=1e-9, basis_size=basis_size)
+    np.testing.assert_allclose(found.values, top(values, 5), rtol=1e-8)
+    assert found.products > basis_size  # it had to restart
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6])
+def test_an_eigenvalue_lies_within_the_residual_of_each_found(tolerance):
+    for seed in range(5):
+        values = np.random.default_rng(seed).standard_t(df=3, size=300)
+        found = found_in(values, tolerance=tolerance)
+        away = np.abs(found.values[:, None] - values).min(1)
+        assert found.converged
+        assert (found.residuals <= tolerance * np.abs(found.values)).all()
+        assert (away <= found.residuals + 1e-12).all()
+
+
+def test_estimated_errors_cover_the_true_ones():
+    values = [*bulk(), 9.0, -8.0, 7.0, -6.5, 6.0]
+    for products in range(13, 17):  # by then all five have come up
+        found = found_in(values, tolerance=1e-12, max_products=products)
+        away = np.abs(found.values[:, None] - np.array(values)).min(1)
+        assert (away <= found.errors + 1e-12).all()
+        assert (found.errors <= found.residuals + 1e-12).all()
+    assert found.errors.max() < found.residuals.max() / 2  # and they are the sharper ones
+
+
+def test_a_looser_tolerance_needs_fewer_products():
+    loose, tight = (found_in(bulk(), tolerance=t) for t in (1e-1, 1e-8))
+    assert loose.products < tight.products
+
+
+def test_a_matrix_of_few_distinct_eigenvalues_gives_them_as_often_as_they_occur():
+    found = found_in([5, 5, -4, -4, -4, 3, *np.zeros(190)], tolerance=1e-10)
+    np.testing.assert_allclose(np.sort(found.values), [-4, -4, -4, 5, 5], atol=1e-12)
+    found = found_in(np.ones(50), k=3, tolerance=1e-10)
+    np.testing.assert_allclose(found.values, 1.0, rtol=1e-12)
+
+
+def test_repeated_eigenvalues_among_others_are_found_when_asked_for():
+    values = [*bulk(), 9, 9, 9, -8, -8, 7]
+    found = found_in(values, tolerance=1e-10, multiple=True)
+    np.testing.assert_allclose(np.sort(found.values), [-8, -8, 9, 9, 9], rtol=1e-9)
+    assert found.converged
+
+
+def test_all_eigenvalues_of_a_small_matrix_can_be_had():
+    values = [3.0, 3.0, -2.0, 1.0, 0.0, 0.0]
+    found = found_in(values, k=6, tolerance=1e-10)
+    np.testing.assert_allclose(np.sort(found.values), np.sort(values), atol=1e-13)
+
+
+def test_a_search_that_is_cut_short_says_so():
+    found = found_in(bulk(), tolerance=1e-6, max_products=9)
+    assert not found.converged
+    assert found.products == 9
+    assert (found.errors > 1e-6 * np.abs(found.values)).any()
+    assert found_in(bulk(), k=5, max_products=5).values.shape == (5,)
+
+
+def test_float32_does_not_claim_more_than_it_can_know():
+    values = [*bulk(), 9.0, -8.0, 7.0, 6.5, -6.0]
+    assert found_in(values, dtype=torch.float32, tolerance=1e-4).converged
+    beyond = found_in(values, dtype=torch.float32, tolerance=1e-9)
+    assert not beyond.converged
+    assert (np.abs(beyond.values - top(values, 5)) <= beyond.errors).all()
+
+
+def test_orthogonalising_twice_survives_cancellation():
+    basis = torch.linalg.qr(torch.randn(500, 3))[0].T
+    w = 1e6 * basis.sum(0) + torch.randn(500)
+    rest, found = orthogonal(w, basis)
+    assert (basis @ rest).abs().max() < 1e-3 * rest.norm()
+    torch.testing.assert_close(found, basis @ w)
+
+
+def test_bounds_use_the_gap_only_where_it_helps():
+    values, residuals = np.array([10.0, 5.0, 4.99]), np.array([0.1, 0.1, 0.1])
+    np.testing.assert_allclose(error_bounds(values, residuals), [0.01 / 5.0, 0.1, 0.1])
+
+
+def test_a_value_that_may_still_reach_in_is_waited_for():
+    values, residuals = np.array([3.0, 2.0, 1.9]), np.array([0.0, 0.0, 0.2])
+    assert not settled(values, residuals, 2, 0.01)
+    assert settled(values, residuals * 0.1, 2, 0.01)
+    assert not settled(values[:2], residuals[:2], 2, 0.01)  # nothing known of the others
+
+
+def test_impossible_questions_are_refused():
+    dense = torch.eye(3)
+    with pytest.raises(UserError, match="give 1 to 3"):
+        largest(lambda v: dense @ v, torch.ones(3), 4)
+    with pytest.raises(UserError, match="need at least 2"):
+        largest(lambda v: dense @ v, torch.ones(3), 2, max_products=1)
+    with pytest.raises(UserError, match="start vector"):
+        largest(lambda v: dense @ v, torch.zeros(3), 1)
+    with pytest.raises(UserError, match="not finite"):
+        largest(lambda v: v / 0, torch.ones(3), 1)
