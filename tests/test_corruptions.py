@@ -135,6 +135,13 @@ def test_an_image_is_the_same_alone_and_in_any_batch(name, constants):
         assert torch.equal(whole, other) == (name in FIXED)
 
 
+def test_equal_images_are_corrupted_each_in_its_own_way():
+    images = photograph(32).expand(2, -1, -1, -1)
+    for name in CORRUPTIONS:
+        first, second = corrupt(images, name, 5, constants="imagenet")
+        assert torch.equal(first, second) == (name in FIXED), name
+
+
 def test_severity_zero_is_the_clean_image():
     images = torch.rand(2, 3, 16, 16)  # not even quantised
     for name in CORRUPTIONS:
@@ -331,7 +338,10 @@ def test_frost_has_the_colours_of_the_photographs_and_wraps_around():
     seam = (textures[..., 0] - textures[..., -1]).abs().mean()
     inside = (textures[..., 1:] - textures[..., :-1]).abs().mean()
     assert seam < 1.5 * inside
-    assert frost_textures(True).shape == (5, 3, 128, 128)
+    small = frost_textures(True)
+    black = torch.zeros(1, 3, 128, 128, dtype=torch.uint8)
+    made = corrupt(black, "frost", 1, constants="cifar")[0]
+    assert any(torch.equal(made, (0.2 * ice + 1e-3).byte()) for ice in small)
     large = torch.zeros(1, 1, 700, 8, dtype=torch.uint8)
     assert (corrupt(large, "frost", 1) > 0).float().mean() > 0.9
 

@@ -4,7 +4,7 @@ The published sets lay crops of five photographs over the image. Those are not o
 five textures stand in: fractal noise (power falling with the square of frequency, as the
 photographs' does), frozen ridges where a second noise crosses zero, and needles along six
 directions 30 degrees apart. Each has the mean and deviation per channel of one photograph, wraps
-around, and is the same on every machine. CIFAR-C shrinks the photographs to a fifth, taking every
+around, and is the same in every run. CIFAR-C shrinks the photographs to a fifth, taking every
 fifth pixel; so it is here.
 
 Shapes: 5 textures, 3 channels, n x n pixels with n = 640 (128 when shrunk).
@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from scipy.fft import irfft2, rfft2
 from torch import Tensor
 
 __all__ = ["frost_textures"]
@@ -31,33 +32,39 @@ PHOTOGRAPHS = (
 )
 
 
+def frequencies() -> np.ndarray:
+    """Of a transform's entries, in cycles a pixel. (n, n / 2 + 1) float32"""
+    found = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
+    return found.astype(np.float32)
+
+
 def fractal(rng: np.random.Generator, slope: float) -> np.ndarray:
     """Noise whose amplitude falls as frequency ** -slope; mean 0, deviation 1. (n, n)"""
-    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
+    frequency = frequencies()
     frequency[0, 0] = np.inf
-    spectrum = np.fft.rfft2(rng.standard_normal((SIDE, SIDE)))
-    field = np.fft.irfft2(spectrum * frequency**-slope, s=(SIDE, SIDE))
+    spectrum = rfft2(rng.standard_normal((SIDE, SIDE), dtype=np.float32))
+    field = irfft2(spectrum * frequency**-slope, s=(SIDE, SIDE))
     return (field - field.mean()) / field.std()
 
 
 def softened(field: np.ndarray, cutoff: float = 0.5) -> np.ndarray:
     """Without the finest grain, as a lens would have it. (n, n)"""
-    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
-    return np.fft.irfft2(
-        np.fft.rfft2(field) * np.exp(-0.5 * (frequency / cutoff) ** 2), s=(SIDE, SIDE)
-    )
+    frequency = frequencies()
+    return irfft2(rfft2(field) * np.exp(-0.5 * (frequency / cutoff) ** 2), s=(SIDE, SIDE))
 
 
 def needles(rng: np.random.Generator, length: float = 24.0, share: float = 5e-4) -> np.ndarray:
     """Fading strokes along six directions; mean 0, deviation 1. (n, n)"""
-    y, x = np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE)
-    total, turn = np.zeros((SIDE, SIDE // 2 + 1), dtype=complex), rng.uniform(0, np.pi)
+    y, x = (f(SIDE).astype(np.float32) for f in (np.fft.fftfreq, np.fft.rfftfreq))
+    total, turn = np.zeros((SIDE, SIDE // 2 + 1), np.complex64), rng.uniform(0, np.pi)
     for direction in turn + np.arange(6) * np.pi / 6:
-        along = x * np.cos(direction) + y * np.sin(direction)
-        across = y * np.cos(direction) - x * np.sin(direction)
+        cos, sin = np.float32(np.cos(direction)), np.float32(np.sin(direction))
+        along = x * cos + y[:, None] * sin
+        across = y[:, None] * cos - x * sin
         stroke = np.exp(-0.5 * (2 * np.pi * along * length) ** 2 - 0.5 * (2 * np.pi * across) ** 2)
-        total += np.fft.rfft2(rng.random((SIDE, SIDE)) < share) * stroke
-    field = np.fft.irfft2(total, s=(SIDE, SIDE))
+        middles = rng.random((SIDE, SIDE), dtype=np.float32) < share
+        total += rfft2(middles.astype(np.float32)) * stroke
+    field = irfft2(total, s=(SIDE, SIDE))
     return (field - field.mean()) / field.std()
 
 
