@@ -5,7 +5,9 @@ import time
 import pytest
 import torch
 
+from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
 from vitascope.bench.timing import peak_memory, take_turns
+from vitascope.layers import NeighborhoodAttention
 
 
 def test_the_slower_candidate_has_the_smaller_speed():
@@ -33,3 +35,24 @@ def test_peak_memory_counts_what_lives_at_once():
 
     assert peak_memory(at_once) == pytest.approx(8e6, rel=0.05)
     assert peak_memory(one_after_the_other) == pytest.approx(4e6, rel=0.05)
+
+
+def test_the_dense_peer_of_neighbourhood_attention_does_the_same_work():
+    layer = NeighborhoodAttention(12, 3, kernel_size=5)
+    peer = DenseMaskedAttention(12, 3, kernel_size=5)
+    peer.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 400, 12)
+    torch.testing.assert_close(peer(x, (20, 20)), layer(x, (20, 20)))
+    peer.bias = peer.make_bias((20, 20))
+    torch.testing.assert_close(peer(x, (20, 20)), layer(x, (20, 20)))
+
+
+def test_memory_of_neighbourhood_attention_grows_with_the_patches():
+    result = time_neighborhood(grids=(24, 48), kernel_sizes=(3,), rounds=1)
+    assert len(result.speed) == len(result.memory) == 4  # two grids, with and without backward
+    assert result.to_record().kind == "bench-neighborhood"
+    for mode in (0, 1):
+        (_, small, small_peer), (_, large, large_peer) = result.memory[mode::2]
+        assert large < 4.5 * small
+        assert large_peer > 6 * small_peer
+        assert large < large_peer

@@ -31,6 +31,14 @@ def test_every_record_of_the_folder_is_a_section_with_its_figures(tmp_path):
     assert "p\\|q" in page
 
 
+def test_memory_is_shown_beside_the_peer_that_the_record_names():
+    values = {"speed": [], "memory": [["8 x 8, k = 3", 2_000_000, 8_000_000]]}
+    record = Record(kind="bench-neighborhood", values=values, config={"peer": "dense attention"})
+    text = section(record)
+    assert "| memory | our layer | dense attention | ratio |" in text
+    assert "| 8 x 8, k = 3 | 2.0 MB | 8.0 MB | 0.250 |" in text
+
+
 def test_a_claim_about_units_is_counted():
     values = {
         "units": ["stem", "a.attn", "a.mlp", "b.attn", "b.mlp"],

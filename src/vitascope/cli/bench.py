@@ -25,19 +25,23 @@ class Bench:
       vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
       vitascope bench training
       vitascope bench inspect
+      vitascope bench neighborhood --grids 32 64
       vitascope bench corruptions
     """
 
-    subject: Annotated[Literal["corruptions", "gpsa", "inspect", "training"], tyro.conf.Positional]
+    subject: Annotated[
+        Literal["corruptions", "gpsa", "inspect", "neighborhood", "training"], tyro.conf.Positional
+    ]
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
     """gpsa: networks to time at 224 px."""
-    grids: tuple[int, ...] = (14, 32, 64)
-    """gpsa: sides of the grids on which one layer is timed."""
+    grids: tuple[int, ...] | None = None
+    """Sides of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for neighborhood."""
     batch_size: int | None = None
-    """Images a pass; 8 for gpsa, 64 for inspect, 128 for training, 4 for corruptions at 224 px."""
+    """Images a pass; 8 for gpsa, 64 for inspect, 1 for neighborhood, 128 for training, 4 for
+    corruptions at 224 px."""
     rounds: int | None = None
-    """Turns that each candidate takes; 11 for gpsa, 5 for the others."""
+    """Turns that each candidate takes; 11 for gpsa, 7 for neighborhood, 5 for the others."""
     threads: int = 1
     """Threads of torch."""
     out: Path | None = None
@@ -77,11 +81,11 @@ def run(words: Sequence[str]) -> None:
     if rates:
         print(table(["images a second", "ours", "peer's", "ratio"], rates))
     sizes = [
-        [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
+        [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
         for grid, ours, theirs in record.values.get("memory", ())
     ]
     if sizes:
-        print(table(["patches", "our layer", "timm's layer", "ratio"], sizes))
+        print(table(["memory", "our layer", record.config.get("peer", "timm's"), "ratio"], sizes))
 
 
 def _corruptions(args: Bench, chosen: dict[str, Any]) -> Any:
@@ -93,14 +97,23 @@ def _corruptions(args: Bench, chosen: dict[str, Any]) -> Any:
 def _gpsa(args: Bench, chosen: dict[str, Any]) -> Any:
     from vitascope.bench.gpsa import time_gpsa
 
-    bar = note("timing", 2 * len(args.models) + len(args.grids), quiet=args.quiet or args.json)
-    return time_gpsa(models=args.models, grids=args.grids, progress=bar, **chosen)
+    grids = args.grids or (14, 32, 64)
+    bar = note("timing", 2 * len(args.models) + len(grids), quiet=args.quiet or args.json)
+    return time_gpsa(models=args.models, grids=grids, progress=bar, **chosen)
 
 
 def _inspect(args: Bench, chosen: dict[str, Any]) -> Any:
     from vitascope.bench.inspect import time_inspect
 
     return time_inspect(progress=note("timing", 3, quiet=args.quiet or args.json), **chosen)
+
+
+def _neighborhood(args: Bench, chosen: dict[str, Any]) -> Any:
+    from vitascope.bench.neighborhood import time_neighborhood
+
+    grids = args.grids or (32, 64)
+    bar = note("timing", 6 * len(grids), quiet=args.quiet or args.json)
+    return time_neighborhood(grids=grids, progress=bar, **chosen)
 
 
 def _training(args: Bench, chosen: dict[str, Any]) -> Any:
@@ -114,5 +127,6 @@ _MEASURE: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
     "corruptions": _corruptions,
     "gpsa": _gpsa,
     "inspect": _inspect,
+    "neighborhood": _neighborhood,
     "training": _training,
 }

@@ -36,6 +36,7 @@ def section(record: Record) -> str:
         "bench-gpsa": _bench,
         "bench-training": _bench,
         "bench-inspect": _bench,
+        "bench-neighborhood": _bench,
         "bench-corruptions": _bench,
         "fourier": _along_units,
         "variance": _along_units,
@@ -111,10 +112,11 @@ def _bench(record: Record) -> str:
     ]
     if record.values.get("memory"):
         sizes = [
-            [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"1/{theirs / ours:.0f}"]
+            [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
             for grid, ours, theirs in record.values["memory"]
         ]
-        parts.append(markdown(["patches", "our layer", "timm's layer", "ratio"], sizes))
+        peer = record.config.get("peer", "timm's layer")
+        parts.append(markdown(["memory", "our layer", peer, "ratio"], sizes))
     if record.values.get("rates"):
         rates = [
             [what, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"]
