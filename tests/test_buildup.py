@@ -1,6 +1,12 @@
 """The build-up rule: which blocks become attention, in which order, by which numbers."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -227,6 +233,53 @@ def test_asked_again_nothing_is_trained_and_asked_for_more_only_the_rest_is(fold
     assert len(answer["candidates"]) == 3
     assert before.items() < runs(folder).items()
     assert len(runs(folder)) == 3
+
+
+@contextmanager
+def started(words, until):
+    """The command in a session of its own, once ``until()`` holds; nothing of it survives."""
+    command = [sys.executable, "-m", "vitascope", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 200
+    try:
+        while not until():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def test_killed_it_goes_on_where_it_was(tmp_path):
+    words = [*WORDS, "--epochs", "15", "--max-candidates", "1", "--out", str(tmp_path / "b")]
+    words += ["--processes", "1", "--quiet"]
+    begun = tmp_path / "b/runs/cc-cc-cc/seed-0/metrics.jsonl"
+    with started(words, lambda: begun.exists() and begun.read_text().count("\n") > 1) as process:
+        os.killpg(process.pid, signal.SIGKILL)
+    first, *rest = begun.read_text().splitlines()
+    assert len(rest) < 14
+    assert load(tmp_path / "b/buildup").values == {}
+    assert main(words) == 0
+    lines = begun.read_text().splitlines()
+    assert lines[0] == first  # with its seconds: it was not trained again
+    assert len(lines) == 15
+    assert len(load(tmp_path / "b/buildup").values["candidates"]) == 2
+
+
+def test_interrupted_it_begins_nothing_more(tmp_path):
+    """Four runs for two processes: those that wait must not start when the others stop."""
+    words = [*WORDS, "--epochs", "200", "--seeds", "0", "1", "--out", str(tmp_path / "b")]
+    words += ["--processes", "2"]
+    with started(words, lambda: len([*tmp_path.glob("b/runs/*/*/checkpoint")]) > 1) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert "the same command goes on" in said
+    assert len([*tmp_path.glob("b/runs/*/*/config.yaml")]) == 2
 
 
 def test_another_question_in_the_same_folder_is_refused(folder, capsys):

@@ -24,7 +24,7 @@ __all__ = ["draw", "says", "tabulated", "write_figure"]
 
 _KEPT, _LEFT, _TEST = COLOURS[0][0], COLOURS[1][0], COLOURS[6][0]
 _FORMATS = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}  # undated
-_WIDEST = 12  # letters that stand upright under a mark
+_WIDEST = 9  # letters that have room under a mark
 
 
 def _rows(record: Record) -> Sequence[Mapping[str, Any]]:
@@ -109,6 +109,20 @@ def draw(record: Record) -> Figure:
     return figure
 
 
+def _short(word: str) -> str:
+    """A stage's word, in numbers where it is long: ``n`` conv blocks, then ``m`` turns.
+
+    >>> _short("cccaca"), _short("c" * 30 + "cacaca")
+    ('cccaca', '30c+3ca')
+    """
+    head, turns = word, 0
+    while head.endswith("ca"):
+        head, turns = head[:-2], turns + 1
+    if len(word) <= _WIDEST or "a" in head:
+        return word
+    return "+".join([f"{len(head)}c"] * bool(head) + [f"{turns}ca"] * bool(turns))
+
+
 def _stages(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     """A band behind the networks whose new block is in the same stage, with its name above."""
     numbered = list(enumerate(rows))[1:]
@@ -123,14 +137,12 @@ def _stages(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _name(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     """Ticks with number and kinds of the blocks, and a legend."""
-    upright = max(len(word) for row in rows for word in row["kinds"]) <= _WIDEST
-    joint = "\n" if upright else " "
-    labels = [f"{row['num_msa']}{joint}{joint.join(row['kinds'])}" for row in rows]
-    axis.set_xticks(range(len(rows)), labels, rotation=0 if upright else 90)
+    labels = ["\n".join([str(row["num_msa"]), *map(_short, row["kinds"])]) for row in rows]
+    axis.set_xticks(range(len(rows)), labels)
     for label in axis.get_xticklabels():
         label.set(family="monospace", size=7.5)
     axis.set(xlim=(-0.5, len(rows) - 0.5), ylabel="top-1 accuracy (%)")
-    axis.set_xlabel("MSA blocks, and the blocks of each stage (c conv, a MSA), in the order tried")
+    axis.set_xlabel("number of MSA blocks, and each stage's blocks\n(c conv, a MSA), as tried")
     marks = [("kept", "o", _KEPT, _KEPT), ("not kept", "o", _LEFT, "white")]
     for words, mark, colour, face in [*marks, ("test images", "x", _TEST, _TEST)]:
         axis.plot([], [], mark, color=colour, mfc=face, ms=5, label=words)

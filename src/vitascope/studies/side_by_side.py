@@ -51,7 +51,7 @@ def side_by_side(
         context = get_context("spawn")
         count = min(processes, len(jobs))
         with ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent) as pool:
-            futures = [pool.submit(function, **job) for job in jobs]
+            futures = [pool.submit(_begin, function, job) for job in jobs]
             try:
                 _wait(futures, folders, watch)
             except BaseException:
@@ -74,6 +74,20 @@ def _follow_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+_stopped = threading.Event()  # in a worker that was told to stop: it begins nothing more
+
+
+def _begin(function: Callable[..., Any], job: dict[str, Any]) -> Any:
+    """In a worker: one job, unless an earlier one was interrupted; the next waits in its queue."""
+    if _stopped.is_set():
+        raise KeyboardInterrupt
+    try:
+        return function(**job)
+    except KeyboardInterrupt:
+        _stopped.set()
+        raise
 
 
 def _one(function: Callable[..., Any], job: dict[str, Any], watch: "_Watch") -> Any:
