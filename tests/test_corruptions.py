@@ -16,7 +16,7 @@ from sklearn.datasets import load_sample_image
 
 from vitascope.errors import UserError
 from vitascope.measure.corruptions import CORRUPTIONS, FAMILIES, corrupt
-from vitascope.measure.corruptions.blur import scattered
+from vitascope.measure.corruptions.blur import disc, scattered
 from vitascope.measure.corruptions.constants import CIFAR, IMAGENET, strength, table_for
 from vitascope.measure.corruptions.corrupt import to_levels
 from vitascope.measure.corruptions.draws import Draws
@@ -236,6 +236,17 @@ def test_brightness_adds_to_the_value_of_hsv():
         hue, saturation, value = colorsys.rgb_to_hsv(*(x / 255 for x in pixel))
         wanted = colorsys.hsv_to_rgb(hue, saturation, min(value + 0.4, 1))
         assert bright == [int(255 * x + 1e-3) for x in wanted]
+
+
+@pytest.mark.parametrize("table", [CIFAR, IMAGENET])
+def test_the_disc_of_defocus_blur_is_softened_as_opencv_does(table):
+    for radius, softness in table["defocus_blur"]:
+        reach = max(8, int(radius))
+        y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+        hard = (x**2 + y**2 <= radius**2).astype(float)
+        size = (3, 3) if radius <= 8 else (5, 5)
+        wanted = cv2.GaussianBlur(hard / hard.sum(), size, sigmaX=softness)
+        assert disc(radius, softness) == pytest.approx(wanted, rel=1e-5, abs=2e-9)
 
 
 def test_glass_blur_copies_pixel_after_pixel():
