@@ -90,8 +90,7 @@ class ContextBroadcast(nn.Module):
         dim: Width D.
         kind: ``"cb"``, ``"cb_s"``, ``"cb_gate"`` or ``"cb_hybrid"``; only ``"cb_s"`` has
             parameters, D of them.
-        spatial: 4-D tensors are (B, D, h, w) and not (B, h, w, D); None looks for the axis of
-            size D.
+        spatial: 4-D tensors are (B, D, h, w) and not (B, h, w, D).
         scale_form: ``"halved"`` or ``"added"``; only for ``"cb_s"``.
         scale_init: Every channel's scale at the start; only for ``"cb_s"``.
 
@@ -104,7 +103,7 @@ class ContextBroadcast(nn.Module):
         dim: int,
         kind: Kind = "cb",
         *,
-        spatial: bool | None = False,
+        spatial: bool = False,
         scale_form: ScaleForm = "halved",
         scale_init: float = 1.0,
         device: torch.device | None = None,
@@ -135,7 +134,7 @@ class ContextBroadcast(nn.Module):
             keep: False for padding. (B, T)
             images: B, where the batch holds several windows of each image.
         """
-        spatial = self._channels_first(x)
+        spatial = self.spatial and x.ndim == 4
         if x.ndim < 3 or x.shape[1 if spatial else -1] != self.dim:
             raise UserError(f"need tokens of width {self.dim}, got {tuple(x.shape)}")
         if x.ndim != 3 and self.kind in ("cb_gate", "cb_hybrid"):
@@ -147,13 +146,6 @@ class ContextBroadcast(nn.Module):
         )
         out = out.reshape(rows.shape)
         return out.mT.reshape(x.shape) if spatial else out.reshape(x.shape)
-
-    def _channels_first(self, x: Tensor) -> bool:
-        if x.ndim != 4 or self.spatial is not None:
-            return x.ndim == 4 and bool(self.spatial)
-        if x.shape[1] == x.shape[-1] == self.dim:
-            raise UserError(f"two axes of {tuple(x.shape)} could be the {self.dim} channels")
-        return x.shape[1] == self.dim
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows."""

@@ -16,6 +16,7 @@ Networks that fold pixels into the batch above their blocks (MobileViT, the inne
 average over each sequence.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
@@ -141,6 +142,7 @@ class _Broadcasts:
         self.batch, self.width = batch, width
 
     def replaced(self, module: nn.Module, x: Tensor) -> Tensor:
+        self.batch.met = True
         windows = self.batch.windows_in(x)
         if windows is not None and self.batch.tokens not in (0, x.numel() // self.width):
             raise UserError("the windows inside this attention are padded: broadcast at its end")
@@ -179,7 +181,14 @@ def _parts(model: nn.Module, where: Where, modules: str | Sequence[str] | None) 
         )
     if modules is not None:
         chosen = matching(modules, [part.name for part in found], "sublayer")
-        found = [part for part in found if part.name in chosen]
+        return [part for part in found if part.name in chosen]
+    alike = Counter((part.block, part.widths[0]) for part in found if part.kind == "mlp")
+    attending = {part.block for part in attentions(model)}
+    for (block, _), count in alike.items():
+        if count > 1 and block not in attending:
+            raise UserError(
+                f"one of the {count} MLPs in {block} may mix tokens; choose by modules="
+            )
     return found
 
 
@@ -187,7 +196,7 @@ def _insert(
     model: nn.Module, part: Sublayer, place: int, kind: Kind, form: ScaleForm, init: float
 ) -> Batch:
     """The layer and its hook at one place."""
-    batch, width = Batch(), part.widths[place]
+    batch, width = Batch(part.places[place] or part.name), part.widths[place]
     if part.kind == "msa":
         follow_attention(model.get_submodule(part.places[0] or ""), batch, part.widths[0])
     module = model.get_submodule(part.places[place] or "")

@@ -35,7 +35,7 @@ class Sublayer:
     block: str  # the module that calls it
     places: tuple[str, str | None, str]  # goes into the first and second, comes out of the third
     widths: tuple[int, int, int]
-    spatial: tuple[bool | None, bool, bool | None]  # channels first? None: look at the tensor
+    spatial: tuple[bool, bool, bool]  # does a 4-D tensor there have its channels first
 
 
 def attentions(model: nn.Module) -> list[Sublayer]:
@@ -56,6 +56,7 @@ def attentions(model: nn.Module) -> list[Sublayer]:
 def mlps(model: nn.Module) -> list[Sublayer]:
     """Every MLP over channels, in the order of the model."""
     attending = [name for name, m in model.named_modules() if _attends(m)]
+    attending += [part.name for part in attentions(model)]  # with a projection beside them
     order = {name: place for place, (name, _) in enumerate(model.named_modules())}
     found: list[Sublayer] = []
     for name in sorted(order, key=lambda n: -len(n.split(".")) if n else 0):  # the smallest first
@@ -117,7 +118,8 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
             outer, out, end = around, beside, _after_dropout(model, beside[0])
     last = out[0] if out else None
     back, wide = _widths(model, last) if last else (width, width)
-    conv = _spatial(model, first) or None  # a linear one may still take and give maps
+    around = model.get_submodule(_caller(model, outer)).children()  # linear, and maps in and out:
+    conv = _spatial(model, first) or any(isinstance(m, nn.BatchNorm2d) for m in around)
     return Sublayer(
         name=outer, kind="msa", block=_caller(model, outer), places=(outer, last, end),
         widths=(width, back, wide), spatial=(conv, _spatial(model, last or first), conv),

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.features import tensor_in
+from vitascope.errors import UserError
 
 __all__ = ["Batch", "first_tensor", "follow_attention", "follow_block", "visible"]
 
@@ -28,10 +29,12 @@ _MASKS = ("attention_mask", "attn_mask", "src_key_padding_mask")
 class Batch:
     """What is known of the batch that a layer works on, while its block runs."""
 
+    name: str  # of the layer
     images: int = 0
     numel: int = 0  # of the block's input
     tokens: int = 0  # at the layer's input, in all images
     keep: Tensor | None = None  # False for padding; None without any. (B, T)
+    met: bool = False  # has the layer's own hook run
 
     def windows_in(self, x: Tensor) -> int | None:
         """The number of images, if ``x`` holds several windows of each; None otherwise."""
@@ -79,7 +82,7 @@ class _BlockBegins:
             mask = args[place] if place < len(args) else kwargs.get(name)
             keep = visible(name, mask, x.shape[0]) if keep is None else keep
         for batch in self.batches:
-            batch.images, batch.numel, batch.keep = x.shape[0], x.numel(), keep
+            batch.images, batch.numel, batch.keep, batch.met = x.shape[0], x.numel(), keep, False
 
 
 class _BlockEnds:
@@ -89,6 +92,10 @@ class _BlockEnds:
     def __call__(self, _block: nn.Module, _args: Any, _output: Any) -> None:
         for batch in self.batches:
             batch.keep = None
+            if not batch.met:
+                raise UserError(
+                    f"{batch.name} was passed by: its block does not call it as a module"
+                )
 
 
 class _AttentionBegins:
@@ -104,7 +111,10 @@ class _AttentionBegins:
 
 
 def follow_block(block: nn.Module, batches: list[Batch]) -> None:
-    """From now on every call of ``block`` fills ``batches``, and its end forgets the padding."""
+    """From now on every call of ``block`` fills ``batches``, and its end forgets the padding.
+
+    A layer that the block does not meet would be left out without a word: that is an error.
+    """
     block.register_forward_pre_hook(_BlockBegins(block, batches), with_kwargs=True)
     block.register_forward_hook(_BlockEnds(batches))
 

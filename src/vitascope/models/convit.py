@@ -26,6 +26,7 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
+from vitascope.layers.broadcast import ContextBroadcast
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA
@@ -231,6 +232,8 @@ class ConViT(VisionTransformer):
         pruned = deepcopy(self).eval()
         layers = []
         for block in list(pruned.blocks)[: self.num_gpsa_blocks]:
+            if any(isinstance(layer, ContextBroadcast) for layer in block.attn.modules()):
+                raise UserError("gates cannot be pruned with context broadcasting in the attention")
             lean = PrunedGPSA(cast(GPSA, block.attn), tolerance)
             layers.append(lean)
             if lean.num_position or lean.num_content:
