@@ -87,8 +87,9 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _has_shortcut(module: nn.Module) -> bool:
-    """It drops its own branch, so what it puts out has the shortcut in it."""
-    return any(name.startswith("drop_path") for name, _ in module.named_children())
+    """It drops its own branch, so what it puts out has the shortcut in it, unless it says not."""
+    drops = any(name.startswith("drop_path") for name, _ in module.named_children())
+    return drops and getattr(module, "has_skip", True)
 
 
 def _holds_mlp(model: nn.Module, name: str) -> bool:
@@ -118,11 +119,11 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
             outer, out, end = around, beside, _after_dropout(model, beside[0])
     last = out[0] if out else None
     back, wide = _widths(model, last) if last else (width, width)
-    around = model.get_submodule(_caller(model, outer)).children()  # linear, and maps in and out:
-    conv = _spatial(model, first) or any(isinstance(m, nn.BatchNorm2d) for m in around)
+    beside_it = model.get_submodule(_caller(model, outer)).children()
+    maps = _spatial(model, first) or any(isinstance(m, nn.BatchNorm2d) for m in beside_it)
     return Sublayer(
         name=outer, kind="msa", block=_caller(model, outer), places=(outer, last, end),
-        widths=(width, back, wide), spatial=(conv, _spatial(model, last or first), conv),
+        widths=(width, back, wide), spatial=(maps, _spatial(model, last or first), maps),
     )  # fmt: skip
 
 
