@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -19,7 +19,8 @@ class Inspect:
 
     Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion. All that
     make sense for the model are taken unless --measures names some. Taken when they are named:
-    occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options).
+    occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
+    and hessian, density, landscape, trajectory on augmented training images.
 
     Examples:
       vitascope inspect runs/a --out runs/a/inside
@@ -27,6 +28,7 @@ class Inspect:
       vitascope inspect convit_micro --data digits --measures nonlocality,gates
       vitascope inspect runs/a --other runs/b --measures cka --out inside
       vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
+      vitascope inspect runs/a --measures hessian landscape --batches 32 --processes 2 --out inside
       vitascope inspect hf:google/vit-base-patch16-224 --list
     """
 
@@ -64,6 +66,28 @@ class Inspect:
     """Decides random weights and the choice of images."""
     device: str | None = None
     """cpu, cuda, mps."""
+    batches: int = 16
+    """Mini-batches of 16 augmented training images, for the Hessian and the landscape."""
+    eigenvalues: int = 5
+    """Eigenvalues of largest magnitude a mini-batch."""
+    tolerance: float = 1e-3
+    """Relative error at which an eigenvalue counts as found."""
+    points: int = 21
+    """Points of a landscape along each direction."""
+    directions: Literal[1, 2] = 2
+    """Directions of a landscape: a curve or a surface."""
+    along: Literal["random", "input", "eigenvectors"] = "random"
+    """Filter-normalised random directions, the same by input filters, or the Hessian's own."""
+    weight_decay: float | None = None
+    """Of the l2 term; the recipe's when left out."""
+    batch_norm: Literal["running", "batch"] = "running"
+    """Statistics of BatchNorm while curvature is measured."""
+    double: bool = False
+    """Curvature in float64."""
+    recipe: str | None = None
+    """Of augmentation and weight decay; a run's own, or laptop, when left out."""
+    processes: int = 1
+    """Mini-batches of a Hessian side by side."""
     out: Path | None = None
     """Folder for MEASURE.json and figures/MEASURE.png and .svg."""
     json: bool = False
@@ -75,6 +99,7 @@ class Inspect:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect`` and look."""
     args = parse(Inspect, "vitascope inspect", words)
+    from vitascope.studies.curvature import Curvature
     from vitascope.studies.inspect import Look
 
     look = Look(
@@ -94,6 +119,20 @@ def run(words: Sequence[str]) -> None:
         pretrained=args.pretrained,
         seed=args.seed,
         device=args.device,
+        curvature=Curvature(
+            num_batches=args.batches,
+            num_eigenvalues=args.eigenvalues,
+            tolerance=args.tolerance,
+            points=args.points,
+            directions=args.directions,
+            along=args.along,
+            weight_decay=args.weight_decay,
+            batch_norm=args.batch_norm,
+            double=args.double,
+            recipe=args.recipe,
+            processes=args.processes,
+            parts=None if args.out is None else args.out / "parts",
+        ),
     )
     if args.list:
         _list(args, look)

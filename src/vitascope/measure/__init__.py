@@ -8,12 +8,14 @@ The functions are imported here, so they, and not their modules, are what the na
 from vitascope.measure.calibration import calibration
 from vitascope.measure.cka import cka
 from vitascope.measure.corruption import corruption
+from vitascope.measure.density import hessian_density
 from vitascope.measure.entropy import entropy
 from vitascope.measure.fgsm import fgsm
 from vitascope.measure.fourier import fourier
 from vitascope.measure.frequency import frequency
 from vitascope.measure.gates import gates
 from vitascope.measure.hessian import hessian
+from vitascope.measure.landscape import landscape
 from vitascope.measure.lesion import lesion
 from vitascope.measure.maps import maps
 from vitascope.measure.masking import masking
@@ -21,6 +23,7 @@ from vitascope.measure.nonlocality import nonlocality
 from vitascope.measure.occlusion import occlusion
 from vitascope.measure.pgd import pgd
 from vitascope.measure.together import together
+from vitascope.measure.trajectory import trajectory
 from vitascope.measure.variance import variance
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "frequency",
     "gates",
     "hessian",
+    "hessian_density",
+    "landscape",
     "lesion",
     "maps",
     "masking",
@@ -40,5 +45,6 @@ __all__ = [
     "occlusion",
     "pgd",
     "together",
+    "trajectory",
     "variance",
 ]

@@ -14,26 +14,23 @@ that of :mod:`vitascope.measure.objective`, where BatchNorm can use the batch's 
 Shapes: n x m points.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from vitascope.errors import UserError
 from vitascope.measure.directions import Direction, random_direction
+from vitascope.measure.finished import Finished, fingerprint
 from vitascope.measure.objective import deterministic, fixed_batches, moving, objective
-from vitascope.record import Record, load
+from vitascope.record import Record
 
 __all__ = ["Landscape", "landscape"]
-
-SAVE_EVERY = 10.0  # seconds between two writings of what is finished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +116,7 @@ def landscape(
         batch_norm: running or batch; see :func:`vitascope.measure.objective.deterministic`.
         dtype: Precision to compute in; the model's when left out.
         seed: Of the random directions.
-        resume: A record to write finished points to and to go on from.
+        resume: A file that keeps what is finished; a call with the same question goes on from it.
         on_point: Called with points done and points in all.
     """
     along, chosen = _directions(model, directions, axis, seed)
@@ -130,27 +127,22 @@ def landscape(
     if foreign:
         raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
     images = sum(len(batch) for batch, _ in kept)
-    question = {"along": along, "axes": [a.tolist() for a in axes], "seed": seed,
-                "batch_norm": batch_norm, "dtype": str(dtype), "images": images,
-                "of": _fingerprint(weights, kept)}  # fmt: skip
-    shape = tuple(len(a) for a in axes)
-    nll = _finished(resume, question, shape)
-    points = list(product(*(range(n) for n in shape)))
-    saved = monotonic()
+    question = {"along": along, "axes": [a.tolist() for a in axes], "batch_norm": batch_norm,
+                "dtype": str(dtype), "weights": fingerprint(weights.values()),
+                "directions": fingerprint(d for step in chosen for d in step.values()),
+                "batches": fingerprint(tensor for batch in kept for tensor in batch)}  # fmt: skip
+    finished = Finished(resume, question)
+    points = list(product(*axes))
     with deterministic(model, batch_norm=batch_norm), torch.no_grad():
-        for done, index in enumerate(points, start=1):
-            if np.isnan(nll[index]):
-                steps = [float(a[i]) for a, i in zip(axes, index, strict=True)]
-                moved = dict(weights)
-                for step, vector in zip(steps, chosen, strict=True):
-                    moved |= {n: torch.add(moved[n], d.to(moved[n]), alpha=step)
-                              for n, d in vector.items()}  # fmt: skip
+        for done, point in enumerate(points, start=1):
+            if done > len(finished.rows):
+                moved = _moved(weights, chosen, point)
                 total = sum(float(objective(model, moved, *b)) * len(b[0]) for b in kept)
-                nll[index] = total / images if np.isfinite(total) else np.inf
-            if resume is not None and (monotonic() - saved > SAVE_EVERY or done == len(points)):
-                _save(resume, question, nll)
-                saved = monotonic()
+                mean = total / images if np.isfinite(total) else np.inf
+                finished.add({"point": point, "nll": mean})
             on_point(done, len(points))
+    shape = tuple(len(a) for a in axes)
+    nll = finished.columns()["nll"].reshape(shape)
     gram = squares(weights, chosen)
     ones = [np.ones(shape), *np.meshgrid(*axes, indexing="ij")]
     length = sum(gram[i, j] * ones[i] * ones[j] for i in range(len(ones)) for j in range(len(ones)))
@@ -177,27 +169,10 @@ def _directions(
     return f"random directions, one scale an {axis} filter", drawn
 
 
-def _fingerprint(weights: Direction, kept: Sequence[tuple[Tensor, Tensor]]) -> str:
-    """Tells other weights and other images apart, so that points of two questions never mix."""
-    found = hashlib.sha256()
-    for name, weight in weights.items():
-        found.update(name.encode())
-        found.update(weight.double().cpu().numpy().tobytes())
-    for batch in kept:
-        for tensor in batch:
-            found.update(tensor.double().cpu().numpy().tobytes())
-    return found.hexdigest()[:16]
-
-
-def _finished(resume: str | Path | None, question: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The points of an earlier, interrupted call; NaN where there is none yet."""
-    if resume is None or not Path(f"{resume}.json").exists():
-        return np.full(shape, np.nan)
-    part = load(resume)
-    if part.kind != "landscape-part" or dict(part.config) != question:
-        raise UserError(f"{resume}.json holds points of another question; give another file")
-    return np.array(part.arrays["nll"])
-
-
-def _save(path: str | Path, question: Any, nll: np.ndarray) -> None:
-    Record(kind="landscape-part", arrays={"nll": nll}, config=question).save(path)
+def _moved(weights: Direction, chosen: Sequence[Direction], point: Sequence[float]) -> Direction:
+    """w + a d1 + b d2"""
+    moved = dict(weights)
+    for step, vector in zip(point, chosen, strict=True):
+        for name, along in vector.items():
+            moved[name] = torch.add(moved[name], along.to(moved[name]), alpha=float(step))
+    return moved

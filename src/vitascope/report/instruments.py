@@ -13,6 +13,12 @@ from matplotlib.figure import Figure
 from vitascope.errors import unknown
 from vitascope.record import Record, atomic_write
 from vitascope.report.figures import STYLE
+from vitascope.report.instruments_curvature import (
+    draw_density,
+    draw_hessian,
+    draw_landscape,
+    draw_trajectory,
+)
 from vitascope.report.instruments_heads import draw_entropy, draw_gates, draw_nonlocality
 from vitascope.report.instruments_maps import draw_maps
 from vitascope.report.instruments_units import (
@@ -36,6 +42,10 @@ FIGURES: dict[str, Callable[[Record], Figure]] = {
     "cka": draw_cka,
     "masking": draw_masking,
     "lesion": draw_lesion,
+    "hessian": draw_hessian,
+    "hessian-density": draw_density,
+    "landscape": draw_landscape,
+    "trajectory": draw_trajectory,
 }
 
 

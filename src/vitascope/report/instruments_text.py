@@ -105,9 +105,38 @@ def _lesion(values: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def _hessian(values: Mapping[str, Any]) -> list[list[str]]:
+    ape = "none" if values["ape"] is None else f"{values['ape']:.3g}"
+    batches = f"{values['num_batches']} batches"
+    return [
+        ["hessian", f"NEP, share below 0, {batches}", f"{100 * values['nep']:.1f} %", "", ""],
+        ["hessian", f"APE, mean of the positive, {batches}", ape, "", values["note"]],
+    ]
+
+
+def _density(values: Mapping[str, Any]) -> list[list[str]]:
+    trace, error = values["trace"], values["trace_error"]
+    return [["density", "trace of the Hessian", f"{trace:.4g} ± {error:.2g}", "", ""]]
+
+
+def _landscape(values: Mapping[str, Any]) -> list[list[str]]:
+    moved = f"{values['num_moved']:,} of {values['num_weights']:,} weights moved"
+    return [["landscape", f"{values['along']}; {moved}", "", "", ""]]
+
+
+def _trajectory(values: Mapping[str, Any]) -> list[list[str]]:
+    epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
+    degrees = [57.29578 * angle for angle in values["angle"]]
+    return [_row("trajectory", "angle to the straight way, degrees", epochs, degrees)]
+
+
 _OTHERS: dict[str, Callable[[Mapping[str, Any]], list[list[str]]]] = {
     "maps": _maps,
     "cka": _cka,
     "masking": _masking,
     "lesion": _lesion,
+    "hessian": _hessian,
+    "density": _density,
+    "landscape": _landscape,
+    "trajectory": _trajectory,
 }

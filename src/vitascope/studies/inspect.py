@@ -1,11 +1,12 @@
 """What is inside a model: its units, and every instrument that makes sense for it.
 
 The instruments that need images alone share one pass over them; masking and lesions need labels
-and a pass for each thing they take away. Robustness and calibration are measured when asked for.
+and a pass for each thing they take away. Robustness, calibration and curvature are measured when
+asked for.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
@@ -19,6 +20,7 @@ from vitascope.errors import UserError, unknown
 from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
+from vitascope.studies.curvature import CURVATURE, Curvature, curvature
 from vitascope.studies.robustness import ROBUSTNESS, Trial, measured
 from vitascope.studies.sitting import Sitting, is_named, matched, seat, size_of, tried
 from vitascope.studies.steps import OnStep, Steps
@@ -27,7 +29,7 @@ __all__ = ["MEASURES", "ON_REQUEST", "Inspection", "Look", "inspect_subject", "l
 
 MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
             "lesion")  # fmt: skip
-ON_REQUEST = tuple(ROBUSTNESS)  # taken when they are named
+ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,7 @@ class Look:
     pretrained: bool = False  # timm's weights for a model given by name
     seed: int = 0  # of random weights and of the choice of images
     device: str | None = None
+    curvature: Curvature = field(default_factory=Curvature)
 
     def __post_init__(self) -> None:
         for name in self.measures:
@@ -64,9 +67,15 @@ class Look:
 
     def seat(self) -> Sitting:
         """Open the model."""
-        return seat(
-            self.subject, self.data, epoch=self.epoch, pretrained=self.pretrained,
-            image_size=self.image_size, seed=self.seed, device=self.device)  # fmt: skip
+        return seat(**self.opened)
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        """How the model is opened, here or in another process."""
+        return {
+            "text": self.subject, "data": self.data, "epoch": self.epoch, "seed": self.seed,
+            "pretrained": self.pretrained, "image_size": self.image_size, "device": self.device,
+        }  # fmt: skip
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -146,7 +155,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
     return Inspection(
         subject=look.subject,
         records={
-            name: replace(records[name], config=config, seed=look.seed)
+            name: replace(records[name], config={**records[name].config, **config}, seed=look.seed)
             for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },
@@ -203,7 +212,12 @@ def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, ste
     return measure.lesion(sitting.model, batches, units=units, on_unit=steps)
 
 
+def _curved(name: str, look: Look, sitting: Sitting, _: EvalBatches, steps: Steps) -> Any:
+    return curvature(name, look.curvature, sitting, look.opened, steps)
+
+
 _ALONE: dict[str, Callable[[Look, Sitting, EvalBatches, Steps], Any]] = {
     "gates": _gates,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
+    **{name: partial(_curved, name) for name in CURVATURE},
 }
