@@ -31,7 +31,11 @@ def draw_hessians(records: Mapping[str, Record], bins: int = 40) -> Figure:
     }
     together = np.concatenate(list(found.values()))
     for axis, sign, title in zip(axes, (-1, 1), ("negative", "positive"), strict=True):
-        reach = max(float((sign * together).max()), 1e-12)
+        reach = float((sign * together).max())
+        if reach <= 0:  # nobody has an eigenvalue on this side
+            axis.set(xlim=(0, 1) if sign > 0 else (-1, 0), xticks=[0])
+            axis.text(0.5, 0.5, "none", transform=axis.transAxes, ha="center", color="#5a606b")
+            reach = 1.0
         edges = np.linspace(0, reach, bins + 1)
         for place, (name, values) in enumerate(found.items()):
             colour = COLOURS[place % len(COLOURS)][0]
