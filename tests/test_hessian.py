@@ -119,7 +119,7 @@ def test_weight_decay_shifts_the_spectrum_by_exactly_itself():
     assert shifted.loss - plain.loss == pytest.approx(0.15 * square, rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:Using backward\(\) with create_graph")  # PyHessian does
+@pytest.mark.filterwarnings(r"ignore:Using backward\(\) with create_graph")  # PyHessian does
 @pytest.mark.parametrize("name", ["vit", "mlp"])
 def test_eigenvalues_are_pyhessians_to_its_tolerance(name):
     model, (images, targets) = networks()[name], batch()

@@ -6,14 +6,15 @@ Welsch): m Lanczos steps from a random direction v give nodes θ_i and weights �
     v' f(H) v = sum_i ω_i f(θ_i)      exactly for polynomials f up to degree 2m - 1,
 
 and the mean over directions is the density of the spectrum, 1/n sum_j δ(λ - λ_j). Error bars come
-from the spread over directions; that m steps smear sharp features is not in them. The trace comes in two ways: n times the density's mean
-(Hutchinson), whose error falls as 1/sqrt(probes), or Hutch++ (Meyer et al. 2021,
-https://arxiv.org/abs/2010.09649): exact on the range of a few products, random on the rest,
+from the spread over directions; that m steps smear sharp features is not in them.
 
-    tr H = tr Q'HQ + E[ g'(1 - QQ') H (1 - QQ') g ],      Q = orth(H S),
+The trace is by Hutch++ (Meyer et al. 2021, https://arxiv.org/abs/2010.09649): exact on the range Q
+of a few products, random on the rest,
 
-whose error falls as 1/probes. Directions have entries +1 and -1. With them a multiple of the
-identity, the l2 term for one, has its trace without any error.
+    tr H = tr Q'HQ + (n - P) E[ u'Hu ],      Q = orth(H S),  u uniform on the unit sphere beside Q,
+
+whose error falls as 1/P; Hutchinson's (n times the density's mean) falls as 1/sqrt(P). Since all
+directions have one length, a multiple of the identity, as the l2 term is, adds no error to either.
 
 Shapes: n weights, P probes (random directions), m Lanczos steps.
 """
@@ -126,9 +127,10 @@ def hutch_plus_plus(
     caught = float(sum((row @ product(row)).double() for row in basis))
     left = []
     for _ in range(num_probes):
-        probe = orthogonal(signs(like, generator), basis)[0]
-        # the projected probe's length differs from probe to probe: that part is known exactly
-        left.append(float((probe @ product(probe)).double() / probe.square().sum().double()))
+        drawn = torch.randn(like.shape, generator=generator, dtype=like.dtype).to(like)
+        probe = orthogonal(drawn, basis)[0]
+        probe = probe / probe.norm()
+        left.append(float(probe @ product(probe)))
     rest = len(like) - len(basis)
     mean, error = _mean(np.array(left))
     return caught + rest * mean, rest * error
