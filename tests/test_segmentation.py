@@ -77,12 +77,13 @@ def test_a_backbone_in_stages_gives_its_own_maps(name, strides):
 
 
 def test_the_middle_of_the_simple_pyramid_sees_the_backbones_last_map():
-    model = vitascope.create_model("convit_micro", num_classes=0).eval()
-    pyramid = feature_pyramid(model, out_channels=8).eval()
+    model = vitascope.create_model("convit_micro", num_classes=5).eval()
     images = torch.randn(1, 3, 32, 32)
+    logits = model(images)
+    pyramid = feature_pyramid(model, out_channels=8).eval()
     last = model.forward_intermediates(images, indices=[3], intermediates_only=True)[0]
     torch.testing.assert_close(pyramid(images)[2], pyramid.neck.levels[2](last))
-    assert len(model.blocks) == 4  # the model was copied
+    torch.testing.assert_close(model(images), logits)  # the model was copied
 
 
 def test_a_scale_that_no_doubling_reaches_and_a_backbone_without_maps_are_refused():
