@@ -188,6 +188,13 @@ def test_localvits_feed_forward_is_the_convolutions_it_names():
     assert (found[:, 0] == 0).all()
 
 
+def test_a_localvit_block_has_no_layer_norm_before_its_feed_forward():
+    block = randomised(create_model("localvit_micro", **TINY)).blocks[0]
+    x = 3 * torch.randn(2, 65, 24)
+    middle = x + block.attn(block.norm1(x))
+    torch.testing.assert_close(block(x, (8, 8)), middle + block.mlp(middle, (8, 8)))
+
+
 def norm(x, layer):
     return F.batch_norm(
         x, layer.running_mean, layer.running_var, layer.weight, layer.bias, eps=layer.eps
