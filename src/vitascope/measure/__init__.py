@@ -19,6 +19,7 @@ from vitascope.measure.landscape import landscape
 from vitascope.measure.lesion import lesion
 from vitascope.measure.maps import maps
 from vitascope.measure.masking import masking
+from vitascope.measure.miou import miou
 from vitascope.measure.nonlocality import nonlocality
 from vitascope.measure.occlusion import occlusion
 from vitascope.measure.pgd import pgd
@@ -41,6 +42,7 @@ __all__ = [
     "lesion",
     "maps",
     "masking",
+    "miou",
     "nonlocality",
     "occlusion",
     "pgd",
