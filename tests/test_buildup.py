@@ -225,8 +225,10 @@ def test_asked_again_nothing_is_trained_and_asked_for_more_only_the_rest_is(fold
     assert main([*words, "--max-candidates", "1", "--quiet"]) == 0
     assert runs(folder) == before
     assert load(folder / "buildup").values["candidates"] == first
-    (folder / "buildup.json").unlink()  # as if it had been killed before it could write
-    capsys.readouterr()
+    (folder / "buildup.json").unlink()
+    assert main([*words, "--epochs", "2", "--max-candidates", "1", "--quiet"]) == 2
+    assert "another build-up: recipe.epochs was 1, now 2" in capsys.readouterr().err
+    (folder / "buildup.json").unlink()
     assert main([*words, "--max-candidates", "2", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["candidates"][:2] == first

@@ -24,6 +24,7 @@ from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
 from vitascope.studies.subject import build
 from vitascope.train import Recipe, load_run, train
+from vitascope.train.run import differences
 
 __all__ = [
     "BuildUp",
@@ -154,6 +155,12 @@ def scored(question: BuildUp, kinds: Kinds, out: Path, images: Images) -> dict[s
     parameters, multiply_adds = count(model, images.whole.train.size)
     folders = [question.folder(out, kinds, seed) for seed in question.seeds]
     runs = [load_run(folder) for folder in folders]
+    asked = {"name": question.base, "recipe": question.recipe.to_dict()}
+    for run in runs:  # a finished run is taken as it is, so it must be of this question
+        found = {"name": run.config["model"].get("name"), "recipe": run.config["recipe"]}
+        if found != asked:
+            words = "; ".join(differences(found, asked, tuple(asked)))
+            raise UserError(f"{run.folder} holds a run of another build-up: {words}")
     tests = [record.load(folder / "test") for folder in folders]
     return {
         "num_msa": "".join(kinds).count("a"),
