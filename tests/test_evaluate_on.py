@@ -64,14 +64,14 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
     for says in (
         "centre 50 % of each side black",
         "ε 8/255 of the pixel range",
-        "PGD of 10 steps, random start, against the label",
+        "PGD of 10 steps from a random start against the label",
         "noise at 0.5 π ± 0.05 π",
         "noise: rms 0.1 of the pixel range",
         "left out of frequency: 0.1 pi: the images have no frequency in this window",
         "ECE, 15 bins",
         "temperature, fitted on 12 images",
         "snow, severity 3",
-        "24 images: the standard error of an accuracy is up to 10.2 points",
+        "(24 images, standard error of an accuracy up to 10.2 points).",
     ):
         assert says in printed, says
     for name in ROBUSTNESS:

@@ -291,17 +291,24 @@ def test_the_random_start_comes_from_the_seed_and_not_from_the_batch():
 
 
 def test_against_the_prediction_no_label_is_used(net):
-    pixels = pixels_of(40)
+    class Recorder(Seen):
+        def forward(self, x):
+            super().forward(x)
+            return net.eval()(x)
+
+    pixels = pixels_of(20)
     guess = net.eval()(SPACE.normalised(pixels)).argmax(1)
     wrong = (guess + 1) % 4
-    slopes = [gradient(net, pixels, labels, SPACE) for labels in (guess, wrong)]
-    assert not torch.equal(slopes[0].sign(), slopes[1].sign())
-    given = batches_of(pixels, labels=wrong)
-    moved = SPACE.normalised(one_step(pixels, pixels, slopes[0], 0.2, 0.2))
-    expected = (net(moved).argmax(1) == wrong).double().mean().item()
-    found = measure.fgsm(net, given, **STATISTICS, epsilons=(0.2,), against="prediction")
-    assert found.accuracy[0] == pytest.approx(expected)
-    assert found.clean == 0
+    moved = {}
+    for name, labels in (("label", wrong), ("prediction", guess)):
+        slope = gradient(net, pixels, labels, SPACE)
+        moved[name] = SPACE.normalised(one_step(pixels, pixels, slope, 0.2, 0.2))
+    assert not torch.allclose(moved["label"], moved["prediction"])
+    for against, expected in moved.items():
+        model = Recorder()
+        given = batches_of(pixels, 20, labels=wrong)
+        measure.fgsm(model, given, **STATISTICS, epsilons=(0.2,), against=against)
+        torch.testing.assert_close(model.given[-1], expected, rtol=0, atol=1e-5)
 
 
 def test_images_without_a_gradient_are_counted():

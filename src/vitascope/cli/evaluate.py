@@ -143,7 +143,7 @@ def _number(word: str) -> float:
 def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
     from vitascope.report.instruments_text import left_out
     from vitascope.report.robustness_readings import READINGS
-    from vitascope.report.robustness_text import robustness_table, sampling_note
+    from vitascope.report.robustness_text import robustness_table
     from vitascope.studies.evaluating import evaluate_on
 
     bar, close = progress("measuring", quiet=args.quiet or args.json)
@@ -169,8 +169,7 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
     for name, record in records.items():
         print(f"{name}: {READINGS[record.kind](record)}")
     if not args.quiet:
-        lines = [sampling_note(records), *notes]
-        for line in [*left_out(records), *(f"note: {note}" for note in lines)]:
+        for line in [*left_out(records), *(f"note: {note}" for note in notes)]:
             print(line)
     if args.out is not None:
         print(args.out)

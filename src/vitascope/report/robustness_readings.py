@@ -1,6 +1,7 @@
 """One sentence on what each robustness measure found."""
 
 from collections.abc import Callable
+from math import sqrt
 
 import numpy as np
 
@@ -8,6 +9,12 @@ from vitascope.record import Record
 from vitascope.report.robustness_text import attack_words, epsilon_words, percent, severity_words
 
 __all__ = ["READINGS"]
+
+
+def chance(record: Record) -> str:
+    """How far chance alone may move an accuracy on that many images."""
+    count = record.values["num_images"]
+    return f"{count} images, standard error of an accuracy up to {50 / sqrt(count):.1f} points"
 
 
 def _read_occlusion(record: Record) -> str:
@@ -31,7 +38,7 @@ def _read_attack(record: Record) -> str:
     end = f"half of it is lost by ε = {epsilon_words(half)}" if half is not None else (
         f"half of it is not lost even at {last}")  # fmt: skip
     return (
-        f"{attack_words(record)}, brings top-1 from {percent(values['clean'])} to "
+        f"{attack_words(record)} brings top-1 from {percent(values['clean'])} to "
         f"{percent(found[-1])} at {last}; {end}."
     )
 
@@ -82,11 +89,15 @@ def _read_calibration(record: Record) -> str:
     )
 
 
+def _with_chance(read: Callable[[Record], str]) -> Callable[[Record], str]:
+    return lambda record: f"{read(record)[:-1]} ({chance(record)})."
+
+
 READINGS: dict[str, Callable[[Record], str]] = {  # one sentence on a record
-    "occlusion": _read_occlusion,
-    "fgsm": _read_attack,
-    "pgd": _read_attack,
-    "frequency": _read_frequency,
-    "corruption": _read_corruption,
+    "occlusion": _with_chance(_read_occlusion),
+    "fgsm": _with_chance(_read_attack),
+    "pgd": _with_chance(_read_attack),
+    "frequency": _with_chance(_read_frequency),
+    "corruption": _with_chance(_read_corruption),
     "calibration": _read_calibration,
 }

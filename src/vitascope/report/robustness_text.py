@@ -1,7 +1,6 @@
 """What robustness measures found, a row a number, with its units and settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
 from typing import Any
 
 from vitascope.record import Record
@@ -13,7 +12,6 @@ __all__ = [
     "percent",
     "robustness_table",
     "rows",
-    "sampling_note",
     "severity_words",
 ]
 
@@ -30,15 +28,6 @@ def robustness_table(records: Mapping[str, Record]) -> str:
     """All numbers of some records, for a terminal."""
     lines = [[name, *row] for name, record in records.items() for row in rows(record)]
     return table(["measure", "setting", "value", "lost"], lines)
-
-
-def sampling_note(records: Mapping[str, Record]) -> str:
-    """How far chance alone may move an accuracy on that many images."""
-    num_images = min(record.values["num_images"] for record in records.values())
-    return (
-        f"{num_images} images: the standard error of an accuracy is up to "
-        f"{50 / sqrt(num_images):.1f} points"
-    )
 
 
 def epsilon_words(epsilon: float) -> str:
@@ -90,8 +79,8 @@ def attack_words(record: Record) -> str:
     values = record.values
     if record.kind == "fgsm":
         return f"FGSM against the {values['against']}"
-    start = "random start" if values["random_start"] else "from the image"
-    return f"PGD of {values['steps']} steps, {start}, against the {values['against']}"
+    start = "a random start" if values["random_start"] else "the image"
+    return f"PGD of {values['steps']} steps from {start} against the {values['against']}"
 
 
 def _attack(record: Record) -> list[Row]:
