@@ -244,6 +244,17 @@ def test_exported_with_a_free_batch_size_it_gives_the_same(two_stages, size):
     torch.testing.assert_close(program.module()(others), two_stages(others))
 
 
+def test_onnx_gives_the_same(two_stages, tmp_path):
+    import onnxruntime  # writes files of its own when imported: only here
+
+    images = torch.randn(2, 3, 10, 10)
+    program = torch.onnx.export(two_stages, (images,), dynamo=True, verbose=False)
+    program.save(tmp_path / "alternet.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "alternet.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: images.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), two_stages(images), rtol=1e-4, atol=1e-5)
+
+
 def test_the_imagenet_stem_gives_maps_four_times_smaller():
     model = create_model("alternet_18", features_only=True, **TINY)
     found = model(torch.randn(1, 3, 64, 96))

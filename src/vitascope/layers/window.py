@@ -125,7 +125,8 @@ class WindowAttention(nn.Module):
             bias = (bias + hidden).repeat(batch, 1, 1, 1)
         dropout = self.attn_drop if self.training else 0.0
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
-        out = out_of_windows(self.proj(out.transpose(1, 2).flatten(2)), window, padded)
+        out = torch.cat(out.unbind(1), dim=-1)  # not a view, whose strides ONNX export gets wrong
+        out = out_of_windows(self.proj(out), window, padded)
         return out[:, :, :height, :width]
 
     def extra_repr(self) -> str:
