@@ -2,9 +2,10 @@
 
 `positions` (a Gaussian window per head) -> `psa` (eq. 4) -> `gpsa` (eq. 6-7) -> `pruned`
 (gates at 0 or 1 skip half of the work) -> `switches` (ablations). `neighbors` (who sees whom) ->
-`neighborhood` (attention over the k x k patches around each). `broadcast` (every token gets the
-mean) -> `sublayers` (the MLPs and attention of any model) -> `whole_image` (windows and padding) ->
-`broadcasting` (put in, by one call). Plain multi-head self-attention is timm's.
+`neighborhood` (attention over the k x k patches around each). `window` (attention inside windows
+of a map). `kernel` -> `from_convolution` (a trained convolution as attention). `broadcast` (every
+token gets the mean) -> `sublayers` (the MLPs and attention of any model) -> `whole_image` (windows
+and padding) -> `broadcasting` (put in, by one call). Plain multi-head self-attention is timm's.
 """
 
 from timm.layers import Attention as SelfAttention
@@ -23,6 +24,7 @@ from vitascope.layers.switches import (
     gpsa_layers,
     without_pos_embed,
 )
+from vitascope.layers.window import WindowAttention
 
 __all__ = [
     "GPSA",
@@ -33,6 +35,7 @@ __all__ = [
     "NeighborhoodAttention",
     "PrunedGPSA",
     "SelfAttention",
+    "WindowAttention",
     "attention_from_convolution",
     "broadcast_cost",
     "forced_gates",

@@ -1,7 +1,9 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `distilled` -> `family` (sizes and registry) -> `cifar` (timm's for images
-of 32 x 32) -> `suffix` (what is put into them) -> `weights` (checkpoints).
+`patches` -> `convit` -> `distilled`; `grid_vit` -> `convolutional_vit`, `localvit`; `pvt_stage` ->
+`pvt`; `blocks` -> `stages` -> `resnet` -> `alternet`; all in `family` (sizes and registry) ->
+`cifar` (timm's for images of 32 x 32) -> `suffix` (what is put in) -> `weights` (checkpoints).
+`from_resnet` converts a trained one; `pyramid` -> `segmentation` puts them to dense prediction.
 """
 
 from fnmatch import fnmatchcase
