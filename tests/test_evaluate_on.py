@@ -118,6 +118,10 @@ def test_a_seed_makes_every_number_come_back_whatever_the_batches(capsys):
     other = told(capsys, *words, "--seed", "1")
     assert other["seed"] == 1
     assert other["measures"]["frequency"] != first["measures"]["frequency"]
+    words = [*GREY[:3], "--on", "frequency", "--rms", "0.3"]  # all images: noise alone may differ
+    one, two = (told(capsys, *words, "--seed", s)["measures"]["frequency"] for s in (0, 1))
+    assert one["clean"] == two["clean"]
+    assert one["accuracy"] != two["accuracy"]
 
 
 def test_the_clean_numbers_are_those_of_plain_evaluation(capsys):
