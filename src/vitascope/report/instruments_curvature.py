@@ -116,7 +116,7 @@ def draw_landscape(record: Record) -> Figure:
 
 def draw_trajectories(records: Mapping[str, Record]) -> Figure:
     """Paths of several models in one polar plot: they start on the rim and end in the middle."""
-    figure = Figure(figsize=(4.2, 4.0))
+    figure = Figure(figsize=(4.2, 4.0), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.25, w_pad=0.15)  # type: ignore[union-attr, call-arg]
     axis = figure.add_subplot(projection="polar")
     widest = 0.0
