@@ -15,11 +15,13 @@ from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast, broadcast_cost
 from vitascope.layers.broadcast import context_broadcast, mean_token
+from vitascope.layers.sublayers import attentions, mlps
 from vitascope.layers.whole_image import visible
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
 from vitascope.studies.sizes import count
-from vitascope.studies.subject import open_subject
+from vitascope.studies.subject import open_subject, reopen
+from vitascope.studies.training import train_once
 from vitascope.train import recipe
 from vitascope.train.optimizer import parameter_groups
 
@@ -378,6 +380,17 @@ def test_a_subject_may_have_a_suffix_and_places():
     assert len(broadcast_cost(made.model).layers) == 2
 
 
+def test_a_run_of_such_a_name_opens_again(tmp_path):
+    name, out = "vit_micro+cb_s:mid", tmp_path / "run"
+    how = {"data": "digits", "recipe": "laptop", "epochs": 1, "fraction": 0.05, "quiet": True}
+    train_once(model=name, out=out, model_args=["scale_init=0.5"], trackers=(), **how)
+    subject = reopen(out)
+    assert subject.name == name
+    scales = [p for n, p in subject.model.named_parameters() if n.endswith("broadcast.scale")]
+    assert [len(scale) for scale in scales] == [288] * 4
+    assert all(0 < (scale - 0.5).abs().max() < 0.1 for scale in scales)  # learned, from there
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -426,6 +439,23 @@ def test_a_model_without_what_is_sought_is_told_what_was_sought():
         vitascope.broadcast(mixer, where="both")
     with pytest.raises(UserError, match="has no context broadcasting"):
         broadcast_cost(mixer)
+
+
+def test_inverted_bottlenecks_with_a_shortcut_inside_are_no_mlps():
+    with torch.device("meta"):
+        model = timm.create_model("mobilenetv4_hybrid_medium")
+    assert mlps(model) == []
+    assert len(attentions(model)) == 8
+
+
+def test_of_two_mlps_of_one_width_the_user_says_which_is_over_channels():
+    def mixer():
+        return MlpMixer(5, 64, num_blocks=1, patch_size=16, embed_dim=16, mlp_ratio=(2, 4))
+
+    with pytest.raises(UserError, match=r"one of the 2 MLPs in blocks.0 may mix tokens"):
+        vitascope.broadcast(mixer())
+    model = vitascope.broadcast(mixer(), modules="*.mlp_channels")
+    assert broadcast_cost(model).layers == ("blocks.0.mlp_channels.context_broadcast",)
 
 
 @pytest.mark.parametrize("kind", ["cb_gate", "cb_hybrid"])
