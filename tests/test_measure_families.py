@@ -21,8 +21,9 @@ from torchvision.models.vision_transformer import VisionTransformer
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
+from vitascope.studies import inspect
 
-INSTRUMENTS = [name for name in measure.__all__ if name != "together"]
+INSTRUMENTS = inspect.MEASURES
 ATTENTION = {"nonlocality", "entropy", "maps"}
 
 
@@ -213,6 +214,25 @@ def test_every_instrument_gives_finite_numbers_or_refuses(family):
     for name in found.refused:
         with pytest.raises(UserError):
             measure.together(model, batches, [name])
+
+
+def test_robustness_and_curvature_are_finite_on_every_family(family):
+    _, model, images = family
+    batches = [((torch.rand_like(images) - 0.5) / 0.25, torch.arange(4))]
+    pixels = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    some = {"corruptions": ("contrast",), "severities": (3,)}
+    results = [
+        measure.occlusion(model, batches, **pixels),
+        measure.fgsm(model, batches, epsilons=(1 / 255,), **pixels),
+        measure.frequency(model, batches, frequencies=(0.5,), **pixels),
+        measure.corruption(model, batches, **some, **pixels),
+        measure.hessian(model, batches, num_eigenvalues=1, tolerance=0.5),
+        measure.landscape(model, batches, directions=1, grid=2, span=0.1),
+    ]
+    for result in results:
+        record = result.to_record()
+        assert np.isfinite(numbers_in(record)).all(), record.kind
+    assert results[-2].converged.all()
 
 
 def some_units(model, images):
