@@ -11,7 +11,8 @@ from data_making import photo, photos, write_folder
 from vitascope.cli import main
 from vitascope.record import load
 from vitascope.report.robustness_readings import READINGS
-from vitascope.studies.robustness import ROBUSTNESS
+from vitascope.studies.evaluating import evaluate_on
+from vitascope.studies.robustness import ROBUSTNESS, Trial
 
 FACTORY = """
 import torch
@@ -122,6 +123,15 @@ def test_a_seed_makes_every_number_come_back_whatever_the_batches(capsys):
     one, two = (told(capsys, *words, "--seed", s)["measures"]["frequency"] for s in (0, 1))
     assert one["clean"] == two["clean"]
     assert one["accuracy"] != two["accuracy"]
+
+
+def test_progress_counts_the_batches_of_all_measures():
+    told = []
+    trial = Trial(on=("occlusion", "fgsm", "calibration"))
+    how = {"num_images": 20, "batch_size": 8, "trial": trial}
+    evaluate_on("my_nets:grey", "digits", **how, on_step=lambda *step: told.append(step))
+    names = [name for name in trial.on for _ in range(3)]
+    assert told == [(name, done, 9) for done, name in enumerate(names, start=1)]
 
 
 def test_the_clean_numbers_are_those_of_plain_evaluation(capsys):

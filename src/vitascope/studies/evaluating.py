@@ -134,7 +134,12 @@ def evaluate_on(
     tried(model, first.to(next(model.parameters()).device), subject)
     steps = Steps(on_step, len(trial.on) * len(at.batches))
     records = {}
-    for name in trial.on:
-        found = measured(name, trial, model, at.batches, at.statistics, steps)
+    for done, name in enumerate(trial.on, start=1):
+        later = (len(trial.on) - done) * len(at.batches)
+
+        def advance(what: str, ahead: int, later: int = later) -> None:
+            steps(what, ahead + later)
+
+        found = measured(name, trial, model, at.batches, at.statistics, advance)
         records[name] = replace(found, config={**at.config, **found.config})
     return records
