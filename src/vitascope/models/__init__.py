@@ -1,6 +1,6 @@
 """Whole networks: ours by name, any of timm's otherwise.
 
-`patches` -> `convit` -> `distilled`; `grid_vit` -> `convolutional_vit`, `localvit`; `pvt_stage` ->
+`patches` -> `grid_vit` -> `convit` (`distilled`), `convolutional_vit`, `localvit`; `pvt_stage` ->
 `pvt`; `blocks` -> `stages` -> `resnet` -> `alternet`; all in `family` (sizes and registry) ->
 `cifar` (timm's for images of 32 x 32) -> `suffix` (what is put in) -> `weights` (checkpoints).
 `from_resnet` converts a trained one; `pyramid` -> `segmentation` puts them to dense prediction.

@@ -21,8 +21,7 @@ from typing import Any, Literal, cast
 import torch
 from timm.layers import DropPath, Mlp, resample_abs_pos_embed
 from timm.models import checkpoint
-from timm.models._features import feature_take_indices
-from timm.models.vision_transformer import Block, VisionTransformer
+from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
@@ -31,7 +30,7 @@ from vitascope.layers.gpsa import GPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA
 from vitascope.layers.switches import freeze_gates, freeze_gpsa, gpsa_layers
-from vitascope.models.patches import PatchEmbed
+from vitascope.models.grid_vit import GridViT
 
 __all__ = ["ConViT", "GatePruning"]
 
@@ -69,7 +68,7 @@ class GPSABlock(nn.Module):
         return x + self.drop_path2(self.mlp(self.norm2(x)))
 
 
-class ConViT(VisionTransformer):
+class ConViT(GridViT):
     """A vision transformer with a soft convolutional bias.
 
     Args:
@@ -105,8 +104,6 @@ class ConViT(VisionTransformer):
     ):
         if not 0 <= num_gpsa_blocks <= depth:
             raise UserError(f"num_gpsa_blocks={num_gpsa_blocks}, but the model has {depth} blocks")
-        if num_heads < 1 or embed_dim % num_heads:
-            raise UserError(f"width {embed_dim} cannot be split over {num_heads} heads")
         kinds: dict[str, type[PSA]] = {"gpsa": GPSA, "psa": PSA}
         if attention not in kinds:
             raise UserError(f"attention={attention!r}; there are: {', '.join(kinds)}")
@@ -132,7 +129,6 @@ class ConViT(VisionTransformer):
             pos_embed="learn" if use_pos_embed else "none",
             global_pool=global_pool,  # type: ignore[arg-type]
             fc_norm=False,
-            embed_layer=PatchEmbed,
             block_fn=block,  # type: ignore[arg-type]
             weight_init="skip",
             **kwargs,
@@ -183,43 +179,9 @@ class ConViT(VisionTransformer):
             return checkpoint(self.blocks[index], x, *place)
         return self.blocks[index](x, *place)
 
-    def forward_features(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Images to normalised tokens. (B, C, height, width) -> (B, T, D)"""
-        x, grid = self.embed(x)
-        for index in range(len(self.blocks)):
-            x = self.run_block(index, x, grid)
-        return self.norm(x)
-
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Images to logits. (B, C, height, width) -> (B, num_classes)"""
-        return self.forward_head(self.forward_features(x))
-
-    def forward_intermediates(  # type: ignore[override]
-        self,
-        x: Tensor,
-        indices: int | list[int] | None = None,
-        return_prefix_tokens: bool = False,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> Any:
-        """Outputs of chosen blocks, as timm gives them; GPSA blocks have no prefix tokens yet."""
-        if output_fmt not in ("NCHW", "NLC"):
-            raise UserError(f"output_fmt={output_fmt!r}; there are: NCHW, NLC")
-        take, last = feature_take_indices(len(self.blocks), indices)
-        x, grid = self.embed(x)
-        found: list[Any] = []
-        for index in range(last + 1 if stop_early else len(self.blocks)):
-            x = self.run_block(index, x, grid)
-            if index in take:
-                seen = self.norm(x) if norm else x
-                count = self.num_prefix_tokens if index >= self.num_gpsa_blocks else 0
-                patches = seen[:, count:]
-                if output_fmt == "NCHW":
-                    patches = patches.mT.unflatten(-1, tuple(grid)).contiguous()
-                found.append((patches, seen[:, :count]) if return_prefix_tokens else patches)
-        return found if intermediates_only else (self.norm(x), found)
+    def prefix_after(self, index: int) -> int:
+        """None inside the GPSA blocks: the tokens join after them."""
+        return self.num_prefix_tokens if index >= self.num_gpsa_blocks else 0
 
     def prune_gates(self, tolerance: float = 0.01) -> "ConViT":
         """A copy for inference without the branches whose gates are shut.

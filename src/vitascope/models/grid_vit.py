@@ -46,6 +46,10 @@ class GridViT(VisionTransformer):
             return checkpoint(self.blocks[index], x, grid)
         return self.blocks[index](x, grid)
 
+    def prefix_after(self, index: int) -> int:
+        """How many prefix tokens a block's output begins with."""
+        return self.num_prefix_tokens
+
     def forward_features(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """Images to normalised tokens. (B, C, height, width) -> (B, T, D)"""
         x, grid = self.embed(x)
@@ -72,11 +76,12 @@ class GridViT(VisionTransformer):
             raise UserError(f"output_fmt={output_fmt!r}; there are: NCHW, NLC")
         take, last = feature_take_indices(len(self.blocks), indices)
         x, grid = self.embed(x)
-        count, found = self.num_prefix_tokens, []
+        found: list[Any] = []
         for index in range(last + 1 if stop_early else len(self.blocks)):
             x = self.run_block(index, x, grid)
             if index in take:
                 seen = self.norm(x) if norm else x
+                count = self.prefix_after(index)
                 patches = seen[:, count:]
                 if output_fmt == "NCHW":
                     patches = patches.mT.unflatten(-1, tuple(grid)).contiguous()
