@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
 from vitascope.bench.timing import peak_memory, take_turns
 from vitascope.layers import NeighborhoodAttention
@@ -56,3 +57,21 @@ def test_memory_of_neighbourhood_attention_grows_with_the_patches():
         assert large < 4.5 * small
         assert large_peer > 6 * small_peer
         assert large < large_peer
+
+
+def test_the_benchmark_of_spectra_reaches_the_accuracies_it_names():
+    result = time_hessian(depth=1, width=6, batch_size=2, rounds=1, warm_batches=2)
+    errors = {who: error for who, error, _, _ in result.reached}
+    counts = {who: products for who, _, products, _ in result.reached}
+    assert errors["ours, 1 %"] < 0.01
+    assert errors["ours, 0.01 %"] < 1e-4
+    assert errors["PyHessian, 1 %"] < 0.05
+    assert counts["ours, 0.01 %"] < counts["PyHessian, 0.01 %"]
+    assert [len(row) for row in result.products.values()] == [2, 2]
+    assert result.to_record().kind == "bench-hessian"
+
+
+def test_errors_of_eigenvalues_are_of_their_magnitudes():
+    found = by_magnitude([2.0, -4.04, 1.0])
+    assert found.tolist() == [-4.04, 2.0, 1.0]
+    assert worst_error(found, by_magnitude([4.0, -2.0, 1.0])) == pytest.approx(0.01)

@@ -251,6 +251,15 @@ def test_an_unconverged_batch_says_so():
     assert hessian(model, [batch()], tolerance=1e-2).note == ""
 
 
+class Detached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, images):
+        return self.head(images.flatten(1)).detach()
+
+
 def test_impossible_questions_are_refused():
     model, pair = networks()["mlp"], batch()
     few = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
@@ -259,6 +268,8 @@ def test_impossible_questions_are_refused():
         hessian(model, [(pair[0] * float("nan"), pair[1])])
     with pytest.raises(UserError, match="no weight that trains"):
         hessian(nn.Flatten(), [pair])
+    with pytest.raises(UserError, match="does not depend on any weight"):
+        hessian(Detached(), [pair])
     with pytest.raises(UserError, match="needs targets"):
         hessian(model, [pair[0]])
     with pytest.raises(UserError, match="give at most 3"):

@@ -47,6 +47,7 @@ def test_restarts_find_what_one_long_run_finds(basis_size):
     found = found_in(values, tolerance=1e-9, basis_size=basis_size)
     np.testing.assert_allclose(found.values, top(values, 5), rtol=1e-8)
     assert found.products > basis_size  # it had to restart
+    assert found.converged
 
 
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-6])

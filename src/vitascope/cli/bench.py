@@ -27,10 +27,12 @@ class Bench:
       vitascope bench inspect
       vitascope bench neighborhood --grids 32 64
       vitascope bench corruptions
+      vitascope bench hessian
     """
 
     subject: Annotated[
-        Literal["corruptions", "gpsa", "inspect", "neighborhood", "training"], tyro.conf.Positional
+        Literal["corruptions", "gpsa", "hessian", "inspect", "neighborhood", "training"],
+        tyro.conf.Positional,
     ]
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
@@ -38,10 +40,11 @@ class Bench:
     grids: tuple[int, ...] | None = None
     """Sides of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for neighborhood."""
     batch_size: int | None = None
-    """Images a pass; 8 for gpsa, 64 for inspect, 1 for neighborhood, 128 for training, 4 for
-    corruptions at 224 px."""
+    """Images a pass; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
+    training, 4 for corruptions at 224 px."""
     rounds: int | None = None
-    """Turns that each candidate takes; 11 for gpsa, 7 for neighborhood, 5 for the others."""
+    """Turns that each candidate takes; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the
+    others."""
     threads: int = 1
     """Threads of torch."""
     out: Path | None = None
@@ -80,6 +83,12 @@ def run(words: Sequence[str]) -> None:
     ]
     if rates:
         print(table(["images a second", "ours", "peer's", "ratio"], rates))
+    reached = [
+        [who, f"{100 * error:.2g} %", str(products), f"{seconds:.1f}"]
+        for who, error, products, seconds in record.values.get("reached", ())
+    ]
+    if reached:
+        print(table(["to an error of", "reached", "products", "CPU seconds"], reached))
     sizes = [
         [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
         for grid, ours, theirs in record.values.get("memory", ())
@@ -100,6 +109,13 @@ def _gpsa(args: Bench, chosen: dict[str, Any]) -> Any:
     grids = args.grids or (14, 32, 64)
     bar = note("timing", 2 * len(args.models) + len(grids), quiet=args.quiet or args.json)
     return time_gpsa(models=args.models, grids=grids, progress=bar, **chosen)
+
+
+def _hessian(args: Bench, chosen: dict[str, Any]) -> Any:
+    from vitascope.bench.hessian import time_hessian
+
+    bar = note("timing", 5, quiet=args.quiet or args.json)
+    return time_hessian(progress=bar, **chosen)
 
 
 def _inspect(args: Bench, chosen: dict[str, Any]) -> Any:
@@ -126,6 +142,7 @@ def _training(args: Bench, chosen: dict[str, Any]) -> Any:
 _MEASURE: dict[str, Callable[[Bench, dict[str, Any]], Any]] = {
     "corruptions": _corruptions,
     "gpsa": _gpsa,
+    "hessian": _hessian,
     "inspect": _inspect,
     "neighborhood": _neighborhood,
     "training": _training,

@@ -60,6 +60,8 @@ class HessianProducts:
                     raise UserError(
                         f"the loss is {loss.item()} on these images: look at weights and images"
                     )
+                if not loss.requires_grad:
+                    raise UserError("the loss does not depend on any weight that trains")
                 self.loss += loss.item()
                 self.slopes.append(
                     torch.autograd.grad(loss, leaves, create_graph=True, materialize_grads=True)
@@ -82,18 +84,11 @@ class HessianProducts:
 
     def __call__(self, vector: Tensor) -> Tensor:
         """Hv. (n,) -> (n,)"""
-        leaves, directions = list(self.weights.values()), list(self.parts(vector).values())
+        leaves, along = list(self.weights.values()), list(self.parts(vector).values())
         result = self.weight_decay * vector
         for slopes in self.slopes:
-            curved = [
-                (slope, direction)
-                for slope, direction in zip(slopes, directions, strict=True)
-                if slope.requires_grad  # others do not depend on any weight
-            ]
-            if curved:
-                outputs, along = zip(*curved, strict=True)
-                found = torch.autograd.grad(
-                    outputs, leaves, along, retain_graph=True, materialize_grads=True
-                )
-                result += self.flat(found)
+            found = torch.autograd.grad(
+                slopes, leaves, along, retain_graph=True, materialize_grads=True
+            )
+            result += self.flat(found)
         return result

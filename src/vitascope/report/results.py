@@ -38,6 +38,7 @@ def section(record: Record) -> str:
         "bench-inspect": _bench,
         "bench-neighborhood": _bench,
         "bench-corruptions": _bench,
+        "bench-hessian": _bench,
         "fourier": _along_units,
         "variance": _along_units,
     }
@@ -123,6 +124,16 @@ def _bench(record: Record) -> str:
             for what, ours, theirs in record.values["rates"]
         ]
         parts.append(markdown(["images a second", "ours", "peer's", "ratio"], rates))
+    if record.values.get("reached"):
+        reached = [
+            [who, f"{100 * error:.2g} %", str(products), f"{seconds:.1f}"]
+            for who, error, products, seconds in record.values["reached"]
+        ]
+        parts.append(markdown(["to an error of", "reached", "products", "CPU seconds"], reached))
+    for what, counts in record.values.get("products", {}).items():
+        parts.append(
+            f"Products of one batch after the other, {what}: {', '.join(map(str, counts))}."
+        )
     if record.values.get("cost"):
         costs = [
             [what, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
