@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from vitascope.cli.options import parse
+import tyro
+
+from vitascope.cli.options import parse, progress
 from vitascope.errors import unknown
 
 __all__ = ["STUDIES", "run", "understand"]
@@ -94,12 +96,78 @@ def _buildup(args: Buildup) -> None:
     print(f"{tabulated(answer)}\n\n{says(answer)}\n\n{figures[0]}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spectra:
+    """Compare how convex and how sharp the loss of several runs is, by their Hessian spectra.
+
+    Fig. 1c and 4 of arXiv 2202.06709: the largest eigenvalues, mini-batch by mini-batch, their
+    share below zero (NEP) and the mean of the positive ones (APE), each run against the first.
+    Interrupted, the same command goes on.
+
+    Examples:
+      vitascope train --model vit_micro --data digits --set "keep_epochs=[1,5]" --out runs/vit
+      vitascope train --model resnet_micro --data digits --set "keep_epochs=[1,5]" --out runs/resnet
+      vitascope study spectra runs/vit runs/resnet --epochs 1 5 --processes 2 --out runs/spectra
+    """
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Folders of runs; the first is what the others are compared with."""
+    epochs: tuple[int, ...] = ()
+    """Epochs whose weights the runs kept (keep_epochs); the last weights when left out."""
+    batches: int = 16
+    """Mini-batches of 16 augmented training images."""
+    eigenvalues: int = 5
+    """Eigenvalues of largest magnitude a mini-batch."""
+    tolerance: float = 1e-3
+    """Relative error at which an eigenvalue counts as found."""
+    batch_norm: Literal["running", "batch"] = "running"
+    """Statistics of BatchNorm."""
+    seed: int = 0
+    """Decides the mini-batches."""
+    out: Path = Path("runs/spectra")
+    """Folder for records and figures."""
+    processes: int = 1
+    """Mini-batches side by side."""
+    json: bool = False
+    """Print the record's values as JSON."""
+    quiet: bool = False
+    """No progress."""
+
+
+def _spectra(args: Spectra) -> None:
+    from vitascope.report.spectra import HEAD, rows, write_figures
+    from vitascope.report.text import table
+    from vitascope.studies.curvature import Curvature
+    from vitascope.studies.spectra import spectra
+
+    plan = Curvature(
+        num_batches=args.batches,
+        num_eigenvalues=args.eigenvalues,
+        tolerance=args.tolerance,
+        batch_norm=args.batch_norm,
+        processes=args.processes,
+    )
+    bar, close = progress("spectra", quiet=args.quiet or args.json)
+    try:
+        answer = spectra(
+            args.runs, args.out, epochs=args.epochs, plan=plan, seed=args.seed, on_step=bar
+        )
+    finally:
+        close()
+    figures = [str(path) for path in write_figures(args.out, answer)]
+    if args.json:
+        print(json.dumps({**answer.values, "figures": figures}))
+        return
+    print(f"{table(HEAD, rows(answer))}\n\n{figures[0]}")
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 STUDIES: dict[str, tuple[type[Any], Callable[[Any], None]]] = {  # options, whose docstring is help
     "buildup": (Buildup, _buildup),
+    "spectra": (Spectra, _spectra),
 }
 
 

@@ -11,36 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from vitascope.record import Record, load, write_text
+from vitascope.report.results_bench import benchmark
+from vitascope.report.spectra import HEAD, rows
+from vitascope.report.text import markdown
 
 __all__ = ["results_page", "section"]
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; what would end a cell is escaped.
-
-    >>> print(markdown(["a"], [["x|y"]]))
-    | a |
-    |---|
-    | x\\|y |
-    """
-    lines = [head, ["---"] * len(head), *rows]
-    text = ["| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines]
-    text[1] = text[1].replace(" ", "")
-    return "\n".join(text)
 
 
 def section(record: Record) -> str:
     """One record in words and tables."""
     writers = {
         "compare": _comparison,
-        "bench-gpsa": _bench,
-        "bench-training": _bench,
-        "bench-inspect": _bench,
-        "bench-neighborhood": _bench,
-        "bench-corruptions": _bench,
-        "bench-hessian": _bench,
+        "bench-gpsa": benchmark,
+        "bench-training": benchmark,
+        "bench-inspect": benchmark,
+        "bench-neighborhood": benchmark,
+        "bench-corruptions": benchmark,
+        "bench-hessian": benchmark,
         "fourier": _along_units,
         "variance": _along_units,
+        "spectra": _spectra,
+        "frequency": _frequency,
     }
     body = writers.get(record.kind, _values)(record)
     return f"{body}\n\n{_made(record)}"
@@ -102,48 +93,6 @@ def _course(record: Record, entry: Mapping[str, Any]) -> str:
     return f"{text}; the mean of {whose} {change}, {first:.2f} to {last:.2f}, {verdict}"
 
 
-def _bench(record: Record) -> str:
-    rows = [
-        [w, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
-        for w, low, mid, high in record.values["speed"]
-    ]
-    parts = [
-        "Above 1 is faster than the peer; medians and quartiles over turns in one process.",
-        markdown(["ours / peer", "median", "quartiles"], rows),
-    ]
-    if record.values.get("memory"):
-        sizes = [
-            [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
-            for grid, ours, theirs in record.values["memory"]
-        ]
-        peer = record.config.get("peer", "timm's layer")
-        parts.append(markdown(["memory", "our layer", peer, "ratio"], sizes))
-    if record.values.get("rates"):
-        rates = [
-            [what, f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"]
-            for what, ours, theirs in record.values["rates"]
-        ]
-        parts.append(markdown(["images a second", "ours", "peer's", "ratio"], rates))
-    if record.values.get("reached"):
-        reached = [
-            [who, f"{100 * error:.2g} %", str(products), f"{seconds:.1f}"]
-            for who, error, products, seconds in record.values["reached"]
-        ]
-        parts.append(markdown(["to an error of", "reached", "products", "CPU seconds"], reached))
-    for what, counts in record.values.get("products", {}).items():
-        parts.append(
-            f"Products of one batch after the other, {what}: {', '.join(map(str, counts))}."
-        )
-    if record.values.get("cost"):
-        costs = [
-            [what, f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]
-            for what, low, mid, high in record.values["cost"]
-        ]
-        parts.append(markdown(["work", "in plain forward passes", "quartiles"], costs))
-    config = ", ".join(f"{key} {value}" for key, value in record.config.items())
-    return "\n\n".join([*parts, f"Settings: {config}."])
-
-
 def _along_units(record: Record) -> str:
     """How each unit changes what it is handed, beside the claim of the paper."""
     values = record.values
@@ -167,6 +116,36 @@ def _along_units(record: Record) -> str:
                 f"here do, which {verdict}."
             )
     return "\n\n".join(parts)
+
+
+def _spectra(record: Record) -> str:
+    """NEP and APE of several runs, beside the claim of the paper."""
+    config = ", ".join(f"{key} {value}" for key, value in record.config.items() if key != "runs")
+    return "\n\n".join(
+        [
+            "Eigenvalues of largest magnitude of the Hessian of NLL + l2 on augmented batches: "
+            "the share below 0 and the mean above, ± standard error over mini-batches; in words, "
+            f"against {record.values['reference']}. Park & Kim find, early in training, fewer "
+            "negative ones with average pooling or locality than with a class token alone, none or "
+            "few in a ResNet, and larger positive ones there.",
+            markdown(HEAD, rows(record)),
+            f"Settings: {config}.",
+        ]
+    )
+
+
+def _frequency(record: Record) -> str:
+    """Accuracy against the frequency of the noise."""
+    values = record.values
+    points = zip(values["frequencies"], values["accuracy"], strict=True)
+    table = [[f"{f:.1f} π", f"{100 * top1:.1f}"] for f, top1 in points]
+    clean = f"{100 * values['clean']:.1f} %"
+    run = Path(str(record.config.get("subject", ""))).parts[-3:]
+    about = (
+        f"Top-1 of {'/'.join(run)} on {values['num_images']:,} images with noise of one frequency, "
+        f"its root mean square {values['rms']:g} of the pixel range at each; {clean} without noise."
+    )
+    return f"{about}\n\n{markdown(['frequency', 'top-1'], table)}"
 
 
 def _values(record: Record) -> str:

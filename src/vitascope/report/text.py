@@ -1,10 +1,10 @@
-"""Tables for a terminal."""
+"""Tables for a terminal and for Markdown."""
 
 from collections.abc import Sequence
 
 from vitascope.record import Record
 
-__all__ = ["comparison", "table"]
+__all__ = ["comparison", "markdown", "table"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -49,3 +49,17 @@ def comparison(answer: Record) -> str:
 
 def _is_number(cell: str) -> bool:
     return not cell or cell[0].isdigit() or cell[0] in "+-."
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; what would end a cell is escaped.
+
+    >>> print(markdown(["a"], [["x|y"]]))
+    | a |
+    |---|
+    | x\\|y |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    text = ["| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join(text)

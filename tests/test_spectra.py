@@ -1,0 +1,86 @@
+"""Hessian spectra of several runs, side by side."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vitascope.cli import main
+from vitascope.record import Record, load
+from vitascope.report.results import section
+from vitascope.report.spectra import draw, rows
+from vitascope.studies.spectra import compared, numbers
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["train", "--data", "digits", "--epochs", "1", "--fraction", "0.1", "--no-tracking"]
+    words += ["--set", "scale_epochs=false", "keep_epochs=[0,1]", "--quiet", "--model-args"]
+    small = ["embed_dim=12", "depth=1", "num_heads=3"]
+    assert main([*words, *small, "--model", "vit_micro", "--out", str(folder / "vit")]) == 0
+    few = ["depths=[1]", "widths=[8]"]
+    assert main([*words, *few, "--model", "resnet_micro", "--out", str(folder / "resnet")]) == 0
+    return folder
+
+
+def test_numbers_are_means_over_batches_with_their_errors():
+    found = numbers(np.array([[4.0, -1.0], [2.0, -3.0], [6.0, 2.0]]))
+    assert found["nep"] == pytest.approx((1 / 3, np.std([0.5, 0.5, 0], ddof=1) / 3**0.5))
+    assert found["ape"] == pytest.approx((10 / 3, np.std([4, 2, 4], ddof=1) / 3**0.5))
+    assert numbers(np.array([[-1.0]])) == {"nep": (1.0, None), "ape": (None, None)}
+
+
+def test_a_difference_counts_beyond_twice_its_error():
+    assert compared((1.0, 0.3), (0.0, 0.4)) == "within noise"  # the error of the difference is 0.5
+    assert compared((1.01, 0.3), (0.0, 0.4)) == "more"
+    assert compared((-1.01, 0.3), (0.0, 0.4)) == "less"
+    assert compared((1.0, None), (0.0, 0.1)) == "unknown"
+
+
+def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_path, capsys):
+    words = ["study", "spectra", str(runs / "vit"), str(runs / "resnet"), "--epochs", "0", "1"]
+    words += ["--batches", "3", "--eigenvalues", "2", "--out", str(tmp_path), "--quiet"]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["run"], row["epoch"]) for row in told["rows"]] == [
+        ("vit", 0), ("resnet", 0), ("vit", 1), ("resnet", 1)
+    ]  # fmt: skip
+    assert told["rows"][0]["nep_verdict"] == ""
+    assert told["rows"][3]["nep_verdict"] in ("more", "less", "within noise")
+    record = load(tmp_path / "spectra")
+    alone = load(tmp_path / "resnet-epoch-1" / "hessian")
+    np.testing.assert_array_equal(record.arrays["resnet-epoch-1"], alone.arrays["eigenvalues"])
+    assert record.config["augmented_by"] == "laptop"
+    assert (tmp_path / "figures/spectra-epoch-1.pdf").exists()
+    assert main(words) == 0  # again: from what is finished
+    assert "APE, mean above 0" in capsys.readouterr().out
+    again = load(tmp_path / "spectra")
+    np.testing.assert_array_equal(record.arrays["vit-epoch-0"], again.arrays["vit-epoch-0"])
+
+
+def made_up():
+    row = {"run": "a|b", "epoch": None, "name": "a|b", "nep": [0.25, 0.05], "ape": [12.0, 1.0],
+           "loss": [1.5, 0.1], "nep_verdict": "", "ape_verdict": "", "unconverged": 0}  # fmt: skip
+    values = {"rows": [row], "reference": "a|b"}
+    return Record(kind="spectra", values=values, arrays={"a|b": np.array([[3.0, -1.0]])})
+
+
+def test_the_table_and_the_page_show_the_numbers():
+    assert rows(made_up()) == [["a|b", "last", "25 ± 5", "", "12 ± 1", "", "1.5 ± 0.1"]]
+    assert "| a\\|b | last | 25 ± 5 |" in section(made_up())
+    assert len(draw(made_up(), None).axes) == 2
+
+
+def test_the_page_shows_accuracy_against_the_frequency_of_noise():
+    values = {"frequencies": [0.0, 0.2], "accuracy": [0.5, 0.25], "clean": 0.75,
+              "num_images": 1000, "rms": 0.1}  # fmt: skip
+    text = section(Record(kind="frequency", values=values, config={"subject": "runs/a"}))
+    assert "75.0 % without noise" in text
+    assert "| 0.2 π | 25.0 |" in text
+
+
+@pytest.mark.parametrize("folders", [[], ["a/x", "b/x"]])
+def test_runs_must_be_told_apart(folders, capsys):
+    assert main(["study", "spectra", *folders]) == 2
+    assert "runs with different folder names" in capsys.readouterr().err
