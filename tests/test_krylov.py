@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from vitascope.errors import UserError
-from vitascope.measure.krylov import error_bounds, largest, orthogonal, settled
+from vitascope.measure.krylov import largest, orthogonal
+from vitascope.measure.ritz import error_bounds, settled
 
 
 def matrix(values, seed=0):

@@ -74,6 +74,7 @@ def test_the_mode_is_deterministic_and_everything_comes_back(batch_norm):
         one = objective(model, moving(model), images, labels)
         two = objective(model, moving(model), images, labels)
         assert torch.equal(one, two)
+        assert torch.equal(model(images), model(images))  # the model itself may be run too
         raise ZeroDivisionError
     assert [module.training for module in model.modules()] == before
     assert all(m.track_running_stats for m in model.modules() if isinstance(m, nn.BatchNorm2d))

@@ -2,15 +2,11 @@
 
 Lanczos with full orthogonalisation and thick restarts (Wu & Simon 2000): from a start vector v the
 space span{v, Hv, H^2 v, ...} is built one product at a time, and the eigenvalues of H projected
-onto it (the Ritz values θ, with vectors x) are looked at after each. An eigenvalue lies within r of
-θ, and about within err (Parlett, The Symmetric Eigenvalue Problem, 1998, 10-5 and 11-7):
+onto it (Ritz values) are looked at after each. The search ends when the k wanted are known well
+enough and no other can still reach in (:mod:`~vitascope.measure.ritz`).
 
-    r = |Hx - θx|,      err = min(r, r^2 / gap) + noise,
-
-with gap the distance to the nearest other Ritz value. The first is certain, the second an estimate:
-two eigenvalues closer than r may still pass for one. ``noise`` is the asymmetry of the products,
-q_i.Hq_j against q_j.Hq_i: what their rounding does to an eigenvalue. The search ends when
-``r <= tolerance |θ|`` for the k wanted and no other Ritz value reaches in.
+Each product also shows its own rounding, as the asymmetry q_i.Hq_j against q_j.Hq_i: that ``noise``
+is part of every residual and error.
 
 One start vector finds one vector of a repeated eigenvalue. When the space closes early (then H has
 few distinct eigenvalues), or with ``multiple=True``, fresh random directions follow until one
@@ -27,8 +23,9 @@ import torch
 from torch import Tensor
 
 from vitascope.errors import UserError
+from vitascope.measure.ritz import error_bounds, settled
 
-__all__ = ["Eigenpairs", "error_bounds", "largest", "orthogonal", "settled"]
+__all__ = ["Eigenpairs", "largest", "orthogonal"]
 
 Product = Callable[[Tensor], Tensor]
 
@@ -53,29 +50,6 @@ def orthogonal(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         again = basis @ w
         w, found = w - again @ basis, found + again
     return w, found
-
-
-def error_bounds(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
-    """``min(r, r^2 / gap)`` of every Ritz value.
-
-    >>> error_bounds(np.array([3.0, 1.0]), np.array([0.2, 4.0])).round(3).tolist()
-    [0.02, 4.0]
-    """
-    apart = np.abs(values[:, None] - values[None, :])
-    np.fill_diagonal(apart, np.inf)
-    gap = apart.min(1) if len(values) > 1 else np.zeros(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sharp = np.where(residuals > 0, residuals**2 / gap, 0.0)
-    return np.fmin(residuals, sharp)
-
-
-def settled(values: np.ndarray, residuals: np.ndarray, k: int, tolerance: float) -> bool:
-    """Whether the first ``k`` Ritz values, by falling magnitude, are found and stay the first."""
-    if len(values) <= k:
-        return False
-    found = residuals[:k] <= tolerance * np.abs(values[:k])
-    reach = np.abs(values[k:]) + error_bounds(values, residuals)[k:]
-    return bool(found.all() and (reach <= (1 + tolerance) * abs(values[k - 1])).all())
 
 
 class _Space:
