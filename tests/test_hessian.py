@@ -246,7 +246,7 @@ def test_an_unconverged_batch_says_so():
     found = hessian(model, [batch()], tolerance=1e-6, max_products=7)
     assert not found.converged.any()
     assert found.products.tolist() == [7]
-    assert "1 of 1 batches did not converge to 0.0001 %" in found.note
+    assert "1 of 1 batches did not converge to a residual of 0.0001 %" in found.note
     assert found.to_record().values["num_unconverged"] == 1
     assert hessian(model, [batch()], tolerance=1e-2).note == ""
 

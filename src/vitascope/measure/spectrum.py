@@ -78,11 +78,12 @@ class HessianSpectrum:
         missed = int((~self.converged).sum())
         if not missed:
             return ""
-        worst = float((self.errors / np.abs(self.eigenvalues).clip(1e-300)).max())
+        size = np.abs(self.eigenvalues).clip(1e-300)
+        residual, error = (float((x / size).max()) for x in (self.residuals, self.errors))
         return (
-            f"{missed} of {len(self.converged)} batches did not converge to "
-            f"{100 * self.settings['tolerance']:g} %; the worst eigenvalue is known to "
-            f"{100 * worst:.2g} %"
+            f"{missed} of {len(self.converged)} batches did not converge to a residual of "
+            f"{100 * self.settings['tolerance']:g} %; the worst has {100 * residual:.2g} %, its "
+            f"eigenvalue about {100 * error:.2g} %"
         )
 
     def histogram(self, bins: int = 40, reach: float | None = None) -> dict[str, Side]:
