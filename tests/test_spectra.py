@@ -73,11 +73,12 @@ def test_the_table_and_the_page_show_the_numbers():
 
 
 def test_the_page_shows_accuracy_against_the_frequency_of_noise():
-    values = {"frequencies": [0.0, 0.2], "accuracy": [0.5, 0.25], "clean": 0.75,
+    values = {"frequencies": [0.0, 0.2, 0.8], "accuracy": [0.5, 0.25, 0.7], "clean": 0.75,
               "num_images": 1000, "rms": 0.1}  # fmt: skip
     text = section(Record(kind="frequency", values=values, config={"subject": "runs/a"}))
     assert "75.0 % without noise" in text
     assert "| 0.2 π | 25.0 |" in text
+    assert "cost 37.5 points, high ones (from 0.7 π) 5.0" in text
 
 
 @pytest.mark.parametrize("folders", [[], ["a/x", "b/x"]])

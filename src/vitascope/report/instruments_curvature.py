@@ -22,31 +22,28 @@ BLUE = COLOURS[0][0]
 FAR = 12.0  # nats above the centre where a surface is cut off, so that its valley can be seen
 
 
-def draw_hessians(records: Mapping[str, Record], bins: int = 40) -> Figure:
-    """Eigenvalues of several models, the negative and the positive side apart, as in Fig. 4."""
+def draw_hessians(records: Mapping[str, Record], bins: int = 30) -> Figure:
+    """Eigenvalues of several models, negative and positive apart as in Fig. 4, on a log scale."""
     figure = Figure(figsize=(7.2, 2.7))
-    axes = figure.subplots(1, 2, width_ratios=(1, 2), sharey=True)
+    axes = figure.subplots(1, 2, width_ratios=(1, 1.6), sharey=True)
     found = {
         name: np.asarray(record.arrays["eigenvalues"]).ravel() for name, record in records.items()
     }
     together = np.concatenate(list(found.values()))
+    sizes = np.abs(together[together != 0]) if together.any() else np.ones(1)
+    edges = np.geomspace(0.95 * sizes.min(), 1.05 * sizes.max(), bins + 1)
     for axis, sign, title in zip(axes, (-1, 1), ("negative", "positive"), strict=True):
-        reach = float((sign * together).max())
-        if reach <= 0:  # nobody has an eigenvalue on this side
-            axis.set(xlim=(0, 1) if sign > 0 else (-1, 0), xticks=[0])
+        axis.set(title=title, xlabel="size of the eigenvalue", xscale="log")
+        axis.set_xlim(edges[[-1, 0]] if sign < 0 else edges[[0, -1]])
+        if not (sign * together > 0).any():
             axis.text(0.5, 0.5, "none", transform=axis.transAxes, ha="center", color="#5a606b")
-            reach = 1.0
-        edges = np.linspace(0, reach, bins + 1)
         for place, (name, values) in enumerate(found.items()):
             colour = COLOURS[place % len(COLOURS)][0]
-            side = sign * values[sign * values > 0]
-            share = np.histogram(side, edges)[0] / values.size
-            x, y = (sign * edges, share) if sign > 0 else (-edges[::-1], share[::-1])
-            axis.stairs(y, x, color=colour, fill=True, alpha=0.18)
-            axis.stairs(y, x, color=colour, lw=1.3, label=_spectrum(name, records[name]))
-        axis.set(title=title, xlabel="eigenvalue of the Hessian")
+            share = np.histogram(sign * values, edges)[0] / values.size
+            axis.stairs(share, edges, color=colour, fill=True, alpha=0.18)
+            axis.stairs(share, edges, color=colour, lw=1.3, label=_spectrum(name, records[name]))
     axes[0].set_ylabel("share of eigenvalues")
-    axes[1].legend(frameon=False, fontsize=8)
+    axes[1].legend(frameon=False, fontsize=8, loc="upper right")
     return figure
 
 
