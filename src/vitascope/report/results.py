@@ -151,8 +151,8 @@ def _frequency(record: Record) -> str:
         for where, inside in (("low", lambda f: f <= 0.3), ("high", lambda f: f >= 0.7))
     }
     found = (
-        f"Low frequencies (up to 0.3 π) cost {100 * lost['low']:.1f} points, high ones (from 0.7 π) "
-        f"{100 * lost['high']:.1f}. Park & Kim (Fig. 2b): convolutions suffer more from the high "
+        f"Low frequencies (up to 0.3 π) cost {100 * lost['low']:.1f} points, high ones (from "
+        f"0.7 π) {100 * lost['high']:.1f}. Park & Kim (Fig. 2b): convolutions suffer more from the high "
         "ones, ViTs from the low ones."
     )
     return f"{about}\n\n{markdown(['frequency', 'top-1'], table)}\n\n{found}"
