@@ -152,8 +152,8 @@ def _frequency(record: Record) -> str:
     }
     found = (
         f"Low frequencies (up to 0.3 π) cost {100 * lost['low']:.1f} points, high ones (from "
-        f"0.7 π) {100 * lost['high']:.1f}. Park & Kim (Fig. 2b): convolutions suffer more from the high "
-        "ones, ViTs from the low ones."
+        f"0.7 π) {100 * lost['high']:.1f}. Park & Kim (Fig. 2b): convolutions suffer more from "
+        "the high ones, ViTs from the low ones."
     )
     return f"{about}\n\n{markdown(['frequency', 'top-1'], table)}\n\n{found}"
 
