@@ -84,11 +84,11 @@ def run(words: Sequence[str]) -> None:
     if rates:
         print(table(["images a second", "ours", "peer's", "ratio"], rates))
     reached = [
-        [who, f"{100 * error:.2g} %", str(products), f"{seconds:.1f}"]
-        for who, error, products, seconds in record.values.get("reached", ())
+        [who, f"{100 * error:.2g} %", f"{100 * worst:.2g} %", f"{products:g}", f"{seconds:.1f}"]
+        for who, error, worst, products, seconds in record.values.get("reached", ())
     ]
     if reached:
-        print(table(["to an error of", "reached", "products", "CPU seconds"], reached))
+        print(table(["to an error of", "reached", "at worst", "products", "CPU seconds"], reached))
     sizes = [
         [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
         for grid, ours, theirs in record.values.get("memory", ())

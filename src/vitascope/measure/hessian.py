@@ -10,11 +10,12 @@ the share below zero (how far from convex) and the mean of the positive ones (ho
 at its optimum has NEP 0.
 
 Deviations. Lanczos (:mod:`~vitascope.measure.krylov`) stands in for power iteration with deflation:
-to the same accuracy it needs a fourth of the products, and tells how far it got. The augmented
-batch is fixed first, then all its products see the same images; the objective and its mode are
-those of :mod:`~vitascope.measure.objective`. Each batch starts from the eigenvectors of the batch
-before it (a tenth fewer products), so runs in parts agree with one run to the tolerance, not to the
-last digit.
+it needs about a sixth of the products, tells how far it got, and does not stop short of an
+eigenvalue because its steps have become small. The augmented batch is fixed first, then all its
+products see the same images; the objective and its mode are those of
+:mod:`~vitascope.measure.objective`. Each batch starts from the eigenvectors of the batch before it (a
+fifth fewer products early in training, no gain on fresh weights), so runs in parts agree with one
+run to the tolerance, not to the last digit.
 
 Shapes: b mini-batches, k eigenvalues of each, n weights.
 """
@@ -83,7 +84,8 @@ def hessian(
         num_eigenvalues: k of each mini-batch; 5 in the paper.
         weight_decay: Of the l2 term, which adds it to every eigenvalue; the paper's recipe has
             0.05.
-        tolerance: Relative error at which an eigenvalue counts as found.
+        tolerance: An eigenvalue is found when its residual is so small against its magnitude;
+            its error is smaller still, often by far.
         dtype: float32 resolves about 1e-5 of the largest eigenvalue; or float64.
         batch_norm: ``"running"`` statistics, or each ``"batch"``'s own.
         max_products: Give up on a batch after so many; the result says so.

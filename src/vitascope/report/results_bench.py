@@ -31,10 +31,12 @@ def benchmark(record: Record) -> str:
         parts.append(markdown(["images a second", "ours", "peer's", "ratio"], rates))
     if record.values.get("reached"):
         reached = [
-            [who, f"{100 * error:.2g} %", str(products), f"{seconds:.1f}"]
-            for who, error, products, seconds in record.values["reached"]
+            [who, f"{100 * error:.2g} %", f"{100 * worst:.2g} %", f"{products:g}", f"{seconds:.1f}"]
+            for who, error, worst, products, seconds in record.values["reached"]
         ]
-        parts.append(markdown(["to an error of", "reached", "products", "CPU seconds"], reached))
+        parts.append(
+            markdown(["to an error of", "reached", "at worst", "products", "CPU seconds"], reached)
+        )
     for what, counts in record.values.get("products", {}).items():
         parts.append(
             f"Products of one batch after the other, {what}: {', '.join(map(str, counts))}."
