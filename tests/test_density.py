@@ -8,7 +8,7 @@ from torch import nn
 from vitascope.errors import UserError
 from vitascope.measure.density import (
     HessianDensity,
-    hessian_density,
+    density,
     hutch_plus_plus,
     quadrature,
     signs,
@@ -64,7 +64,7 @@ def test_many_probes_converge_to_the_dense_spectrum_within_their_error_bars():
 def test_the_moments_of_a_network_are_those_of_its_dense_hessian():
     model, pair = network(), batch()
     values = torch.linalg.eigvalsh(dense(model, pair)).numpy()
-    found = hessian_density(model, [pair], num_probes=40, num_steps=2, dtype=torch.float64)
+    found = density(model, [pair], num_probes=40, num_steps=2, dtype=torch.float64)
     for power in (1, 2, 3):
         moment, error = found.moment(power)
         assert 0 < error < abs(moment)
@@ -75,8 +75,7 @@ def test_the_trace_converges_to_the_dense_one_and_knows_its_error():
     model, pair = network(), batch()
     exact = float(dense(model, pair).trace())
     rough, fine = (
-        hessian_density(model, [pair], num_probes=p, num_steps=1, dtype=torch.float64)
-        for p in (4, 24)
+        density(model, [pair], num_probes=p, num_steps=1, dtype=torch.float64) for p in (4, 24)
     )
     assert abs(rough.trace - exact) < 5 * rough.trace_error
     assert abs(fine.trace - exact) < 5 * fine.trace_error
@@ -108,24 +107,24 @@ def test_hutch_plus_plus_is_unbiased():
 def test_weight_decay_shifts_the_density_by_itself():
     model, pair = network(), batch()
     options = {"num_probes": 3, "num_steps": 8, "dtype": torch.float64}
-    plain = hessian_density(model, [pair], weight_decay=0.0, **options)
-    shifted = hessian_density(model, [pair], weight_decay=0.3, **options)
+    plain = density(model, [pair], weight_decay=0.0, **options)
+    shifted = density(model, [pair], weight_decay=0.3, **options)
     np.testing.assert_allclose(shifted.nodes, plain.nodes + 0.3, atol=1e-9)
     np.testing.assert_allclose(shifted.weights, plain.weights, atol=1e-9)
 
 
 def test_the_seed_brings_the_same_density_back_and_its_record_holds_it():
     model, pair = network(), batch()
-    one, two = (hessian_density(model, [pair], num_probes=3, num_steps=5) for _ in range(2))
+    one, two = (density(model, [pair], num_probes=3, num_steps=5) for _ in range(2))
     assert isinstance(one, HessianDensity)
     assert np.array_equal(one.nodes, two.nodes)
     assert one.trace == two.trace
     record = one.to_record()
-    assert record.kind == "hessian-density"
+    assert record.kind == "density"
     assert record.arrays["weights"].sum(1) == pytest.approx(1.0)
     assert record.values["products"] == 3 * 5 + 3 * 3
 
 
 def test_error_bars_need_two_probes():
     with pytest.raises(UserError, match="at least 2 probes"):
-        hessian_density(network(), [batch()], num_probes=1)
+        density(network(), [batch()], num_probes=1)

@@ -8,7 +8,7 @@ The functions are imported here, so they, and not their modules, are what the na
 from vitascope.measure.calibration import calibration
 from vitascope.measure.cka import cka
 from vitascope.measure.corruption import corruption
-from vitascope.measure.density import hessian_density
+from vitascope.measure.density import density
 from vitascope.measure.entropy import entropy
 from vitascope.measure.fgsm import fgsm
 from vitascope.measure.fourier import fourier
@@ -31,13 +31,13 @@ __all__ = [
     "calibration",
     "cka",
     "corruption",
+    "density",
     "entropy",
     "fgsm",
     "fourier",
     "frequency",
     "gates",
     "hessian",
-    "hessian_density",
     "landscape",
     "lesion",
     "maps",

@@ -33,7 +33,7 @@ from vitascope.measure.objective import fixed_batches
 from vitascope.measure.products import HessianProducts
 from vitascope.record import Record
 
-__all__ = ["HessianDensity", "hessian_density", "hutch_plus_plus", "quadrature"]
+__all__ = ["HessianDensity", "density", "hutch_plus_plus", "quadrature"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class HessianDensity:
         }
         arrays = {"nodes": self.nodes, "weights": self.weights}
         return Record(
-            kind="hessian-density",
+            kind="density",
             values=values,
             arrays=arrays,
             config=self.settings,
@@ -136,7 +136,7 @@ def hutch_plus_plus(
     return caught + rest * mean, rest * error
 
 
-def hessian_density(
+def density(
     model: nn.Module,
     batches: Iterable[Any],
     *,

@@ -42,8 +42,10 @@ FIGURES: dict[str, Callable[[Record], Figure]] = {
     "cka": draw_cka,
     "masking": draw_masking,
     "lesion": draw_lesion,
+}
+CURVATURE: dict[str, Callable[[Record], Figure]] = {
     "hessian": draw_hessian,
-    "hessian-density": draw_density,
+    "density": draw_density,
     "landscape": draw_landscape,
     "trajectory": draw_trajectory,
 }
@@ -51,7 +53,7 @@ FIGURES: dict[str, Callable[[Record], Figure]] = {
 
 def draw(record: Record) -> Figure:
     """The figure of one instrument's record."""
-    known = FIGURES | ROBUSTNESS
+    known = FIGURES | ROBUSTNESS | CURVATURE
     if record.kind not in known:
         raise unknown("instrument", record.kind, known)
     with matplotlib.rc_context(STYLE):

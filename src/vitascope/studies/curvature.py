@@ -71,10 +71,10 @@ def curvature(
         found = _spectrum(plan, sitting, batches, common, opened["seed"], 0, steps)
         return _with_images(found.to_record(), plan, recipe.name)
     if name == "density":
-        density = measure.hessian_density(
+        found_density = measure.density(
             sitting.model, batches, seed=opened["seed"], **common)  # fmt: skip
         steps("density", 1)
-        return _with_images(density.to_record(), plan, recipe.name)
+        return _with_images(found_density.to_record(), plan, recipe.name)
     directions: Any = plan.directions
     if plan.along == "eigenvectors":
         _, directions = eigenvectors(
