@@ -6,16 +6,16 @@ largest magnitude of the Hessian of NLL + l2, all of them in one histogram p, an
 
     NEP = int_{-inf}^0 p(λ) dλ,      APE = int_0^inf λ p(λ) dλ / int_0^inf p(λ) dλ,
 
-the share below zero (how far from convex) and the mean of the positive ones (how sharp). A network
-at its optimum has NEP 0.
+the share below zero (how far from convex) and the mean of the positive ones (how sharp). At a
+minimum of the loss over the batch itself NEP is 0.
 
 Deviations. Lanczos (:mod:`~vitascope.measure.krylov`) stands in for power iteration with deflation:
 it needs about a sixth of the products, tells how far it got, and does not stop short of an
 eigenvalue because its steps have become small. The augmented batch is fixed first, then all its
-products see the same images; the objective and its mode are those of
-:mod:`~vitascope.measure.objective`. Each batch starts from the eigenvectors of the batch before it (a
-fifth fewer products early in training, no gain on fresh weights), so runs in parts agree with one
-run to the tolerance, not to the last digit.
+products see the same images; :mod:`~vitascope.measure.objective` has the objective and its mode.
+Each batch starts from the eigenvectors of the batch before it (a fifth fewer products early in
+training, no gain on fresh weights), so runs in parts agree with one run to the tolerance, not to
+the last digit.
 
 Shapes: b mini-batches, k eigenvalues of each, n weights.
 """
