@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from vitascope.record import Record, load, write_text
 from vitascope.report.results_bench import benchmark
 from vitascope.report.spectra import HEAD, rows
@@ -81,7 +83,7 @@ def _course(record: Record, entry: Mapping[str, Any]) -> str:
 
     There gates fall, GPSA layers grow less local, and plain attention more local (Fig. 5 and 6).
     """
-    array = record.arrays[entry["array"]].mean(axis=2)  # (E, L), averaged over heads
+    array = np.nanmean(record.arrays[entry["array"]], axis=2)  # (E, L), averaged over heads
     layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
     text = ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
     gated = [e for e in record.values["gates"] if e["model"] == entry["model"]]

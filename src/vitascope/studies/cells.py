@@ -118,6 +118,18 @@ def run_job(
         look(out, dataset, recipe.keep_epochs).save(out / "looks")
 
 
+def even(layers: Sequence[np.ndarray]) -> np.ndarray:
+    """One row a layer; NaN where a layer has fewer heads than another. (L, H)
+
+    >>> even([np.array([1.0]), np.array([2.0, 3.0])]).tolist()
+    [[1.0, nan], [2.0, 3.0]]
+    """
+    rows = np.full((len(layers), max(map(len, layers))), np.nan)
+    for row, heads in zip(rows, layers, strict=True):
+        row[: len(heads)] = heads
+    return rows
+
+
 def look(folder: Path, dataset: Dataset, epochs: Sequence[int]) -> Record:
     """Gates and nonlocality of a run at the epochs it kept, on the first test images."""
     started = perf_counter()
@@ -134,7 +146,7 @@ def look(folder: Path, dataset: Dataset, epochs: Sequence[int]) -> Record:
             except UserError:
                 continue  # a CNN has neither, a ViT no gates
             heads = result.gate if name == "gates" else result.distance
-            found.setdefault(name, []).append(np.stack(list(heads.values())))
+            found.setdefault(name, []).append(even(list(heads.values())))
             values.setdefault(name, {"layers": list(result.layers)})
             if name == "nonlocality":
                 first = result.layers[0]
