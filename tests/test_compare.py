@@ -15,8 +15,9 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.cells import Comparison, commands, jobs_of
-from vitascope.train import recipe
+from vitascope.studies.cells import Comparison, commands, jobs_of, look
+from vitascope.studies.subject import build
+from vitascope.train import recipe, train
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
 WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
@@ -160,3 +161,16 @@ def test_small_fractions_get_small_batches(tmp_path):
     assert len(commands(question, tmp_path)) == 12
     with pytest.raises(UserError, match="not among the models"):
         Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")
+
+
+def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
+    dataset = data.load("digits")
+    plan = recipe("laptop", epochs=1, batch_size=64, keep_epochs=(0, 1), scale_epochs=False,
+                  **{"subset.fraction": 0.1})  # fmt: skip
+    subject = build("alternet_micro", dataset, heads=(1, 2, 4), head_dim=4)
+    train(subject.model, dataset, plan, tmp_path / "a", quiet=True, trackers=(),
+          model_config=subject.config)  # fmt: skip
+    found = look(tmp_path / "a", dataset, (0, 1))
+    heads = np.isfinite(found.arrays["nonlocality"][0]).sum(axis=1)
+    assert heads.max() == found.arrays["nonlocality"].shape[2]
+    assert len(set(heads.tolist())) > 1
