@@ -17,7 +17,7 @@ MODES = ("zeros", "circular", "replicate", "reflect")
 STRONG = 40.0  # exp(-40) = 4e-18: one-hot to rounding in float64
 
 
-def exact(conv, x):
+def assert_exact(conv, x):
     found = attention_from_convolution(conv.double(), locality_strength=STRONG)(x.double())
     torch.testing.assert_close(found, conv(x.double()), rtol=1e-10, atol=1e-10)
 
@@ -26,7 +26,7 @@ def exact(conv, x):
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, (3, 5), (1, 7)])
 def test_it_equals_the_convolution_everywhere_for_any_kernel_and_padding_mode(kernel, mode):
     conv = nn.Conv2d(4, 6, kernel, padding="same", padding_mode=mode)
-    exact(conv, torch.randn(2, 4, 6, 9))
+    assert_exact(conv, torch.randn(2, 4, 6, 9))
 
 
 @pytest.mark.parametrize("padding", [0, 1, (2, 1), "valid", "same"])
@@ -34,7 +34,7 @@ def test_it_equals_the_convolution_everywhere_for_any_kernel_and_padding_mode(ke
 def test_less_padding_gives_the_smaller_map_of_the_convolution(kernel, padding):
     if kernel == (4, 4) and padding == (2, 1):
         padding = (1, 0)  # more outputs than patches: refused below
-    exact(nn.Conv2d(2, 3, kernel, padding=padding), torch.randn(1, 2, 8, 9))
+    assert_exact(nn.Conv2d(2, 3, kernel, padding=padding), torch.randn(1, 2, 8, 9))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_less_padding_gives_the_smaller_map_of_the_convolution(kernel, padding):
     [{"groups": 2}, {"groups": 4}, {"bias": False}, {"dilation": 2}, {"dilation": (1, 3)}],
 )
 def test_groups_depthwise_kernels_dilation_and_missing_bias_are_honoured(options):
-    exact(nn.Conv2d(4, 8, 3, padding="same", **options), torch.randn(2, 4, 7, 8))
+    assert_exact(nn.Conv2d(4, 8, 3, padding="same", **options), torch.randn(2, 4, 7, 8))
 
 
 @pytest.mark.parametrize("channels", [3, 64])

@@ -85,3 +85,13 @@ def test_the_page_shows_accuracy_against_the_frequency_of_noise():
 def test_runs_must_be_told_apart(folders, capsys):
     assert main(["study", "spectra", *folders]) == 2
     assert "runs with different folder names" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):
+    assert main(["study", "spectra", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere holds no run; resume it, or train one there" in capsys.readouterr().err
+
+
+def test_no_processes_cannot_measure(runs, capsys):
+    assert main(["study", "spectra", str(runs / "vit"), "--processes", "0"]) == 2
+    assert "cannot measure in 0 processes" in capsys.readouterr().err

@@ -50,6 +50,10 @@ class Curvature:
     processes: int = 1
     parts: Path | None = None  # where finished parts are kept, to go on from
 
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise UserError(f"cannot measure in {self.processes} processes; give 1 or more")
+
 
 def curvature(
     name: str, plan: Curvature, sitting: Sitting, opened: dict[str, Any], steps: Steps

@@ -22,6 +22,7 @@ from vitascope.record import Record
 from vitascope.studies.curvature import Curvature
 from vitascope.studies.inspect import Look, inspect_subject
 from vitascope.studies.steps import OnStep
+from vitascope.train import load_run
 
 __all__ = ["compared", "numbers", "spectra"]
 
@@ -77,6 +78,8 @@ def spectra(
     names = [Path(run).name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise UserError(f"give runs with different folder names, not {', '.join(names) or 'none'}")
+    for run in runs:
+        load_run(run)  # a folder that holds none is an error
     started, plan = perf_counter(), plan or Curvature()
     rows: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
