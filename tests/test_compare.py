@@ -16,6 +16,7 @@ from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
 from vitascope.studies.cells import Comparison, commands, jobs_of, look
+from vitascope.studies.compare import _describe
 from vitascope.studies.subject import build
 from vitascope.train import recipe, train
 
@@ -174,3 +175,14 @@ def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
     heads = np.isfinite(found.arrays["nonlocality"][0]).sum(axis=1)
     assert heads.max() == found.arrays["nonlocality"].shape[2]
     assert len(set(heads.tolist())) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("vit_micro", "vit"), ("convit_micro", "convit"), ("resnet_micro", "cnn"),
+     ("alternet_micro", "other"), ("vit_micro+cb", "vit")],
+)  # fmt: skip
+def test_a_model_is_called_what_it_is_made_of(name, kind):
+    found = _describe(name, data.load("digits"), recipe("laptop"))
+    assert found["kind"] == kind
+    assert ("mixed" in found["locality"]) == (name == "alternet_micro")

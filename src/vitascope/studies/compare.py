@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from vitascope import record
 from vitascope.data import Dataset, load
@@ -64,9 +65,12 @@ def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
     subject = build(name, dataset, drop_path=recipe.drop_path)
     parameters, multiply_adds = count(subject.model, dataset.train.size)
     names = {name for name, _ in subject.model.named_parameters()}
+    attends = any("attn" in n or "attention" in n for n in names)
     if any(n.endswith("gating_param") for n in names):
         kind, locality = "convit", "soft: gated positional attention, free to leave it"
-    elif any("attn" in n or "attention" in n for n in names):
+    elif attends and _mixing(subject.model):
+        kind, locality = "other", "mixed: convolutions beside attention"
+    elif attends:
         kind, locality = "vit", "none built in: plain attention"
     elif any(p.ndim == 4 and p.shape[-1] > 1 for p in subject.model.parameters()):
         kind, locality = "cnn", "hard: convolutions"
@@ -75,6 +79,12 @@ def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
     label = name.removeprefix("timm:")
     costs = {"parameters": parameters, "multiply_adds": multiply_adds}
     return {"name": name, "label": label, "kind": kind, "locality": locality, **costs}
+
+
+def _mixing(model: nn.Module) -> bool:
+    """Whether it has convolutions whose windows overlap, beside its patch embedding."""
+    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    return sum(m.kernel_size[0] > m.stride[0] for m in layers) > 1
 
 
 def _answer(
