@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test slow lint demo bench results clean
+.PHONY: setup test slow lint browser demo bench results clean
 
 setup: $(READY)
 
@@ -21,7 +21,22 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# The tests open pages in a real browser: any of these, or the one that CHROMIUM names.
+BROWSERS := chromium chromium-browser google-chrome
+APT := apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3
+
+browser:
+	@for name in $$CHROMIUM $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ]; then as="env"; else as="sudo -n env"; fi; \
+	as="$$as DEBIAN_FRONTEND=noninteractive"; \
+	command -v apt-get >/dev/null && $$as true 2>/dev/null \
+	&& echo "No Chromium here: installing Debian's." && $$as $(APT) update \
+	&& $$as $(APT) install -y --no-install-recommends chromium >/dev/null \
+	&& command -v chromium >/dev/null \
+	|| { echo "The tests need Chromium: install it (on Debian, as root: apt-get install chromium)" \
+	     "or run: make test CHROMIUM=/path/to/chrome" >&2; exit 1; }
+
+test: lint browser
 	$(BIN)/pytest -n 2
 
 slow: $(READY)
