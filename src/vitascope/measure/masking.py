@@ -117,7 +117,7 @@ def masking(
         model: A model with absolute position embeddings or gated layers; left as it came.
         batches: (images, labels).
         first: Numbers of gated layers to mask; by default the paper's 3, 5 and 10, as far as the
-            model has that many, and all of them.
+            model has that many, and all of them; every number in a model with fewer than 5.
         on_mask: Called before each pass with what is masked and the number of passes ahead.
     """
     gated = list(capture.gated_layers(model).values())
@@ -126,7 +126,8 @@ def masking(
             f"{type(model).__name__} has neither absolute position embeddings nor gated layers"
         )
     if first is None:
-        first = sorted({k for k in (3, 5, 10) if k <= len(gated)} | ({len(gated)} - {0}))
+        steps = (3, 5, 10) if len(gated) >= 5 else range(1, len(gated))
+        first = sorted({k for k in steps if k <= len(gated)} | ({len(gated)} - {0}))
     for k in first:
         if not 1 <= k <= len(gated):
             raise UserError(f"cannot mask the first {k} gated layers: there are {len(gated)}")

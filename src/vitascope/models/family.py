@@ -81,6 +81,7 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convit_micro"] = (ConViT, {**_MICRO, "num_gpsa_blocks": 3})
     models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
+    models["vit_micro_distilled"] = (VisionTransformerDistilled, models["vit_micro"][1])
     for name in ("deit_tiny", "deit_small", "vit_micro"):
         no_token = {"class_token": False, "global_pool": "avg"}
         models[f"{name}_gap"] = (VisionTransformer, {**models[name][1], **no_token})

@@ -1,0 +1,132 @@
+"""Answer a study at a scale: run its cells, fill its tables, judge its claims, write its record."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from shlex import quote
+from statistics import fmean, stdev
+from time import perf_counter
+from typing import Any
+
+from vitascope.errors import UserError
+from vitascope.record import Record, circumstances
+from vitascope.studies.engine import Engine, run_cells
+from vitascope.studies.plan import Claim, Findings, Plan, Study, Table
+from vitascope.studies.scale import Scale
+from vitascope.studies.trained import finished
+from vitascope.studies.verdict import judge
+
+__all__ = ["answer", "filled", "judged"]
+
+
+def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
+    """Run what is not there yet and write ``out/<study>.json``."""
+    out, started, made = Path(out), perf_counter(), circumstances()
+    plan = study.plan(scale)
+    wanted = plan.wanted()
+    run_cells(
+        [(training, tuple(readings.values()), seed)
+         for seed in scale.seeds for training, readings in wanted.values()],
+        out, engine)  # fmt: skip
+    findings = gathered(plan, scale, out)
+    found = _record(study, scale, plan, findings, perf_counter() - started)
+    found = replace(found, made=made)
+    found.save(out / study.name)
+    return found
+
+
+def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
+    """All records that the plan wants; none may be missing."""
+    records = {}
+    for key, (training, readings) in plan.wanted().items():
+        for name, reading in readings.items():
+            found = [finished(training, reading, seed, out) for seed in scale.seeds]
+            if any(one is None for one in found):
+                raise UserError(f"{training.key} has no {reading.name} yet in {out}")
+            records[key, name] = [one for one in found if one is not None]
+    return Findings(records)
+
+
+def filled(table: Table, findings: Findings) -> dict[str, Any]:
+    """A table with its numbers, as the record holds it."""
+    rows = []
+    for row in table.rows:
+        cells = []
+        for ask in row.cells:
+            values = [] if ask is None else findings.values(ask)
+            cells.append({
+                "ours": values,
+                "mean": fmean(values) if values else None,
+                "std": stdev(values) if len(values) > 1 else None,
+                "paper": None if ask is None else ask.paper,
+            })  # fmt: skip
+        rows.append({"label": row.label, "paper_label": row.paper_label, "cells": cells})
+    return {"name": table.name, "title": table.title, "corner": table.corner, "unit": table.unit,
+            "digits": table.digits, "columns": list(table.columns), "rows": rows,
+            "accuracy": table.accuracy, "log": table.log, "num_test": table.num_test}  # fmt: skip
+
+
+def judged(claim: Claim, table: Mapping[str, Any], num_test: int | None) -> dict[str, Any]:
+    """A claim with its verdict and the numbers in a sentence."""
+    cells = {
+        (row["label"], column): cell["ours"]
+        for row in table["rows"]
+        for column, cell in zip(table["columns"], row["cells"], strict=True)
+    }
+    unknown = [key for key in claim.cells if key not in cells]
+    if unknown:
+        raise ValueError(f"{claim.text!r} names {unknown}, which {table['name']} does not have")
+    found = judge(
+        cells, claim.cells, margin=claim.margin, logarithms=table["log"],
+        num_test=(table["num_test"] or num_test) if table["accuracy"] else None)  # fmt: skip
+    return {
+        "source": claim.source, "text": claim.text, "table": claim.table, "verdict": found.verdict,
+        "contrast": found.contrast, "half_width": found.half_width, "margin": claim.margin,
+        "reading": _sentence(found, claim, table),
+    }  # fmt: skip
+
+
+def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
+    unit = "in natural logarithms" if table["log"] else table["unit"].rpartition(", ")[2]
+    unit = "points" if unit == "%" else unit
+    if found.contrast is None:
+        return f"Not measured: {found.why}."
+    digits = max(1, table["digits"])
+    said = f"Measured {found.contrast:+.{digits}f}"
+    said += f" ± {found.half_width:.{digits}f}" if found.half_width is not None else ""
+    said += f" {unit}"
+    if claim.margin:
+        said += f", against a margin of {claim.margin:g}"
+    return f"{said} ({found.why})." if found.why else f"{said} (95 % interval)."
+
+
+def _record(study: Study, scale: Scale, plan: Plan, findings: Findings, seconds: float) -> Record:
+    tables = [filled(table, findings) for table in plan.tables]
+    finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
+    num_test = max((r.values["num_test"] for r in finals), default=None)
+    by_name = {table["name"]: table for table in tables}
+    claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
+    figures, arrays = plan.figures(findings) if plan.figures else ((), {})
+    values = {
+        "study": study.name, "title": study.title, "claim": study.claim,
+        "covers": list(study.covers), "scale": scale.name, "data": scale.data,
+        "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
+        "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
+        "training_seconds": _spent(findings), "command": command(study.name, scale),
+    }  # fmt: skip
+    return Record(kind="study", values=values, arrays=arrays, config=asdict(scale),
+                  seed=scale.seeds[0], seconds=seconds)  # fmt: skip
+
+
+def _spent(findings: Findings) -> float:
+    """Seconds of training behind the numbers; shared runs are counted in every study."""
+    finals = {key: rs for (key, name), rs in findings.records.items() if name == "final"}
+    return sum(r.values["seconds"] for rs in finals.values() for r in rs)
+
+
+def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
+    """What to type to get the study again."""
+    words = [f"vitascope study {name} --scale {scale.name} --data {quote(scale.data)}"]
+    words += ["--seeds " + " ".join(map(str, scale.seeds))]
+    words += [f"--epochs {scale.epochs}"] if scale.epochs is not None else []
+    return " ".join([*words, *extra])

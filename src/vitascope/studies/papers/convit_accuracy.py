@@ -1,0 +1,274 @@
+"""What locality is worth: the accuracy tables of the ConViT paper.
+
+d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 1 and Fig. 2 right (sizes), Table 2
+and Fig. 2 left (few images), Table 3 and Fig. 12 right (what makes it work), Table 4 and Fig. 10
+(distillation), Fig. 11 (learning curves). Top-1 on ImageNet with the deit recipe; the numbers
+beside ours are the paper's.
+"""
+
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.studies.papers.drawn import curves_figure, heads_figure, lines, over
+from vitascope.studies.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.scale import Scale
+
+__all__ = ["STUDIES"]
+
+CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
+_DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
+
+_TABLE_2 = {  # share of the images -> DeiT-S, ConViT-S
+    0.05: (34.8, 47.8), 0.1: (48.0, 59.6), 0.3: (66.1, 73.7), 0.5: (74.6, 78.2), 1.0: (79.9, 81.4),
+}  # fmt: skip
+
+
+def _share(fraction: float) -> str:
+    return f"{100 * fraction:g} %"
+
+
+def sample_efficiency(scale: Scale) -> Plan:
+    """Table 2: DeiT-S and ConViT-S on a share of each class, epochs times 1/share."""
+    fractions = scale.pick(paper=tuple(_TABLE_2), laptop=tuple(_TABLE_2), smoke=(0.1, 1.0))
+    rows = [
+        Row(label=_name(scale, role), paper_label=role, cells=[
+            Ask(training=scale.training(role, fraction=f), paper=_TABLE_2[f][i])
+            for f in fractions])
+        for i, role in enumerate(("DeiT-S", "ConViT-S"))
+    ]  # fmt: skip
+    vit, convit = (row.label for row in rows)
+    least, most = _share(fractions[0]), _share(fractions[-1])
+    claims = [
+        Claim(source="ConViT Table 2", table="top1",
+              text=f"ConViT is ahead of the plain ViT on {_share(f)} of the images",
+              cells={(convit, _share(f)): 1, (vit, _share(f)): -1})
+        for f in fractions
+    ]  # fmt: skip
+    claims.append(Claim(
+        source="ConViT Table 2", table="top1", text="its lead grows as the images become fewer",
+        cells={(convit, least): 1, (vit, least): -1, (convit, most): -1, (vit, most): 1},
+    ))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        series = [
+            over([100 * f for f in fractions],
+                 [findings.values(ask) for ask in row.cells if ask is not None], row.label)
+            for row in rows
+        ]  # fmt: skip
+        drawn = lines("Accuracy against the share of the images", series,
+                      x="images of each class, %", y="top-1, %", x_log=True)  # fmt: skip
+        runs = {(row.label, share): cell.training for row in rows
+                for share, cell in zip(map(_share, fractions), row.cells, strict=True)
+                if cell is not None and share in (least, most)}  # fmt: skip
+        return [
+            {"name": "efficiency", "title": "Sample efficiency (Fig. 2 left)", "panels": [drawn],
+             "reading": "The higher line makes more of the same images."},
+            curves_figure(findings, {f"{n}, {s}": t for (n, s), t in runs.items()},
+                          "Learning curves (Fig. 11)"),
+        ], {}  # fmt: skip
+
+    also = [(cell.training, CURVES) for row in rows for cell in row.cells if cell is not None]
+    columns = [_share(f) for f in fractions]
+    table = Table(name="top1", title="Top-1 against the share of the images (Table 2)",
+                  corner="images", columns=columns, rows=rows)  # fmt: skip
+    return Plan(tables=[table], claims=claims, figures=figures, also=also)
+
+
+_SIZES = {  # Table 1: paper's top-1
+    "DeiT-Ti": 72.2, "ConViT-Ti": 73.1, "DeiT-S": 79.8, "ConViT-S": 81.3,
+    "DeiT-B": 81.8, "ConViT-B": 82.4,
+}  # fmt: skip
+_PLUS = {"DeiT-Ti+": 75.9, "ConViT-Ti+": 76.7, "DeiT-S+": 79.0, "ConViT-S+": 82.2,
+         "DeiT-B+": 77.5, "ConViT-B+": 82.5}  # fmt: skip
+
+
+def sizes(scale: Scale) -> Plan:
+    """Table 1: three widths, on few images on a laptop; at the paper's scale also the + models."""
+    asked = scale.pick(paper={**_SIZES, **_PLUS}, laptop=_SIZES)
+    kinds = ("DeiT", "ConViT")
+    names = [role.removeprefix("DeiT-") for role in asked if role.startswith("DeiT-")]
+    fraction = scale.pick(paper=1.0, laptop=scale.small)
+    rows = [
+        Row(label=_name(scale, f"{kind}-S"), paper_label=kind, cells=[
+            Ask(training=_sized(scale, f"{kind}-{size}", fraction), paper=asked[f"{kind}-{size}"])
+            for size in names])
+        for kind in kinds
+    ]  # fmt: skip
+    vit, convit = (row.label for row in rows)
+    claims = [
+        Claim(source="ConViT Table 1", table="top1",
+              text=f"at size {size}, ConViT is ahead of the plain ViT",
+              cells={(convit, size): 1, (vit, size): -1})
+        for size in names
+    ]  # fmt: skip
+    small, large = names[0], names[-1]
+    claims.append(Claim(
+        source="ConViT Fig. 11", table="top1", text="its lead grows with the size of the model",
+        cells={(convit, large): 1, (vit, large): -1, (convit, small): -1, (vit, small): 1},
+    ))  # fmt: skip
+    also = [(cell.training, reading) for row in rows for cell in row.cells if cell is not None
+            for reading in (CURVES, LOOKS)]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        series = [
+            over(list(range(1, len(names) + 1)),
+                 [findings.values(ask) for ask in row.cells if ask is not None], row.label)
+            for row in rows
+        ]  # fmt: skip
+        drawn = lines(", ".join(names) + " from left to right", series, x="size", y="top-1, %")
+        ends = {f"{row.label} {size}": row.cells[i].training  # type: ignore[union-attr]
+                for row in rows for i, size in ((0, small), (len(names) - 1, large))}  # fmt: skip
+        shown = [
+            {"name": "sizes", "title": "Parameter efficiency (Fig. 2 right)", "panels": [drawn],
+             "reading": "The higher line makes more of the same width."},
+            curves_figure(findings, ends, "Learning curves by size (Fig. 11 middle)"),
+            heads_figure(findings, ends, "nonlocality", "Nonlocality by size (Fig. 13)"),
+            heads_figure(findings, {k: t for k, t in ends.items() if k.startswith(convit)},
+                         "gates", "Gates by size (Fig. 14)"),
+        ]  # fmt: skip
+        return shown, {}
+
+    table = Table(name="top1", title="Top-1 by size (Table 1)", corner="size", columns=names,
+                  rows=rows)  # fmt: skip
+    return Plan(tables=[table], claims=claims, figures=figures, also=also)
+
+
+def _sized(scale: Scale, role: str, fraction: float) -> Training:
+    recipe = "deit_plus" if role.endswith("+") else None
+    return scale.training(role, fraction=fraction, recipe=recipe)
+
+
+# Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
+_ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (
+    ("a ConViT", {}, 82.2, 59.7),
+    ("b gates frozen", {"gate_init": 0.0, "train_gates": False}, 82.0, 57.4),
+    ("c no conv init", {"conv_init": False}, 81.4, 56.9),
+    ("d b and c", {"conv_init": False, "gate_init": 0.0, "train_gates": False}, 81.6, 54.6),
+    ("e DeiT", None, 79.1, 47.8),
+    ("f conv init, GPSA frozen", {"train_gpsa": False}, 78.6, 54.3),
+    ("g random, GPSA frozen", {"conv_init": False, "train_gpsa": False}, 73.7, 44.8),
+)
+
+
+def ablation(scale: Scale) -> Plan:
+    """Table 3: gating and the convolutional start, one taken away after the other."""
+    few = _share(scale.small)
+    rows = []
+    for label, args, full, tenth in _ABLATION:
+        role = "DeiT-S+" if args is None else "ConViT-S+"
+        cells = [
+            Ask(training=scale.training(role, fraction=f, recipe="deit_plus", **(args or {})),
+                paper=paper)
+            for f, paper in ((1.0, full), (scale.small, tenth))
+        ]  # fmt: skip
+        rows.append(Row(label=label, paper_label=label, cells=cells))
+    a, b, c, d, e, f, g = (row.label for row in rows)
+
+    def ahead(text: str, first: str, second: str, column: str = few) -> Claim:
+        return Claim(source="ConViT Table 3", table="top1", text=text,
+                     cells={(first, column): 1, (second, column): -1})  # fmt: skip
+
+    claims = [
+        ahead(f"ConViT is ahead of DeiT on {few} of the images", a, e),
+        ahead("ConViT is ahead of DeiT on all images", a, e, "100 %"),
+        ahead(f"learned gates help ({few})", a, b),
+        ahead(f"the convolutional start helps ({few})", a, c),
+        ahead(f"without both, GPSA is still ahead of DeiT ({few})", d, e),
+        ahead(f"frozen at the convolutional start it beats DeiT on {few} of the images", f, e),
+        ahead(f"a frozen convolution beats frozen random attention ({few})", f, g),
+    ]
+    also = [(row.cells[1].training, CURVES) for row in rows if row.cells[1] is not None]
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        runs = {row.label: cell.training for row in rows if (cell := row.cells[1]) is not None}
+        return [curves_figure(findings, runs, "What makes it learn (Fig. 12 right)")], {}
+
+    table = Table(name="top1", title="ConViT taken apart (Table 3)", corner="network",
+                  columns=["100 %", few], rows=rows)  # fmt: skip
+    return Plan(tables=[table], claims=claims, figures=figures, also=also)
+
+
+def distillation(scale: Scale) -> Plan:
+    """Table 4 and Fig. 10: hard distillation from a CNN."""
+    fraction = scale.pick(paper=1.0, laptop=scale.small)
+    plain = {"DeiT-S": (79.8, 80.9), "DeiT-B": (81.8, 83.0), "ConViT-S+": (82.2, 82.9)}
+    roles = scale.pick(paper=tuple(plain), laptop=("DeiT-S", "ConViT-S+"))
+    teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
+    rows = []
+    for role in roles:
+        alone = scale.training(role, fraction=fraction)
+        taught = scale.training(f"{role} distilled", fraction=fraction).but(teacher=teacher)
+        pair = zip((alone, taught), plain[role], strict=True)
+        rows.append(Row(label=_name(scale, role), paper_label=role,
+                        cells=[Ask(training=t, paper=p) for t, p in pair]))  # fmt: skip
+    claims = [
+        Claim(source="ConViT Table 4", table="top1", text=f"distillation helps {row.label}",
+              cells={(row.label, "distilled"): 1, (row.label, "alone"): -1})
+        for row in rows
+    ]  # fmt: skip
+    vit, convit = rows[0].label, rows[-1].label
+    claims.append(Claim(
+        source="ConViT App. B", table="top1", text="the ViT gains more from it than ConViT",
+        cells={(vit, "distilled"): 1, (vit, "alone"): -1,
+               (convit, "distilled"): -1, (convit, "alone"): 1},
+    ))  # fmt: skip
+    trained = {name: cell.training for name, cell in zip(("alone", "distilled"), rows[0].cells,
+               strict=True) if cell is not None}  # fmt: skip
+    far = Table(
+        name="nonlocality", title="Mean nonlocality of the ViT at the end (Fig. 10)",
+        corner="network", columns=list(trained), unit="nonlocality, patches", digits=2,
+        accuracy=False, rows=[Row(label=vit, cells=[
+            Ask(training=t, reading=LOOKS, key=_last_nonlocality, factor=1.0)
+            for t in trained.values()])])  # fmt: skip
+    claims.append(Claim(
+        source="ConViT Fig. 10", table="nonlocality", text="distillation leaves the ViT more local",
+        cells={(vit, "alone"): 1, (vit, "distilled"): -1}))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        runs = {f"{vit} {name}": training for name, training in trained.items()}
+        title = "Nonlocality with distillation (Fig. 10)"
+        return [heads_figure(findings, runs, "nonlocality", title)], {}
+
+    table = Table(name="top1", title="Hard distillation from a CNN (Table 4)", corner="network",
+                  columns=["alone", "distilled"], rows=rows)  # fmt: skip
+    also = [(t, LOOKS) for t in trained.values()]
+    return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
+
+
+def _last_nonlocality(record: Record) -> float:
+    """Mean over layers and heads at the last epoch that was kept."""
+    return float(record.arrays["nonlocality"][-1].mean())
+
+
+def _name(scale: Scale, role: str) -> str:
+    return scale.training(role).model
+
+
+STUDIES = (
+    Study(name="sample-efficiency", title="Few images: what is built-in locality worth?",
+          claim="ConViT-S beats DeiT-S at every share of ImageNet, most with 5 % (+13 points)",
+          covers=("ConViT Table 2", "ConViT Fig. 2 left", "ConViT Fig. 11 right"),
+          plan=sample_efficiency, data=_DATA),
+    Study(name="sizes", title="Does locality help at every size?",
+          claim="ConViT beats DeiT at every size, by more the larger they are",
+          covers=("ConViT Table 1", "ConViT Fig. 2 right", "ConViT Fig. 11", "ConViT Fig. 13",
+                  "ConViT Fig. 14"),
+          plan=sizes, data=_DATA),
+    Study(name="ablation", title="What makes ConViT work?",
+          claim="gates and the convolutional start help together, most on few images",
+          covers=("ConViT Table 3", "ConViT Fig. 12 right"), plan=ablation, data=_DATA),
+    Study(name="distillation", title="Does a CNN teacher bring the same locality?",
+          claim="distillation helps both, ConViT less, and leaves the ViT more local",
+          covers=("ConViT Table 4", "ConViT Fig. 10"), plan=distillation, data=_DATA),
+)  # fmt: skip
