@@ -1,0 +1,73 @@
+"""Which images, epochs and layers to keep where not all fit."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from vitascope.errors import UserError
+from vitascope.studies.compact import Compact
+
+__all__ = ["chosen", "fitting", "layers_that_fit", "said", "thinned"]
+
+T = TypeVar("T")
+
+
+def chosen(labels: np.ndarray, number: int, seed: int = 0) -> np.ndarray:
+    """Positions of some images, of different classes as far as there are, in the classes' order.
+
+    >>> chosen(np.array([1, 0, 1, 0, 2]), 3).shape
+    (3,)
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    turn = np.zeros(len(labels), dtype=int)  # first of its class, second, ...
+    for label in np.unique(labels):
+        mine = order[labels[order] == label]
+        turn[mine] = np.arange(len(mine))
+    picked = order[np.argsort(turn[order], kind="stable")][:number]
+    return picked[np.argsort(labels[picked], kind="stable")]
+
+
+def thinned(items: Sequence[T], number: int) -> list[T]:
+    """``number`` of them, evenly, the last among them and the first if there are two.
+
+    >>> thinned([0, 1, 2, 5, 13, 30], 3)
+    [0, 5, 30]
+    """
+    if number >= len(items):
+        return list(items)
+    places = np.linspace(0, len(items) - 1, number).round().astype(int)
+    return [items[i] for i in places] if number > 1 else [items[-1]]
+
+
+def fitting(images: int, epochs: int, room: int) -> tuple[int, int]:
+    """How many images and epochs to keep of these, where ``room`` pairs fit.
+
+    >>> fitting(6, 6, 36), fitting(6, 6, 10), fitting(6, 1, 2)
+    ((6, 6), (3, 3), (2, 1))
+    """
+    while images * epochs > max(1, room):
+        if epochs >= images:
+            epochs -= 1
+        else:
+            images -= 1
+    return images, epochs
+
+
+def layers_that_fit(one: Mapping[str, Compact], room: int) -> tuple[list[str], list[str]]:
+    """As many layers as fit in ``room`` bytes, evenly over the depth, and the others."""
+    names = list(one)
+    for number in range(len(names), 0, -1):
+        some = thinned(names, number)
+        if sum(one[name].num_bytes for name in some) <= room:
+            return some, [name for name in names if name not in some]
+    least = min(one, key=lambda name: one[name].num_bytes)
+    raise UserError(
+        f"the maps of {least} alone take {one[least].num_bytes:,} bytes; the explorer has {room:,}"
+    )
+
+
+def said(images: int, few_images: int, epochs: int, few_epochs: int) -> list[str]:
+    """What was left out of images and epochs, in words."""
+    pairs = (("images", images, few_images), ("kept epochs", epochs, few_epochs))
+    return [f"{few} of {all_} {what}, to stay small" for what, all_, few in pairs if few < all_]
