@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import parse, progress
-from vitascope.errors import unknown
+from vitascope.errors import UserError
 
 __all__ = ["STUDIES", "run", "understand"]
 
@@ -176,30 +176,60 @@ def usage() -> str:
     return "\n".join(
         [
             "usage: vitascope study NAME [options]",
+            "       vitascope study --all [options]",
+            "       vitascope study --list [--json]",
             "",
-            "Answer a question by training or measuring several models; the studies:",
+            "Get the papers' tables and figures again, or answer a question by training or",
+            "measuring several models. --list names the papers' studies, with the claim, the data",
+            "and the time of each; a table or figure names its study too: convit-table-3. Besides:",
             "",
-            *listed(),
+            *searches(),
             "",
-            "vitascope study NAME --help tells more; vitascope study --list prints the names. "
-            "Example:",
+            "vitascope study NAME --help tells more. Examples:",
+            "  vitascope study sample-efficiency --scale laptop",
+            "  vitascope study convit-table-3 --data photos/ --image-size 32",
+            "  vitascope study --all --scale laptop --out runs/studies",
             "  vitascope study buildup --base resnet --data digits --epochs 10",
         ]
     )
 
 
-def listed() -> list[str]:
-    """Every study with the first line of its help."""
+def searches() -> list[str]:
+    """The studies with options of their own, with the first line of their help."""
     return [f"  {name:<10} {kind.__doc__.splitlines()[0]}" for name, (kind, _) in STUDIES.items()]
+
+
+def list_all(as_json: bool) -> str:
+    """The papers' studies, and the others."""
+    from vitascope.cli.study_paper import listed
+
+    rows = listed()
+    if as_json:
+        return json.dumps(rows)
+    lines = []
+    for row in rows:
+        time = row["time"]
+        lines += [
+            f"{row['name']}: {row['title']}",
+            f"  covers  {', '.join(row['covers'])}",
+            f"  claim   {row['claim']}",
+            f"  laptop  {row['data']['laptop']}; {time['laptop']} on two cores",
+            f"  paper   {row['data']['paper']}; about {time['paper']}",
+        ]
+    return "\n".join([*lines, "", "With options of their own:", *searches()])
 
 
 def understand(words: Sequence[str]) -> tuple[Any, Callable[[Any], None]]:
     """The options of the study that ``words`` name, and what answers it."""
     name, *rest = words
-    if name not in STUDIES:
-        raise unknown("study", name, STUDIES)
-    kind, answer = STUDIES[name]
-    return parse(kind, f"vitascope study {name}", rest), answer
+    if name in STUDIES:
+        kind, answer = STUDIES[name]
+        return parse(kind, f"vitascope study {name}", rest), answer
+    from vitascope.cli.study_paper import run_paper
+    from vitascope.cli.study_paper import understand as paper
+
+    studies, args = paper(name, rest)
+    return args, lambda options: run_paper(studies, options)
 
 
 def run(words: Sequence[str]) -> None:
@@ -208,7 +238,11 @@ def run(words: Sequence[str]) -> None:
         print(usage())
         raise SystemExit(0 if words else 2)
     if words[0] == "--list":
-        print("\n".join(listed()))
+        if set(words[1:]) - {"--json"}:
+            raise UserError(f"--list takes --json alone, not {' '.join(words[1:])}")
+        print(list_all("--json" in words))
         return
+    if "--all" in words:
+        words = ["--all", *(word for word in words if word != "--all")]
     args, answer = understand(words)
     answer(args)

@@ -16,6 +16,7 @@ import numpy as np
 from vitascope.record import Record, load, write_text
 from vitascope.report.results_bench import benchmark
 from vitascope.report.spectra import HEAD, rows
+from vitascope.report.study_text import study_markdown
 from vitascope.report.text import markdown
 
 __all__ = ["results_page", "section"]
@@ -35,6 +36,7 @@ def section(record: Record) -> str:
         "variance": _along_units,
         "spectra": _spectra,
         "frequency": _frequency,
+        "study": study_markdown,
     }
     body = writers.get(record.kind, _values)(record)
     return f"{body}\n\n{_made(record)}"

@@ -1,0 +1,189 @@
+"""``vitascope study NAME --scale ...``: a paper's table or figure again."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from vitascope.cli.options import parse
+from vitascope.errors import UserError
+
+__all__ = ["Paper", "listed", "run_paper", "understand"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """Get a paper's tables and figures again, at the size of a laptop or of the paper.
+
+    The same table at both scales, with the paper's numbers beside ours, the spread over seeds, and
+    a verdict on every claim: agrees, disagrees, within noise. Interrupted, the same command goes
+    on; what is finished is used again, also by other studies in the same folder. vitascope study
+    --list names all studies; a table or figure names one too: convit-table-3, vit-fig-4.
+
+    Examples:
+      vitascope study sample-efficiency --scale laptop
+      vitascope study convit-table-3 --data photos/ --image-size 32 --seeds 0 1 2
+      vitascope study sample-efficiency --scale paper --data imagenet:/data/imagenet --plan
+      vitascope study --all --scale laptop --out runs/studies
+      vitascope study --all --scale paper --data imagenet:/data/imagenet cifar100:/data/cifar100 \\
+          --engine slurm --gpus 8 --slurm slurm_partition=gpu
+    """
+
+    scale: Literal["laptop", "paper", "smoke"] = "laptop"
+    """laptop: micro models, minutes; paper: its models, images and epochs; smoke: seconds."""
+    data: tuple[str, ...] = ()
+    """Images, as elsewhere; several where studies need different ones. Laptop: digits."""
+    image_size: int | None = None
+    """Resize the images to this side."""
+    recipe: str | None = None
+    """Another recipe than the scale's."""
+    epochs: int | None = None
+    """Epochs of every run."""
+    seeds: tuple[int, ...] = ()
+    """One run a seed and cell; the scale's when left out."""
+    out: Path = Path("runs/studies")
+    """Folder for runs, records and figures."""
+    engine: Literal["local", "slurm"] = "local"
+    """Cells side by side on this machine, or as SLURM jobs (submitit)."""
+    processes: int | None = None
+    """Cells at a time on this machine; one a core when left out."""
+    gpus: int = 8
+    """GPUs a node and cell, on a cluster."""
+    nodes: int = 1
+    """Nodes a cell, on a cluster."""
+    hours: float = 72.0
+    """Time limit of a cell, on a cluster."""
+    slurm: tuple[str, ...] = ()
+    """What submitit is told besides, as NAME=VALUE: slurm_partition=gpu."""
+    plan: bool = False
+    """Print what would be run, GPU-hours and memory, and stop."""
+    json: bool = False
+    """Print the record's values as JSON."""
+    quiet: bool = False
+    """No progress."""
+
+
+def understand(name: str, words: Sequence[str]) -> tuple[Any, Paper]:
+    """The studies that ``name`` stands for (all of them for ``--all``), and the options."""
+    from vitascope.studies.catalog import catalog, find
+
+    studies = list(catalog().values()) if name == "--all" else [find(name)]
+    return studies, parse(Paper, f"vitascope study {name}", words)
+
+
+def run_paper(studies: Sequence[Any], args: Paper) -> None:
+    """Answer the studies one after the other; a failure of one does not stop the others."""
+    from vitascope.report.study_text import counted, study_lines
+    from vitascope.studies.answer import answer
+
+    if args.scale == "paper" or args.plan:
+        for study in studies:
+            print("\n".join(planned(study, args)), file=sys.stderr if args.json else sys.stdout)
+        if args.plan:
+            return
+    scales = {study.name: scale_of(study, args) for study in studies}
+    _there(scales.values())
+    found, failed, values = [], [], []
+    for i, study in enumerate(studies):
+        if not (args.quiet or args.json) and len(studies) > 1:
+            print(f"[{i + 1}/{len(studies)}] {study.name}", file=sys.stderr, flush=True)
+        try:
+            record = answer(study, scales[study.name], args.out, _engine(args))
+        except UserError as error:
+            if len(studies) == 1:
+                raise
+            failed.append(f"{study.name}: {error}")
+            continue
+        found += [claim["verdict"] for claim in record.values["claims"]]
+        values.append(record.values)
+        if not args.json:
+            print(f"{study_lines(record)}\n\n{args.out / study.name}.json\n", flush=True)
+    if args.json:
+        print(json.dumps(values[0] if len(studies) == 1 else values))
+    elif len(studies) > 1:
+        print(f"{len(values)} studies, {counted(found)}.")
+        print(f"The page: vitascope report {args.out}")
+    if failed:
+        raise UserError(f"{len(failed)} of {len(studies)} studies failed: {'; '.join(failed)}")
+
+
+def scale_of(study: Any, args: Paper) -> Any:
+    """The scale with what the command line changes."""
+    from vitascope.studies.scale import SCALES
+
+    scale = SCALES[args.scale]
+    changes: dict[str, Any] = {"image_size": args.image_size, "epochs": args.epochs, "recipe": args.recipe,
+               "seeds": args.seeds or None, "data": _source(study, args)}  # fmt: skip
+    return replace(scale, **{k: v for k, v in changes.items() if v is not None})
+
+
+def _source(study: Any, args: Paper) -> str | None:
+    """The data given for this study: the one whose kind it names, else the first."""
+    needed = study.data["paper"].lower()
+    kinds = [word for word in args.data if f"{word.partition(':')[0]}:" in needed]
+    return next(iter([*kinds, *args.data]), None)
+
+
+def _there(scales: Any) -> None:
+    """The images must be there before anything starts."""
+    from vitascope.data import load
+
+    for source, size in dict.fromkeys((scale.data, scale.image_size) for scale in scales):
+        if source in ("imagenet", "cifar100"):
+            raise UserError(f"say where the images are: --data {source}:PATH")
+        load(source, image_size=size)
+
+
+def _engine(args: Paper) -> Any:
+    from vitascope.studies.engine import Engine
+    from vitascope.studies.training import pairs
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    processes = args.processes if args.processes is not None else cores or 1
+    return Engine(
+        kind=args.engine, processes=processes, gpus=args.gpus, nodes=args.nodes, hours=args.hours,
+        options=pairs(args.slurm, "--slurm"), quiet=args.quiet or args.json)  # fmt: skip
+
+
+def planned(study: Any, args: Paper) -> list[str]:
+    """What a study would run: cells, GPU-hours, memory, and the launch command."""
+    from vitascope.studies.answer import command
+    from vitascope.studies.budget import budget
+
+    scale = scale_of(study, args)
+    plan = study.plan(scale)
+    cost = budget([plan], len(scale.seeds))
+    images = study.data.get(scale.name, study.data["laptop"])
+    lines = [f"{study.name}: {cost.num_runs} runs of {len(plan.wanted())} trainings; {images}"]
+    if scale.is_paper:
+        lines.append(f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
+                     " with 128 images on it (computed, not measured)")  # fmt: skip
+        if cost.unknown:
+            lines.append(f"  not counted: {', '.join(cost.unknown)}")
+        extra = [f"--engine slurm --gpus {args.gpus} --nodes {args.nodes} --hours {args.hours:g}"]
+        lines.append(f"  launch: {command(study.name, scale, extra)} --out {args.out}")
+    lines += [f"  - {key}: {training.recipe} recipe, {training.model_args or 'as it is'}, "
+              f"{dict(training.changes) or 'all images'}"
+              for key, (training, _) in plan.wanted().items()]  # fmt: skip
+    return lines
+
+
+def listed() -> list[dict[str, Any]]:
+    """Every study: what it covers, the claim, the data, how long it takes at each scale."""
+    from vitascope.studies.budget import budget
+    from vitascope.studies.catalog import catalog
+    from vitascope.studies.scale import PAPER
+
+    rows = []
+    for study in catalog().values():
+        hours = budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours
+        took = "not measured" if study.minutes is None else f"{study.minutes:.0f} min"
+        rows.append({
+            "name": study.name, "covers": list(study.covers), "title": study.title,
+            "claim": study.claim, "data": dict(study.data),
+            "time": {"smoke": "seconds", "laptop": took, "paper": f"{hours:,.0f} A100-hours"},
+        })  # fmt: skip
+    return rows
