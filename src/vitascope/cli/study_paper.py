@@ -115,8 +115,9 @@ def scale_of(study: Any, args: Paper) -> Any:
     from vitascope.studies.scale import SCALES
 
     scale = SCALES[args.scale]
-    changes: dict[str, Any] = {"image_size": args.image_size, "epochs": args.epochs, "recipe": args.recipe,
-               "seeds": args.seeds or None, "data": _source(study, args)}  # fmt: skip
+    changes: dict[str, Any] = {
+        "image_size": args.image_size, "epochs": args.epochs, "recipe": args.recipe,
+        "seeds": args.seeds or None, "data": _source(study, args)}  # fmt: skip
     return replace(scale, **{k: v for k, v in changes.items() if v is not None})
 
 
@@ -152,6 +153,7 @@ def planned(study: Any, args: Paper) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
     from vitascope.studies.answer import command
     from vitascope.studies.budget import budget
+    from vitascope.studies.trained import command as line
 
     scale = scale_of(study, args)
     plan = study.plan(scale)
@@ -165,9 +167,11 @@ def planned(study: Any, args: Paper) -> list[str]:
             lines.append(f"  not counted: {', '.join(cost.unknown)}")
         extra = [f"--engine slurm --gpus {args.gpus} --nodes {args.nodes} --hours {args.hours:g}"]
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {args.out}")
-    lines += [f"  - {key}: {training.recipe} recipe, {training.model_args or 'as it is'}, "
-              f"{dict(training.changes) or 'all images'}"
-              for key, (training, _) in plan.wanted().items()]  # fmt: skip
+    launcher = _engine(args).launcher() if scale.is_paper else ""
+    lines += [f"  {line(training, scale.seeds[0], args.out, None, launcher)}"
+              for training, _ in plan.wanted().values()]  # fmt: skip
+    if len(scale.seeds) > 1:
+        lines.append(f"  and the same with --seed {', '.join(map(str, scale.seeds[1:]))}")
     return lines
 
 

@@ -130,7 +130,9 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
 def _launched(job: dict[str, Any], launcher: str) -> None:
     """On a node: the training on all its GPUs, then the readings."""
     if launcher and not (job["out"] / "record.json").exists():
-        line = command(job["training"], job["seed"], job["study"], launcher)
+        training = job["training"]
+        dataset = images_of(training.data, training.image_size)
+        line = command(training, job["seed"], job["study"], dataset, launcher)
         head = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "localhost")
         words = shlex.split(line.replace("$HEAD", head))
         subprocess.run(words, check=True)

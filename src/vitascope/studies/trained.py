@@ -43,8 +43,11 @@ def folder_of(training: Training, seed: int, out: Path) -> Path:
     return Path(out) / "runs" / training.key / f"seed-{seed}"
 
 
-def recipe_of(training: Training, dataset: Dataset) -> Recipe:
-    """The complete recipe; batches shrink so that few images still make four steps."""
+def recipe_of(training: Training, dataset: Dataset | None) -> Recipe:
+    """The complete recipe; batches shrink so that few images still make four steps.
+
+    Without the images at hand the batches stay as they are.
+    """
     base = recipe(training.recipe)
     changes = dict(training.changes)
     if training.epochs is not None:
@@ -53,10 +56,12 @@ def recipe_of(training: Training, dataset: Dataset) -> Recipe:
     if training.teacher is not None:
         changes.setdefault("distillation", "hard")
     plan = recipe(training.recipe, **changes)
-    images = len(subset(dataset.train, plan.subset))
+    batch = plan.batch_size
+    if dataset is not None:
+        batch = min(batch, max(2, len(subset(dataset.train, plan.subset)) // 4 // 2 * 2))
     more = max(1, round(plan.epoch_factor))  # short epochs are measured and saved as rarely
     return plan.override(
-        batch_size=min(plan.batch_size, max(2, images // 4 // 2 * 2)),
+        batch_size=batch,
         keep_epochs=tuple(sorted(log_spaced(plan.total_epochs, KEPT))),
         eval_every=plan.eval_every * more,
         checkpoint_epochs=plan.checkpoint_epochs * more,
@@ -143,9 +148,10 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
 }
 
 
-def command(training: Training, seed: int, out: Path, launcher: str = "") -> str:
+def command(
+    training: Training, seed: int, out: Path, dataset: Dataset | None, launcher: str = ""
+) -> str:
     """The training as ``vitascope train``, for a launcher or a scheduler."""
-    dataset = images_of(training.data, training.image_size)
     plan = recipe_of(training, dataset)
     named = flat(recipe(training.recipe).to_dict())
     changed = {k: v for k, v in flat(plan.to_dict()).items() if named.get(k) != v}
