@@ -145,7 +145,7 @@ def sizes(scale: Scale) -> Plan:
 
 
 def _sized(scale: Scale, role: str, fraction: float) -> Training:
-    recipe = "deit_plus" if role.endswith("+") else None
+    recipe = "deit_plus" if "+" in role else None
     return scale.training(role, fraction=fraction, recipe=recipe)
 
 
@@ -207,8 +207,8 @@ def distillation(scale: Scale) -> Plan:
     teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
     rows = []
     for role in roles:
-        alone = scale.training(role, fraction=fraction)
-        taught = scale.training(f"{role} distilled", fraction=fraction).but(teacher=teacher)
+        alone = _sized(scale, role, fraction)
+        taught = _sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
         pair = zip((alone, taught), plain[role], strict=True)
         rows.append(Row(label=_name(scale, role), paper_label=role,
                         cells=[Ask(training=t, paper=p) for t, p in pair]))  # fmt: skip
