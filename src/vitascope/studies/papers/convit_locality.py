@@ -120,7 +120,8 @@ def masking(scale: Scale) -> Plan:
     count = scale.pick(paper=50_000, laptop=scale.images)
     read = Reading(name="masking", options={"num_images": count})
     depth = scale.pick(paper=(3, 5, 10), laptop=(1, 2, 3))
-    vit, convit = scale.training("DeiT-Ti"), scale.training("ConViT-Ti")
+    roles = scale.pick(paper=("DeiT-Ti", "ConViT-Ti"), laptop=("DeiT-S", "ConViT-S"))
+    vit, convit = (scale.training(role) for role in roles)
 
     def ask(training: Any, *path: str, paper: float) -> Ask:
         def key(record: Record) -> float | None:
