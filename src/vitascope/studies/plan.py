@@ -18,7 +18,7 @@ from vitascope.record import Record, plain
 
 __all__ = ["Ask", "Claim", "Findings", "Plan", "Reading", "Row", "Study", "Table", "Training"]
 
-Key = str | Callable[[Record], float | None]
+Key = str | Callable[..., float | None]  # of the record of a seed; with others, of all of theirs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,7 @@ class Ask:
     key: Key = "top1"  # of the record's values, or a function of the record
     paper: float | None = None
     factor: float = 100.0  # accuracies are shares of 1 on disk, percent in tables
+    others: Sequence[Training] = ()  # a number of several runs (an exponent): the key takes all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +137,10 @@ class Findings:
     def values(self, ask: Ask) -> list[float]:
         """One number a seed; a seed without one is left out."""
         found = []
-        for record in self.of(ask.training, ask.reading):
-            value = ask.key(record) if callable(ask.key) else record.values.get(ask.key)
+        runs = [self.of(training, ask.reading) for training in (ask.training, *ask.others)]
+        for record, *more in zip(*runs, strict=True):
+            key = ask.key
+            value = key(record, *more) if callable(key) else record.values.get(key)
             if value is not None:
                 found.append(ask.factor * float(value))
         return found
@@ -158,7 +161,8 @@ class Plan:
     def wanted(self) -> dict[str, tuple[Training, dict[str, Reading]]]:
         """Every training by its key, with what is to be read off it."""
         asks = [ask for t in self.tables for row in t.rows for ask in row.cells if ask is not None]
-        pairs = [*((ask.training, ask.reading) for ask in asks), *self.also]
+        pairs = [(t, ask.reading) for ask in asks for t in (ask.training, *ask.others)]
+        pairs += self.also
         found: dict[str, tuple[Training, dict[str, Reading]]] = {}
         for training, reading in pairs:
             found.setdefault(training.key, (training, {FINAL.key: FINAL}))[1][reading.key] = reading
