@@ -16,11 +16,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from vitascope import record
 from vitascope.data import Dataset, load
 from vitascope.record import Record, circumstances
+from vitascope.studies.built_in import built_in
 from vitascope.studies.cells import Comparison, flat, jobs_of, run_job
 from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
 from vitascope.studies.side_by_side import side_by_side
@@ -64,27 +64,10 @@ def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
     """What a model is and costs; also the first test of whether it can take the images."""
     subject = build(name, dataset, drop_path=recipe.drop_path)
     parameters, multiply_adds = count(subject.model, dataset.train.size)
-    names = {name for name, _ in subject.model.named_parameters()}
-    attends = any("attn" in n or "attention" in n for n in names)
-    if any(n.endswith("gating_param") for n in names):
-        kind, locality = "convit", "soft: gated positional attention, free to leave it"
-    elif attends and _mixing(subject.model):
-        kind, locality = "other", "mixed: convolutions beside attention"
-    elif attends:
-        kind, locality = "vit", "none built in: plain attention"
-    elif any(p.ndim == 4 and p.shape[-1] > 1 for p in subject.model.parameters()):
-        kind, locality = "cnn", "hard: convolutions"
-    else:
-        kind, locality = "other", "unknown"
+    kind, locality = built_in(subject.model)
     label = name.removeprefix("timm:")
     costs = {"parameters": parameters, "multiply_adds": multiply_adds}
     return {"name": name, "label": label, "kind": kind, "locality": locality, **costs}
-
-
-def _mixing(model: nn.Module) -> bool:
-    """Whether it has convolutions whose windows overlap, beside its patch embedding."""
-    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
-    return sum(m.kernel_size[0] > m.stride[0] for m in layers) > 1
 
 
 def _answer(

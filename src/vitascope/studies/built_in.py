@@ -1,0 +1,34 @@
+"""How much locality a network has built in, found in its layers and never in its name."""
+
+from torch import nn
+
+from vitascope.layers.neighborhood import NeighborhoodAttention
+
+__all__ = ["built_in"]
+
+
+def built_in(model: nn.Module) -> tuple[str, str]:
+    """The kind of a network and its locality in words.
+
+    >>> built_in(nn.Conv2d(1, 1, 3))
+    ('cnn', 'hard: convolutions')
+    """
+    names = {name for name, _ in model.named_parameters()}
+    attends = any("attn" in name or "attention" in name for name in names)
+    if any(name.endswith("gating_param") for name in names):
+        return "convit", "soft: gated positional attention, free to leave it"
+    if any(isinstance(layer, NeighborhoodAttention) for layer in model.modules()):
+        return "other", "hard: attention within a neighbourhood of each patch"
+    if attends and _mixing(model):
+        return "other", "mixed: convolutions beside attention"
+    if attends:
+        return "vit", "none built in: plain attention"
+    if any(p.ndim == 4 and p.shape[-1] > 1 for p in model.parameters()):
+        return "cnn", "hard: convolutions"
+    return "other", "unknown"
+
+
+def _mixing(model: nn.Module) -> bool:
+    """Whether it has convolutions whose windows overlap, beside its patch embedding."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    return sum(layer.kernel_size[0] > layer.stride[0] for layer in layers) > 1

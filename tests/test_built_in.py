@@ -1,0 +1,20 @@
+import pytest
+
+from vitascope.models import create_model
+from vitascope.studies.built_in import built_in
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "word"),
+    [
+        ("vit_micro", "vit", "plain attention"),
+        ("convit_micro", "convit", "gated"),
+        ("resnet_micro", "cnn", "convolutions"),
+        ("alternet_micro", "other", "beside attention"),
+        ("convolutional_vit_micro", "other", "neighbourhood"),
+    ],
+)
+def test_locality_is_read_off_the_layers(name, kind, word):
+    found, words = built_in(create_model(name))
+    assert found == kind
+    assert word in words
