@@ -1,0 +1,89 @@
+"""``vitascope study`` as a user meets it."""
+
+import json
+import shlex
+
+import pytest
+
+from vitascope.cli import main
+from vitascope.cli.options import parse
+from vitascope.cli.train import Train
+from vitascope.record import load
+from vitascope.studies.catalog import catalog
+
+
+def test_the_list_names_every_study_with_claim_data_and_time(capsys):
+    assert main(["study", "--list"]) == 0
+    text = capsys.readouterr().out
+    for study in catalog().values():
+        assert f"{study.name}: {study.title}" in text
+        assert study.claim in text
+        assert study.data["paper"] in text
+        assert all(what in text for what in study.covers)
+    assert text.count("A100-hours") == text.count("on two cores") == len(catalog())
+
+
+def test_a_machine_can_read_the_list(capsys):
+    assert main(["study", "--list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == list(catalog())
+    assert {"smoke", "laptop", "paper"} == set(rows[0]["time"])
+
+
+def test_a_study_prints_its_table_and_verdicts_and_keeps_its_record(tmp_path, capsys):
+    words = [
+        "study",
+        "convit-fig-9",
+        "--scale",
+        "smoke",
+        "--out",
+        str(tmp_path),
+        "--processes",
+        "1",
+    ]
+    assert main([*words, "--quiet"]) == 0
+    first = capsys.readouterr().out
+    for word in ("plain ViT", "GPSA", "within noise", "3 claims", "gating.json"):
+        assert word in first
+    record = load(tmp_path / "gating")
+    assert record.values["command"].startswith("vitascope study gating --scale smoke")
+    runs = sorted(tmp_path.glob("runs/*/*/record.json"))
+    written = [path.stat().st_mtime_ns for path in runs]
+    assert main([*words, "--json"]) == 0  # again: every finished cell is used
+    assert json.loads(capsys.readouterr().out)["tables"] == record.values["tables"]
+    assert [path.stat().st_mtime_ns for path in runs] == written
+
+
+def test_a_plan_runs_nothing_and_shows_commands_that_train_understands(tmp_path, capsys):
+    out = str(tmp_path / "none")
+    assert main(["study", "distillation", "--scale", "paper", "--plan", "--out", out]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "A100-hours" in lines[1]
+    assert any("--engine slurm" in line for line in lines)
+    trains = [line.split("vitascope train ")[1] for line in lines if "vitascope train" in line]
+    assert len(trains) == 6
+    asked = [parse(Train, "train", shlex.split(line)) for line in trains]
+    assert {"regnety_160", None} == {args.teacher for args in asked}
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nonsense"], "no study 'nonsense'; there are: sample-efficiency"),
+        (["gating", "--scale", "huge"], "huge"),
+        (["gating", "--scale", "paper"], "say where the images are: --data imagenet:PATH"),
+        (["gating", "--data", "nowhere/at/all"], "nowhere/at/all"),
+        (
+            ["gating", "--scale", "smoke", "--seeds", "0", "0"],
+            "seeds must be one or more different",
+        ),
+        (["gating", "--scale", "smoke", "--slurm", "partition"], "NAME=VALUE"),
+        (["--list", "all"], "--list takes --json alone"),
+    ],
+)
+def test_a_mistake_is_one_line(words, says, capsys, tmp_path):
+    assert main(["study", *words]) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
