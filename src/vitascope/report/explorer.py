@@ -1,0 +1,253 @@
+"""The explorer: every patch's attention, under the pointer, in a page that needs no server.
+
+A section of a page from explorer records: markup, script and style. The maps stand in the page as
+base64 inside JSON that cannot end its element; the script reads them as
+:mod:`vitascope.report.stored_maps` does, and without it a few maps are drawn. Two models are shown
+side by side (ConViT, https://arxiv.org/abs/2103.10697, Fig. 7: log colour scale, query boxed).
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vitascope.record import Record
+from vitascope.report import stored_maps
+from vitascope.report.palette import COLOURS, looks
+
+__all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "Section", "data_of", "page", "section", "within"]
+
+MOST_BYTES = 3_900_000  # of maps and images in a page
+_PACKED = ("levels", "query", "key", "scale", "gate", "down", "across")
+_RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page."""
+
+    html: Markup
+    script: str
+    style: str
+
+
+def _asset(name: str) -> str:
+    return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+EXPLORER_SCRIPT = _asset("explorer.js")
+EXPLORER_STYLE = _asset("explorer.css")
+
+
+def section(
+    records: Sequence[Record],
+    css: Mapping[str, str] | None = None,
+    live: Mapping[str, Any] | None = None,
+) -> Section:
+    """The explorer of these records, as far as they fit in a page.
+
+    Args:
+        records: Of kind "explorer", one a model.
+        css: The class that colours a model, by its name; chosen here when left out.
+        live: Where a server answers for uploaded images: ``path``, ``token``, ``most`` bytes.
+    """
+    kept, left_out = within(records)
+    data = data_of(kept, css)
+    words = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
+    words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
+    errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
+    text = {**data, "live": live} if live else data
+    html = _environment().get_template("explorer.html").render(
+        data=as_json(text),
+        still=[
+            ((model["label"], model["css"]), _still(record))
+            for model, record in zip(data["models"], kept, strict=True)
+        ],
+        several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
+        gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
+        error=f"{100 * max(errors):.1f}\u00a0%",
+        notes=words,
+    )  # fmt: skip
+    return Section(html=Markup(html), script=EXPLORER_SCRIPT, style=EXPLORER_STYLE)
+
+
+def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> str:
+    """A whole page with nothing but the explorer."""
+    part = section(records, live=live)
+    script = _asset("script.js") + part.script
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    text = _environment().get_template("live.html").render(
+        title=", ".join(_labels(records)),
+        hash=base64.b64encode(digest).decode("ascii"),
+        colours=COLOURS,
+        style=Markup(_asset("style.css") + part.style),
+        script=Markup(script),
+        body=part.html,
+    )  # fmt: skip
+    return str(text)
+
+
+def within(records: Sequence[Record], most: int = MOST_BYTES) -> tuple[list[Record], list[str]]:
+    """The records that fit together in ``most`` bytes of base64, and the names of the others."""
+    kept: list[Record] = []
+    left_out: list[str] = []
+    total = 0
+    for record in records:
+        size = sum(array.nbytes for array in record.arrays.values()) * 4 // 3
+        if kept and total + size > most:
+            left_out.append(str(record.values["model"]))
+        else:
+            kept.append(record)
+            total += size
+    return kept, left_out
+
+
+def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """All that the script needs, in types JSON knows."""
+    labels = _labels(records)
+    gated = [any(layer["gated"] for layer in record.values["layers"]) for record in records]
+    kinds = ["convit" if each else "vit" for each in gated]
+    own = looks(zip(labels, kinds, strict=True))
+    images: dict[str, Any] = {}
+    models = []
+    for record, label in zip(records, labels, strict=True):
+        values = record.values
+        keys = [f"{values['data']}#{image['index']}" for image in values["images"]]
+        for number, (key, image) in enumerate(zip(keys, values["images"], strict=True)):
+            source = _source(record.arrays[f"image/{number}"])
+            images.setdefault(key, {"src": source, "label": str(image["label"])})
+        models.append(
+            {
+                "label": label,
+                "css": (css or {}).get(str(values["model"]), own[label].css),
+                "about": values.get("about", ""),
+                "epochs": values["epochs"],
+                "images": keys,
+                "answers": _judged(values["answers"], values["images"]),
+                "layers": [_layer(record, layer) for layer in values["layers"]],
+                "notes": [*values["notes"], *_missing(values["left_out"])],
+            }
+        )
+    shown = _beside(gated)
+    return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
+
+
+def as_json(value: Any) -> Markup:
+    """JSON that can stand inside a script element: nothing in it can end the element.
+
+    >>> print(as_json({"a": "</script><!--"}))
+    {"a":"\\u003c/script\\u003e\\u003c!--"}
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _labels(records: Sequence[Record]) -> list[str]:
+    """The models' names, told apart by a number where they are the same."""
+    names = [str(record.values["model"]).removeprefix("timm:") for record in records]
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
+    return labels
+
+
+def _beside(gated: Sequence[bool]) -> list[int]:
+    """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both."""
+    if len(gated) < 2:
+        return [0]
+    if any(gated) and not all(gated):
+        return sorted([gated.index(False), gated.index(True)], key=lambda place: gated[place])
+    return [0, 1]
+
+
+def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:
+    """[class, probability, whether it is right] an epoch and image."""
+    if answers is None:
+        return None
+    labels = [image["label"] for image in images]
+    return [
+        [[name, share, name == label] for (name, share), label in zip(row, labels, strict=True)]
+        for row in answers
+    ]
+
+
+def _missing(left_out: Mapping[str, str]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for layer, why in left_out.items():
+        reasons.setdefault(why, []).append(layer)
+    return [f"without {', '.join(layers)} ({why})" for why, layers in reasons.items()]
+
+
+def _layer(record: Record, layer: Mapping[str, Any]) -> dict[str, Any]:
+    arrays = {part: record.arrays.get(f"{part}/{layer['name']}") for part in _PACKED}
+    there = {part: array for part, array in arrays.items() if array is not None}
+    rank = there["key"].shape[-1] if "key" in there else 0
+    wanted = ("name", "heads", "gated", "grid", "keys", "query_axes", "key_axes")
+    return {**{name: layer[name] for name in wanted}, "rank": rank,
+            "packed": {part: _text(array) for part, array in there.items()}}  # fmt: skip
+
+
+def _text(array: np.ndarray) -> str:
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
+
+
+def _source(picture: np.ndarray) -> str:
+    raw = picture.tobytes()
+    kind = "png" if raw.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64," + base64.b64encode(raw).decode("ascii")
+
+
+def _still(record: Record) -> list[tuple[str, Markup]]:
+    """The middle patch in the first and the last layer's first head, drawn without a script."""
+    layers = record.values["layers"]
+    drawn = []
+    for number in dict.fromkeys((0, len(layers) - 1)):
+        layer = layers[number]
+        maps = stored_maps.mixed(record, layer["name"], epoch=len(record.values["epochs"]) - 1)
+        h, w = layer["grid"]
+        query = (h // 2, w // 2)
+        row = maps[0, query[0] * w + query[1]].reshape(layer["keys"])
+        drawn.append((f"layer {number + 1}, head 1", _svg(row, query, (h, w))))
+    return drawn
+
+
+def _svg(row: np.ndarray, query: tuple[int, int], grid: tuple[int, int]) -> Markup:
+    height, width = row.shape
+    share = np.log(np.clip(row * row.size / 0.05, 1, None)) / np.log(row.size / 0.05)
+    steps = np.clip((share * len(_RAMP)).astype(int), 0, len(_RAMP) - 1)
+    paths = [
+        f'<path fill="{colour}" d="'
+        + "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(steps == number))
+        + '"/>'
+        for number, colour in enumerate(_RAMP)
+    ]
+    down, across = height / grid[0], width / grid[1]
+    frame = (
+        f'x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" height="{down:g}"'
+    )
+    return Markup(
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Attention of the middle patch"'
+        f' shape-rendering="crispEdges">{"".join(paths)}'
+        f'<rect {frame} fill="none" stroke="#fff" stroke-width="{across / 7:g}"/></svg>'
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("vitascope.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
