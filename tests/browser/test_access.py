@@ -13,11 +13,14 @@ STOPS = """() => [...document.querySelectorAll(
 FOCUSED = """() => { const e = document.activeElement;
     if (e === document.body) return null;
     const shown = e.type === 'radio' ? e.nextElementSibling : e;
-    return [e.outerHTML.slice(0, 100), parseFloat(getComputedStyle(shown).outlineWidth)]; }"""
+    const ring = getComputedStyle(shown);
+    return [e.outerHTML.slice(0, 100),
+        ring.outlineStyle === 'none' ? 0 : parseFloat(ring.outlineWidth)]; }"""
 NAMELESS = """() => [...document.querySelectorAll('svg, img, canvas, figure, button, input, th')]
     .filter(e => !e.closest('[aria-hidden="true"]') && e.checkVisibility())
     .filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.alt
-        || e.textContent.trim() || (e.labels && e.labels.length)))
+        || e.querySelector(':scope > title') || (e.labels && e.labels.length)
+        || (!e.matches('svg, canvas') && e.textContent.trim())))
     .map(e => e.outerHTML.slice(0, 100))"""
 # WCAG 2: contrast of each visible text with the first opaque background behind it.
 FAINT = """() => {
