@@ -21,6 +21,7 @@ from vitascope.errors import unknown
 from vitascope.record import Record
 from vitascope.studies.cells import flat, look
 from vitascope.studies.curvature import Curvature
+from vitascope.studies.evaluating import evaluate_subject
 from vitascope.studies.inspect import MEASURES, ON_REQUEST, Look, inspect_subject
 from vitascope.studies.plan import Reading, Training
 from vitascope.studies.subject import build
@@ -127,6 +128,11 @@ def _looks(run: Run, options: dict[str, Any], training: Training) -> Record:
     return look(run.folder, dataset, run.recipe.keep_epochs)
 
 
+def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
+    """Accuracy on other test images with labels of the same classes: ``data``."""
+    return evaluate_subject(str(run.folder), **options)
+
+
 def _instrument(name: str, run: Run, options: dict[str, Any], training: Training) -> Record:
     """An instrument of ``vitascope inspect``; ``epoch`` may be a share of the training."""
     share = options.pop("at", None)
@@ -144,6 +150,7 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
     "final": _final,
     "curves": _curves,
     "looks": _looks,
+    "elsewhere": _elsewhere,
     **{name: partial(_instrument, name) for name in (*MEASURES, *ON_REQUEST)},
 }
 
