@@ -13,7 +13,7 @@ from vitascope.studies.plan import Study
 
 __all__ = ["catalog", "covered", "find"]
 
-_FILES = ("convit_accuracy", "convit_locality")
+_FILES = ("convit_accuracy", "convit_locality", "broadcasting", "broadcasting_places")
 
 
 def catalog() -> dict[str, Study]:
