@@ -80,6 +80,6 @@ def judge(
 
 
 def _verdict(above: float, half: float) -> Verdict:
-    if not -inf < above < inf or abs(above) <= half:
+    if not half < abs(above) < inf:  # nor where either is not a number
         return "within noise"
     return "agrees" if above > 0 else "disagrees"
