@@ -1,7 +1,6 @@
 """The page of a comparison: one file, whole, safe and right for small and large records."""
 
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from report_making import made_up
+from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.comparison import Comparison
@@ -18,8 +18,6 @@ from vitascope.report.learning import draw_learning
 from vitascope.report.page import write_page
 from vitascope.report.readings import efficiency_reading, learning_reading, trace_reading
 
-EVIL = "<img src=x onerror=alert(1)>"
-VOID = {"meta", "link", "input", "br", "hr", "img"}
 SHAPES = {
     "the default": {},
     "one seed": {"seeds": (0,)},
@@ -29,36 +27,6 @@ SHAPES = {
     "twelve models": {"num_models": 12, "fractions": (0.05, 0.1, 0.3, 0.5, 1.0)},
     "long names": {"labels": ("a very long model name " * 5, "模型" * 30, "x" * 200)},
 }
-
-
-class Page(HTMLParser):
-    """Every tag closed in order, ids unique, and what elements and attributes there are."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.feed(html)
-        self.close()
-        assert self.open == []
-        ids = [attributes["id"] for _, attributes in self.tags if "id" in attributes]
-        assert len(ids) == len(set(ids))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def page_of(folder: Path, **shape) -> tuple[str, Page]:

@@ -19,6 +19,7 @@ COMMANDS = {
     "inspect": "look inside any model",
     "compare": "find out which model suits your images, and why",
     "study": "answer one of the papers' questions on your images",
+    "report": "make one page of runs, inspections, comparisons and studies",
     "bench": "measure speed against peers on this machine",
 }
 

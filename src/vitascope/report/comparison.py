@@ -82,9 +82,10 @@ class Trace:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A record of kind ``compare``, read."""
+    """A record of kind ``compare``, read; ``given`` are looks that a page has for its models."""
 
     record: Record
+    given: Mapping[str, Look] | None = None
 
     def __post_init__(self) -> None:
         if self.record.kind != "compare":
@@ -102,7 +103,8 @@ class Comparison:
     def models(self) -> dict[str, Model]:
         """By name, in the record's order."""
         given = self.values["models"]
-        look = looks((model["name"], model.get("kind", "other")) for model in given)
+        look = dict(looks((model["name"], model.get("kind", "other")) for model in given))
+        look |= self.given or {}
         labels = [model.get("label") or model["name"] for model in given]
         found = {}
         for model, label in zip(given, labels, strict=True):

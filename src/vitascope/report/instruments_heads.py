@@ -9,29 +9,11 @@ from matplotlib.figure import Figure
 from vitascope.record import Record
 from vitascope.report.palette import COLOURS
 from vitascope.report.plot import thin
+from vitascope.report.words import short_names
 
 __all__ = ["draw_entropy", "draw_gates", "draw_nonlocality", "short_names"]
 
 GREY = "#5a606b"
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Names without the parts that all of them share.
-
-    >>> short_names(["blocks.0.attn", "blocks.1.attn"])
-    ['0', '1']
-    >>> short_names(["blocks.0.attn", "blocks.0.mlp", "head"])
-    ['blocks.0.attn', 'blocks.0.mlp', 'head']
-    """
-    parts = [name.split(".") for name in names]
-    least = min((len(p) for p in parts), default=0)
-    front = 0
-    while front < least - 1 and len({p[front] for p in parts}) == 1:
-        front += 1
-    back = 0
-    while back < least - 1 - front and len({p[-1 - back] for p in parts}) == 1:
-        back += 1
-    return [".".join(p[front : len(p) - back]) for p in parts]
 
 
 def name_ticks(axis: Axes, names: Sequence[str], most: int = 30) -> None:

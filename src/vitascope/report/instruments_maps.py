@@ -11,8 +11,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from vitascope.record import Record
-from vitascope.report.instruments_heads import short_names
 from vitascope.report.plot import thin
+from vitascope.report.words import short_names
 
 __all__ = ["draw_maps"]
 

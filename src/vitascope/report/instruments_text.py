@@ -10,7 +10,7 @@ from vitascope.report.robustness_readings import READINGS
 from vitascope.report.robustness_text import rows as robustness_rows
 from vitascope.report.text import table
 
-__all__ = ["left_out", "summary"]
+__all__ = ["left_out", "summary", "summary_rows"]
 
 
 def summary(records: Mapping[str, Record]) -> str:
@@ -21,7 +21,7 @@ def summary(records: Mapping[str, Record]) -> str:
     measure  value                          mean  lowest  highest
     gates    share of position, per layer  0.625  a: 0.5  b: 0.75
     """
-    rows = [row for name, record in records.items() for row in _rows(name, record)]
+    rows = [row for name, record in records.items() for row in summary_rows(name, record)]
     return table(["measure", "value", "mean", "lowest", "highest"], rows) if rows else ""
 
 
@@ -37,7 +37,8 @@ def left_out(records: Mapping[str, Record]) -> list[str]:
     ]
 
 
-def _rows(name: str, record: Record) -> list[list[str]]:
+def summary_rows(name: str, record: Record) -> list[list[str]]:
+    """Measure, what its value is, mean, lowest and highest; one line or more."""
     values = record.values
     if record.kind in READINGS:
         return [[name, setting, value, "", ""] for setting, value, _ in robustness_rows(record)]

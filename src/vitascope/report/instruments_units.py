@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from vitascope.record import Record
-from vitascope.report.instruments_heads import GREY, name_ticks, short_names
+from vitascope.report.instruments_heads import GREY, name_ticks
 from vitascope.report.palette import COLOURS
 from vitascope.report.plot import thin
+from vitascope.report.words import short_names
 
 __all__ = ["draw_cka", "draw_fourier", "draw_lesion", "draw_masking", "draw_variance"]
 

@@ -1,15 +1,16 @@
-"""One self-contained page from the record of a comparison.
+"""One self-contained page from records of any kind.
 
 The page needs nothing but itself: style, script and drawings are inside, its content policy
-forbids any request, it opens from a disk, and everything on it is there without the script.
+forbids any request, it opens from a disk, and everything on it is there without the script (but
+for the explorer, which says so). The answer comes first; a list of contents when there are several
+sections.
 """
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,102 +18,132 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vitascope.record import Record, load, write_text
-from vitascope.report import readings
-from vitascope.report.comparison import Comparison, Trace
-from vitascope.report.cost import AXES, draw_cost
-from vitascope.report.efficiency import draw_efficiency
-from vitascope.report.inside import FEWEST, draw_layer, trace_scale
-from vitascope.report.learning import WHAT, draw_learning
+from vitascope.report.compose import EXPLORER, Report, compose
+from vitascope.report.found import Found, Source, find
 from vitascope.report.palette import COLOURS
-from vitascope.report.scale import count, short
+from vitascope.report.panels import draw_panel, left_out, room
+from vitascope.report.sections import Section
+from vitascope.report.words import FILTERS
 
-__all__ = ["render_page", "write_page"]
+__all__ = ["render_page", "write_page", "write_report"]
 
-_MOST_BYTES = 950_000
-_POINTS = (80, 40, 20, FEWEST)  # drawn of a line, fewer where the page would grow too large
-
-_SINGLE = "Thin lines: heads (point at one to see which); thick: their mean."
-_BANDS = "Bands: from the least head to the most; lines: their mean."
+_COMPARISON_BYTES = 900_000
+_COMPARISON_POINTS = (80, 40, 20, 12)  # drawn of a line, fewer where a section would grow large
+_PAGE_BYTES = 4_500_000
+_POINTS = (200, 80, 30)
 
 
 def write_page(folder: Path, record: Record | None = None) -> Path:
-    """Write ``folder/report.html`` from ``folder/compare.json`` (or the record given)."""
+    """Write ``folder/report.html`` of ``folder/compare.json`` (or the record given)."""
     folder = Path(folder)
-    comparison = Comparison(load(folder / "compare") if record is None else record)
+    comparison = load(folder / "compare") if record is None else record
+    sources = [Source(path=folder / "compare.json", record=comparison)]
+    if comparison.kind != "compare":
+        import_module("vitascope.report.comparison").Comparison(comparison)  # refuses it
+    if (folder / EXPLORER).is_dir() and any((folder / EXPLORER).glob("*.json")):
+        sources += find([folder / EXPLORER], [EXPLORER]).sources
+    return write_report(compose(Found(sources=tuple(sources))), folder)
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write ``folder/report.html``, whole or not at all."""
+    path = Path(folder) / "report.html"
+    write_text(path, render_page(report))
+    return path
+
+
+def render_page(report: Report) -> str:
+    """The page's text, with fewer points a line where it would grow too large."""
     for most in _POINTS:
-        html = render_page(comparison, most)
-        if len(html.encode("utf-8")) <= _MOST_BYTES:
+        html = _render(report, most)
+        if len(html.encode("utf-8")) <= _PAGE_BYTES:
             break
-    write_text(folder / "report.html", html)
-    return folder / "report.html"
+    return html
 
 
-def render_page(comparison: Comparison, most: int = 80) -> str:
-    """The page's text; ``most`` bounds the points drawn of a line over epochs."""
-    style, script = Markup(_asset("style.css")), Markup(_asset("script.js"))
-    digest = hashlib.sha256(str(script).encode("utf-8")).digest()
+def _render(report: Report, most: int) -> str:
+    sections = report.sections
+    several = len(sections) > 1
+    items = []
+    for place, section in enumerate(sections):
+        p = f"s{place + 1}-" if several else ""
+        body = _body(section, p, 3 if several else 2, most)
+        items.append({"section": section, "anchor": f"part-{place + 1}", "body": body})
+    style, scripts, explorer = _asset("style.css"), [_asset("script.js")], Markup()
+    if report.explorers:
+        part: Any = import_module("vitascope.report.explorer").section(report.explorers)
+        explorer, style = part.html, f"{style}\n{part.style}"
+        scripts.append(part.script)
+    lead = report.lead
+    about = lead.facts[0][1] if lead.facts else lead.title
     return (
         _environment()
         .get_template("page.html")
         .render(
-            comparison=comparison,
-            values=comparison.values,
-            record=comparison.record,
+            title=report.title or f"{lead.answer} · {about}",
+            brand=report.title or (sections[0].kind if not several else "report"),
             colours=COLOURS,
-            style=style,
-            script=script,
-            script_hash=base64.b64encode(digest).decode("ascii"),
-            efficiency=[draw_efficiency(comparison), draw_efficiency(comparison, narrow=True)],
-            costs=[drawn for what in AXES if (drawn := draw_cost(comparison, what))],
-            learning=_learning(comparison, most),
-            gates=_inside(comparison, "gates", most),
-            nonlocality=_inside(comparison, "nonlocality", most),
-            heads=_SINGLE if most > FEWEST else _BANDS,
-            readings=readings,
-            intervals=any(
-                e.gain_low is not None for r in comparison.rows for e in r.entries.values()
-            ),
-            seeds=max(
-                (e.num_seeds for row in comparison.rows for e in row.entries.values()), default=0
-            ),
+            style=Markup(style),
+            scripts=[Markup(script) for script in scripts],
+            hashes=[_hash(script) for script in scripts],
+            hero=lead,
+            comparison=sections[0].special if sections[0].kind == "compare" else None,
+            own_hero=lead is not sections[0],
+            explorer=explorer,
+            contents=items if several else [],
+            links=[] if several else _links(sections[0], bool(report.explorers)),
+            items=items,
+            made=report.time,
+            source=sections[0].source if not several else "",
+            left_out=report.left_out,
         )
-    )
+    )  # fmt: skip
 
 
-def _learning(comparison: Comparison, most: int) -> list[tuple[str, list[Markup]]]:
-    """(what is drawn, a plot a fraction) for accuracy and training loss."""
-    found = []
-    for what, name in WHAT.items():
-        plots = [
-            drawn
-            for row in comparison.rows
-            if (drawn := draw_learning(comparison, row, what, most))
-        ]
-        if plots:
-            found.append((name, plots))
-    return found
+def _body(section: Section, p: str, level: int, most: int) -> Markup:
+    """All of a section below its answer."""
+    environment = _environment()
+    if section.kind == EXPLORER:
+        return Markup()
+    if section.kind != "compare":
+        html = environment.get_template("section.html").render(
+            section=section, p=p, level=level, most=most
+        )
+        return Markup(html)
+    builder = import_module("vitascope.report.section_comparison")
+    template = environment.get_template("comparison.html")
+    for points in _COMPARISON_POINTS:
+        html = template.render(builder.drawn(section.special, min(points, most)), p=p, level=level)
+        if len(html.encode("utf-8")) <= _COMPARISON_BYTES:
+            break
+    return Markup(html)
 
 
-def _inside(
-    comparison: Comparison, what: str, most: int
-) -> list[tuple[str, list[tuple[Trace, list[Markup]]]]]:
-    """(the fraction's caption, [(trace, a plot a layer)]), fewest images first."""
-    traces = comparison.traces(what)
-    scale = trace_scale(traces, what)
-    found = []
-    for fraction, group in groupby(traces, key=lambda trace: trace.fraction):
-        row = comparison.row(fraction)
-        share = row.share if row else f"{100 * fraction:.3g} %"
-        plots = [
-            (trace, [draw_layer(trace, i, what, scale, most) for i in range(len(trace.layers))])
-            for trace in group
-        ]
-        found.append((_images(share, row.num_images if row else None), plots))
-    return found
-
-
-def _images(share: str, number: int | None) -> str:
-    return f"{share} images" if number is None else f"{share} ({count(number)} images)"
+def _links(section: Section, explored: bool) -> list[tuple[str, str]]:
+    """The parts of a page's only section."""
+    if section.kind == EXPLORER:
+        return []
+    if section.kind == "compare":
+        values = section.special.values
+        inside = values.get("gates") or values.get("nonlocality")
+        found = [("efficiency", "Sample efficiency"), ("table", "Table")]
+        found += [("crossings", "Crossings")] if values.get("crossings") else []
+        found += [("cost", "Cost")]
+        learned = any(
+            section.special.curves(row.fraction, what)
+            for row in section.special.rows
+            for what in ("top1", "train_nll")
+        )
+        found += [("learning", "Learning curves")] if learned else []
+        found += [("inside", "Attention")] if inside else []
+    else:
+        found = [("claims", "Claims")] if section.claims else []
+        found += [(f"figure-{i + 1}", figure.title) for i, figure in enumerate(section.figures)]
+        found += [("table-1", "Table" if len(section.tables) == 1 else "Tables")] * bool(
+            section.tables
+        )
+    found += [("definitions", "Definitions")] * bool(section.terms or section.kind == "compare")
+    return [*found, ("again", "Again")]  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -124,64 +155,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., str]] = {
-        "count": count,
-        "short": short,
-        "duration": duration,
-        "listed": listed,
-        "signed": signed,
-        "tied": tied,
-    }
-    environment.filters.update(filters)
+    environment.filters.update(FILTERS)
+    environment.globals.update(draw_panel=draw_panel, room=room, left_out=left_out)
     return environment
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 def _asset(name: str) -> str:
     return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as a person says them.
-
-    >>> duration(4.2), duration(250), duration(9000)
-    ('4.2 s', '4 min 10 s', '2 h 30 min')
-    """
-    if seconds is None:
-        return "not recorded"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def tied(words: str) -> str:
-    """Words in which a percent sign stays on its number's line."""
-    return words.replace(" %", "\u00a0%")
-
-
-def signed(value: float) -> str:
-    """A change in percent with a real minus sign.
-
-    >>> signed(-3.21)
-    '−3.2'
-    """
-    rounded = round(value, 1) + 0.0
-    return f"{rounded:+.1f}".replace("-", "−")
-
-
-def listed(value: Any, most: int = 60) -> str:
-    """A value of a recipe or record on one line.
-
-    >>> listed({"lr": 0.001, "crop": None}), listed([1, 2, 3], most=2)
-    ('lr 0.001, crop none', '1, 2 and 1 more')
-    """
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {listed(item)}" for key, item in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        shown = ", ".join(listed(item) for item in value[:most])
-        return shown if len(value) <= most else f"{shown} and {len(value) - most} more"
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value)

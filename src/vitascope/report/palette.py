@@ -6,10 +6,10 @@ dash differ too, so that nothing hangs on colour alone. The first ConViT, ViT an
 always get the same colour: two reports side by side read alike.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-__all__ = ["COLOURS", "Look", "looks"]
+__all__ = ["COLOURS", "Look", "LookBook", "apart", "looks"]
 
 COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey, red
     ("#0a5ea8", "#6db5ff"),
@@ -60,3 +60,51 @@ def _look(place: int) -> Look:
     turn, colour = divmod(place, len(COLOURS))
     marker = _MARKERS[(colour + turn) % len(_MARKERS)]
     return Look(colour=colour, marker=marker, dash=_DASHES[turn % len(_DASHES)])
+
+
+class LookBook:
+    """The looks of a page: a name keeps its own wherever it is drawn; a new one gets the next.
+
+    >>> book = LookBook([("convit_micro", "convit")])
+    >>> book.of("mixer").colour, book.of("convit_micro").colour, book.of("mixer").colour
+    (1, 0, 1)
+    """
+
+    def __init__(self, models: Iterable[tuple[str, str]] = ()) -> None:
+        first: dict[str, str] = {}
+        for name, kind in models:
+            if first.get(name, "other") == "other":
+                first[name] = kind
+        self._looks = looks(first.items())
+
+    def of(self, name: str) -> Look:
+        """The look of a model, or of whatever else is drawn under a name."""
+        if name not in self._looks:
+            taken = set(self._looks.values())
+            self._looks[name] = next(
+                look for place in range(1000) if (look := _look(place)) not in taken or place == 999
+            )
+        return self._looks[name]
+
+    @property
+    def names(self) -> dict[str, Look]:
+        """Everything that has a look so far."""
+        return dict(self._looks)
+
+
+def apart(chosen: Sequence[Look]) -> list[Look]:
+    """The same looks, with other dashes and marks where one comes twice.
+
+    >>> [look.dash for look in apart([Look(0, "circle", ""), Look(0, "circle", "")])]
+    ['', '7 4']
+    """
+    found: list[Look] = []
+    for look in chosen:
+        turn, other = 0, look
+        while other in found and turn < len(_DASHES) * len(_MARKERS):
+            turn += 1
+            dash = _DASHES[(_DASHES.index(look.dash) + turn) % len(_DASHES)]
+            marker = _MARKERS[(_MARKERS.index(look.marker) + turn) % len(_MARKERS)]
+            other = replace(look, dash=dash, marker=marker)
+        found.append(other)
+    return found

@@ -1,0 +1,93 @@
+"""From records to the sections of a page, in order, with one look for each model."""
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+
+from vitascope.record import Record
+from vitascope.report.found import Found, Source
+from vitascope.report.palette import LookBook
+from vitascope.report.sections import Section
+
+__all__ = ["EXPLORER", "KINDS", "Report", "compose"]
+
+BUILDERS = {  # in the page's order: a builder's file, and the kinds of records it reads
+    "comparison": ("compare",),
+    "study": ("study",),
+    "buildup": ("buildup",),
+    "spectra": ("spectra",),
+    "inspection": (
+        "nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
+        "lesion", "occlusion", "fgsm", "pgd", "frequency", "corruption", "calibration", "hessian",
+        "density", "landscape", "trajectory",
+    ),
+    "run": ("run",),
+}  # fmt: skip
+EXPLORER = "explorer"
+KINDS = (*(kind for kinds in BUILDERS.values() for kind in kinds), EXPLORER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a page shows: its sections in order, and the records of its explorer."""
+
+    sections: tuple[Section, ...]
+    explorers: tuple[Record, ...] = ()
+    left_out: tuple[str, ...] = ()
+    title: str | None = None
+    time: str = ""
+
+    @property
+    def lead(self) -> Section:
+        """The section whose answer stands on top; of several studies, all verdicts together."""
+        first = self.sections[0]
+        studies = [section for section in self.sections if section.kind == "study"]
+        if first.kind != "study" or len(studies) < 2:
+            return first
+        from vitascope.report.section_study import tally
+
+        claims = [claim for section in studies for claim in section.claims]
+        told = sum(bool(section.claims) for section in studies)
+        answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
+        worst = [claim for claim in claims if claim.badge.words == "disagrees"]
+        return replace(
+            first,
+            question=f"What of the papers holds here? {told} studies",
+            answer=answer,
+            leads=tuple(f"Against {c.source}: {c.reading or c.text}" for c in worst[:2]),
+            facts=(),
+        )
+
+
+def compose(found: Found, title: str | None = None) -> Report:
+    """Sections from records: each builder gets those it reads, all share one book of looks."""
+    of: dict[str, list[Source]] = {}
+    for source in found.sources:
+        of.setdefault(source.record.kind, []).append(source)
+    parts: list[tuple[ModuleType, list[Source]]] = []
+    for name, kinds in BUILDERS.items():
+        mine = [source for kind in kinds for source in of.get(kind, [])]
+        if mine:
+            parts.append((import_module(f"vitascope.report.section_{name}"), mine))
+    looks = LookBook(pair for builder, mine in parts for pair in builder.models(mine))
+    sections = [s for builder, mine in parts for s in builder.sections(mine, looks)]
+    explorers = tuple(source.record for source in of.get(EXPLORER, []))
+    if not sections:
+        sections = [_explorer_alone(len(explorers))]
+    times = [str(source.record.made.get("time") or "") for source in found.sources]
+    return Report(
+        sections=tuple(sections),
+        explorers=explorers,
+        left_out=found.left_out,
+        title=title,
+        time=max(times, default=""),
+    )
+
+
+def _explorer_alone(number: int) -> Section:
+    return Section(
+        kind=EXPLORER, label="Explorer", title="What each patch looks at",
+        question="What does each patch look at?",
+        answer="Move over the image: every layer and head shows what that patch attends to.",
+        leads=("Two models stand side by side.",) if number > 1 else (),
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""The records below some paths, and what each belongs to.
+
+A folder is searched a few levels deep. Where a comparison or a study lies, the runs below it are
+its parts and not shown by themselves; maps for its explorer are. A run that is not finished has no
+record yet: it is read from its config and metrics.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vitascope.errors import UserError
+from vitascope.record import Record, load
+
+__all__ = ["SUMMARIES", "Found", "Source", "find"]
+
+SUMMARIES = ("compare", "study", "buildup", "spectra")  # what stands for the runs below it
+_DEPTH = 4
+_MOST_RECORDS = 400
+_MOST_BYTES = 64_000_000  # of a record's JSON
+_NOT_INTO = {"checkpoint", "weights", "events", "figures", "tables", "parts", "maps"}
+_POSSIBLE = "give a run, an inspection, a comparison or a study (a folder or its .json)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A record, where it lies, and for a run its epochs."""
+
+    path: Path
+    record: Record
+    metrics: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.path.parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Records to show, and what was not taken, in words."""
+
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass
+class _Search:
+    kinds: frozenset[str]
+    sources: dict[Path, Source] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def find(paths: Iterable[str | Path], kinds: Iterable[str]) -> Found:
+    """All records of some ``kinds`` below the paths.
+
+    Raises:
+        UserError: For a path that is not there, is no record, or has none below it.
+    """
+    search = _Search(frozenset(kinds))
+    for given in paths:
+        path, before = Path(given), len(search.sources)
+        if path.is_dir():
+            _look_into(search, path, _DEPTH)
+            if len(search.sources) == before and not _taken(search, path):
+                raise UserError(f"no record to report on below {given}; {_POSSIBLE}")
+        elif path.is_file() or path.with_name(path.name + ".json").is_file():
+            _take(search, path if path.is_file() else path.with_name(path.name + ".json"))
+        else:
+            raise UserError(f"there is no {given}; {_POSSIBLE}")
+    return Found(sources=tuple(search.sources.values()), left_out=tuple(search.left_out))
+
+
+def _taken(search: _Search, folder: Path) -> bool:
+    here = folder.resolve()
+    return any(here in path.parents for path in search.sources)
+
+
+def _take(search: _Search, path: Path) -> None:
+    """A file that was named: it must be a record that a page can show."""
+    if path.name in ("metrics.jsonl", "config.yaml"):
+        _look_into(search, path.parent, 0)
+        return
+    if path.suffix != ".json":
+        raise UserError(f"{path} is not a record; {_POSSIBLE}")
+    record = load(path)
+    if record.kind not in search.kinds:
+        raise UserError(
+            f"{path} is a record of {record.kind!r}, which a report cannot show; {_POSSIBLE}"
+        )
+    _add(search, path, record)
+
+
+def _look_into(search: _Search, folder: Path, depth: int) -> None:
+    summary = run = False
+    for path in sorted(folder.glob("*.json")):
+        kind = _kind(path)
+        if kind is None:
+            continue
+        if kind not in search.kinds:
+            search.left_out.append(f"{path}: a record of {kind!r}")
+            continue
+        if len(search.sources) >= _MOST_RECORDS:
+            search.left_out.append(f"more than {_MOST_RECORDS} records; the rest below {folder}")
+            return
+        try:
+            _add(search, path, load(path))
+        except UserError as error:
+            search.left_out.append(str(error))
+            continue
+        summary |= kind in SUMMARIES
+        run |= kind == "run"
+    if not run and (folder / "config.yaml").is_file() and (folder / "metrics.jsonl").is_file():
+        _unfinished(search, folder)
+    if depth == 0:
+        return
+    for inner in sorted(p for p in folder.iterdir() if p.is_dir() and not p.is_symlink()):
+        hidden = inner.name.startswith(".") or inner.name in _NOT_INTO
+        if not hidden and (not summary or inner.name == "explorer"):
+            _look_into(search, inner, depth - 1)
+
+
+def _kind(path: Path) -> str | None:
+    """The kind of a record; None for any other JSON."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return None
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if isinstance(body, dict) and {"kind", "values", "arrays", "made"} <= set(body):
+        return str(body["kind"])
+    return None
+
+
+def _add(search: _Search, path: Path, record: Record) -> None:
+    metrics = list(_metrics(path.parent)) if record.kind == "run" else []
+    search.sources[path.resolve()] = Source(path=path, record=record, metrics=metrics)
+
+
+def _metrics(folder: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # a line half written by a run that goes on
+        if isinstance(row, dict) and isinstance(row.get("epoch"), (int, float)):
+            yield row
+
+
+def _unfinished(search: _Search, folder: Path) -> None:
+    import yaml
+
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        search.left_out.append(f"{folder}: its config.yaml cannot be read: {error}")
+        return
+    rows = list(_metrics(folder))
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict) or not rows:
+        search.left_out.append(f"{folder}: a run without an epoch yet")
+        return
+    made = config.pop("made", None) or {}
+    measured = [row for row in rows if isinstance(row.get("top1"), (int, float))]
+    best = max(measured, key=lambda row: row["top1"]) if measured else None
+    values = {"final": rows[-1], "best": best, "epochs": rows[-1]["epoch"], "unfinished": True}
+    record = Record(kind="run", values=values, config=config, seed=config.get("seed"), made=made)
+    path = folder / "config.yaml"
+    search.sources[path.resolve()] = Source(path=path, record=record, metrics=rows)

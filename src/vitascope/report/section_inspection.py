@@ -1,0 +1,176 @@
+"""What is inside the models: every instrument once, all models that it was held to together."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitascope.errors import UserError
+from vitascope.report.exhibits import Cell, Figure, Row, Table
+from vitascope.report.found import Source
+from vitascope.report.instruments_text import left_out, summary_rows
+from vitascope.report.palette import LookBook, apart
+from vitascope.report.scale import count
+from vitascope.report.sections import Again, Section, again, command_line
+from vitascope.report.seen import Instrument, Seen
+from vitascope.report.seen_curvature import CURVATURE
+from vitascope.report.seen_heads import HEADS
+from vitascope.report.seen_robustness import ROBUSTNESS
+from vitascope.report.seen_units import UNITS
+from vitascope.report.words import duration, plural
+
+__all__ = ["INSTRUMENTS", "KINDS", "models", "sections"]
+
+INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
+KINDS = tuple(INSTRUMENTS)
+
+Sitting = dict[str, Source]  # the records of one model, by instrument
+
+
+def model_name(source: Source) -> str:
+    """The model under the instruments."""
+    config = source.record.config
+    inner = config.get("model")
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return str(name or config.get("name") or config.get("subject") or source.folder.resolve().name)
+
+
+def _sittings(sources: Sequence[Source]) -> list[Sitting]:
+    """Records of the same model, epoch and folder belong together."""
+    found: dict[tuple[Any, ...], list[Sitting]] = {}
+    for source in sources:
+        config = source.record.config
+        key = (source.folder.resolve(), config.get("subject"), config.get("epoch"))
+        turns = found.setdefault(key, [{}])
+        free = next((turn for turn in turns if source.record.kind not in turn), None)
+        if free is None:
+            turns.append(free := {})
+        free[source.record.kind] = source
+    return [turn for turns in found.values() for turn in turns]
+
+
+def _any(sitting: Sitting) -> Source:
+    return next(iter(sitting.values()))
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind): gates make a model's kind known, and attention without them does."""
+    found = []
+    for sitting in _sittings(sources):
+        gated = "gates" in sitting
+        kind = "convit" if gated else "vit" if "nonlocality" in sitting else "other"
+        found.append((model_name(_any(sitting)), kind))
+    return found
+
+
+def labels_of(sittings: Sequence[Sitting]) -> list[str]:
+    """Names of the models, told apart by epoch, subject or folder."""
+    firsts = [_any(sitting) for sitting in sittings]
+    names = [model_name(source) for source in firsts]
+    tries = [
+        lambda s: "last" if s.record.config.get("epoch") is None
+        else f"epoch {s.record.config['epoch']}",
+        lambda s: Path(str(s.record.config.get("subject"))).name,
+        lambda s: s.folder.resolve().name,
+        lambda s: s.path.stem,
+    ]  # fmt: skip
+    for more in tries:
+        if len(set(names)) == len(names):
+            break
+        twice = {name for name in names if names.count(name) > 1}
+        longer = [
+            f"{n}, {more(s)}" if n in twice else n for n, s in zip(names, firsts, strict=True)
+        ]
+        names = longer if len(set(longer)) > len(set(names)) else names
+    return [name if names.index(name) == i else f"{name} ({i + 1})" for i, name in enumerate(names)]
+
+
+def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+    """All inspections in one section, a figure an instrument."""
+    sittings = _sittings(sources)
+    names = labels_of(sittings)
+    chosen = apart([looks.of(model_name(_any(sitting))) for sitting in sittings])
+    figures = tuple(_figures(sittings, names, chosen))
+    several = len(sittings) > 1
+    what = names[0] if not several else f"{len(names)} models"
+    records = [source.record for sitting in sittings for source in sitting.values()]
+    images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
+    data = {str(record.config.get("data")) for record in records if record.config.get("data")}
+    facts = [
+        ("models", str(len(names))) if several else ("model", names[0]),
+        ("instruments", str(len({record.kind for record in records}))),
+        ("images", " and ".join(sorted(data)[:3])),
+        ("images looked at", " to ".join(map(count, dict.fromkeys(images[:1] + images[-1:])))),
+    ]
+    return [
+        Section(
+            kind="inspection",
+            label="Inspection",
+            title=f"Inside {what}",
+            question=f"What goes on inside {what}?",
+            answer=figures[0].reading,
+            leads=tuple(figure.reading for figure in figures[1:3]) if len(names) < 4 else (),
+            facts=tuple((key, value) for key, value in facts if value),
+            figures=figures,
+            tables=tuple(_tables(sittings, names)),
+            terms=tuple(
+                (figure.title, figure.definition) for figure in figures if figure.definition
+            ),
+            agains=tuple(_again(s, n, several) for s, n in zip(sittings, names, strict=True)),
+        )
+    ]
+
+
+def _figures(
+    sittings: Sequence[Sitting], names: Sequence[str], chosen: Sequence[Any]
+) -> Iterator[Figure]:
+    for kind, draw in INSTRUMENTS.items():
+        seen = [
+            Seen(label=name, look=look, record=sitting[kind].record)
+            for sitting, name, look in zip(sittings, names, chosen, strict=True)
+            if kind in sitting
+        ]
+        if seen:
+            try:
+                yield draw(seen)
+            except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+                paths = ", ".join(str(s[kind].path) for s in sittings if kind in s)
+                raise UserError(f"{paths}: not a whole record of {kind}: {error!r}") from None
+
+
+def _tables(sittings: Sequence[Sitting], names: Sequence[str]) -> Iterator[Table]:
+    """One table a model: what each instrument found."""
+    columns = ("Value", "Mean", "Lowest", "Highest")
+    for sitting, name in zip(sittings, names, strict=True):
+        rows = []
+        for kind in INSTRUMENTS:
+            if kind in sitting:
+                for words in summary_rows(kind, sitting[kind].record):
+                    cells = tuple(Cell(words=word or "–") for word in words[1:])
+                    rows.append(Row(label=words[0], cells=cells))
+        if rows:
+            yield Table(name=f"inside {name}", title=f"What the instruments found in {name}",
+                        corner="Measure", columns=columns, rows=tuple(rows),
+                        numeric=False)  # fmt: skip
+
+
+def _again(sitting: Sitting, name: str, titled: bool) -> Again:
+    source = _any(sitting)
+    record, config = source.record, source.record.config
+    chosen = [kind for kind in INSTRUMENTS if kind in sitting]
+    options = [
+        ("--data", config.get("data")), ("--measures", tuple(chosen)),
+        ("--images", config.get("num_images")), ("--batch-size", config.get("batch_size")),
+        ("--epoch", config.get("epoch")), ("--other", config.get("other")),
+        ("--pretrained", config.get("pretrained")), ("--seed", record.seed),
+        ("--out", source.folder),
+    ]  # fmt: skip
+    subject = str(config.get("subject") or model_name(source))
+    by_name = {kind: one.record for kind, one in sitting.items()}
+    spent = {round(one.record.seconds or 0, 3) for one in sitting.values()}
+    return again(
+        record,
+        command_line(["vitascope", "inspect", subject], options),
+        took=f"{duration(sum(spent))} for {plural(len(sitting), 'instrument')}",
+        title=name if titled else "",
+        notes=(*map(str, config.get("notes") or ()), *left_out(by_name)),
+    )

@@ -1,0 +1,128 @@
+"""A study of a paper's tables and figures: verdicts first, our numbers beside the paper's."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vitascope.errors import UserError
+from vitascope.report.found import Source
+from vitascope.report.palette import LookBook
+from vitascope.report.scale import count
+from vitascope.report.sections import VERDICTS, Badge, Claim, Section, again
+from vitascope.report.study_exhibits import study_figure, study_table
+from vitascope.report.words import listed, plural
+
+__all__ = ["KINDS", "models", "sections", "tally"]
+
+KINDS = ("study",)
+
+_SCALES = {
+    "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
+    "laptop": "Laptop scale: small models and few images, not the paper's",
+}
+_TERMS = (
+    ("Agrees, disagrees, within noise",
+     "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as the "
+     "claim says the models do, so that it is neither confirmed nor refuted."),
+    ("±", "One standard deviation over seeds."),
+)  # fmt: skip
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind) of the models that lines and rows are about."""
+    found: dict[str, str] = {}
+    for source in sources:
+        for figure in source.record.values.get("figures") or ():
+            for panel in figure.get("panels") or ():
+                for line in panel.get("series") or ():
+                    found.setdefault(str(line.get("model") or line.get("label") or ""), "other")
+    return [(name, kind) for name, kind in found.items() if name]
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """How many claims agree, in words.
+
+    >>> tally([])
+    'no claim was tried'
+    """
+    if not claims:
+        return "no claim was tried"
+    found = Counter(claim.badge.words for claim in claims)
+    agrees = found.pop("agrees", 0)
+    total = plural(len(claims), "claim")
+    start = f"All {total} agree" if agrees == len(claims) > 1 else f"{agrees} of {total} agrees"
+    start = start if agrees == 1 or start.startswith("All") else f"{agrees} of {total} agree"
+    order = [name for name in ("disagrees", "within noise") if found[name]]
+    order += [name for name in found if name not in order and found[name]]
+    words = {
+        "disagrees": ("disagrees", "disagree"),
+        "within noise": ("is within noise", "are within noise"),
+    }
+    rest = [f"{found[n]} {words.get(n, (n, n))[found[n] > 1]}" for n in order]
+    return start + (f", {' and '.join(rest)}" if rest else "")  # fmt: skip
+
+
+def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+    """One section a study."""
+    return [_section(source, looks) for source in sources]
+
+
+def _section(source: Source, looks: LookBook) -> Section:
+    record, values = source.record, source.record.values
+    try:
+        claims = tuple(_claim(item) for item in values.get("claims") or ())
+        figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
+        tables = tuple(study_table(item, looks) for item in values.get("tables") or ())
+        title = str(values["title"])
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{source.path} is not a whole record of a study: {error!r}") from None
+    seeds = values.get("seeds") or []
+    facts = [
+        ("images", values.get("data")),
+        ("to test on", values.get("num_test")),
+        ("scale", values.get("scale")),
+        ("seeds", listed(seeds) if seeds else None),
+        ("runs", values.get("num_runs")),
+        ("covers", listed(values.get("covers") or [])),
+    ]
+    said = tally(claims)
+    scale = _SCALES.get(str(values.get("scale")))
+    made = again(record, str(values.get("command") or ""), seed=seeds or record.seed)
+    return Section(
+        kind="study",
+        label="Study",
+        title=title,
+        question=str(values.get("claim") or title),
+        answer=f"{said}." if claims else str(values.get("claim") or title),
+        badge=Badge(words=scale, sign="△") if scale else None,
+        leads=_telling(claims),
+        facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
+        claims=claims,
+        figures=figures,
+        tables=tables,
+        terms=_TERMS if claims or tables else (),
+        agains=(made,),
+        source=source.path.name,
+    )
+
+
+def _claim(item: Mapping[str, Any]) -> Claim:
+    verdict = str(item.get("verdict") or "not tried")
+    sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
+    return Claim(source=str(item.get("source") or ""), text=str(item["text"]),
+                 reading=str(item.get("reading") or ""),
+                 badge=Badge(words=verdict, sign=sign, tone=tone))  # fmt: skip
+
+
+def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
+    """The first claim that agrees and the first that does not, with their numbers."""
+    found = []
+    for wanted, start in (("disagrees", "Against the paper"), ("agrees", "As in the paper")):
+        claim = next((claim for claim in claims if claim.badge.words == wanted), None)
+        if claim is not None:
+            found.append(f"{start}: {claim.reading or claim.text}")
+    if not found and claims:
+        found.append(claims[0].reading or claims[0].text)
+    return tuple(found)

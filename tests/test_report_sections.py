@@ -1,0 +1,252 @@
+"""A page of any records: the answer first, every figure read, nothing from outside believed."""
+
+import re
+
+import numpy as np
+import pytest
+
+from report_making import made_up
+from report_records import EVIL, Page, inspection, made_study, write_inspection, write_run
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.report.compose import KINDS, Report, compose
+from vitascope.report.found import find
+from vitascope.report.page import render_page
+from vitascope.report.section_study import tally
+
+
+def report_of(*paths) -> Report:
+    return compose(find(paths, KINDS))
+
+
+def everything(folder):
+    """A folder with a comparison, two studies, two inspections and three runs."""
+    made_up().save(folder / "c" / "compare")
+    made_study().save(folder / "s" / "one")
+    made_study("other", ("agrees",)).save(folder / "s" / "other")
+    write_inspection(folder / "i" / "convit", "model_0")
+    write_inspection(folder / "i" / "vit", "vit_micro", gated=False, layers=6)
+    for seed in (0, 1):
+        write_run(folder / "r" / str(seed), seed=seed)
+    write_run(folder / "r" / "open", "convit_micro", finished=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    report = report_of(everything(tmp_path_factory.mktemp("records")))
+    html = render_page(report)
+    return report, html, Page(html)
+
+
+def test_one_page_holds_records_of_every_kind_in_a_fixed_order(whole):
+    report, _, _ = whole
+    kinds = [section.kind for section in report.sections]
+    assert kinds == ["compare", "study", "study", "inspection", "run"]
+    assert report.left_out == ()
+
+
+def test_the_headline_is_the_comparisons_recommendation(whole):
+    report, html, _ = whole
+    assert report.lead.answer.startswith("Use ConViT")
+    first = re.search(r"<h1>(.*?)</h1>", html)
+    assert first is not None
+    assert first.group(1) == report.lead.answer
+    assert html.index("<h1>") < html.index("<nav")
+
+
+def test_every_figure_has_a_drawing_with_words_and_a_caption(whole):
+    _, html, page = whole
+    figures = re.findall(r"<figure>.*?</figure>", html, re.DOTALL)
+    assert len(figures) > 20
+    for figure in figures:
+        assert re.search(r'<svg[^>]* role="img" aria-label="[^"]{10,}"', figure)
+        assert re.search(r'<figcaption><p class="reading">[^<]{5,}</p>', figure)
+    assert all(chart["role"] == "img" for chart in page.all("svg"))
+    assert not re.search(r"\b(nan|inf|NaN|None|undefined)\b", html.split("</style>")[1])
+
+
+def test_the_list_of_contents_leads_to_every_section(whole):
+    report, _, page = whole
+    targets = {attributes.get("id") for _, attributes in page.tags}
+    links = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#")]
+    assert {href[1:] for href in links} <= targets
+    assert {f"#part-{i + 1}" for i in range(len(report.sections))} <= set(links)
+
+
+def test_tables_have_headers_with_scope_and_regions_a_keyboard_reaches(whole):
+    _, _, page = whole
+    assert all(header.get("scope") in ("row", "col") for header in page.all("th"))
+    scrolls = [a for tag, a in page.tags if a.get("class") == "scroll"]
+    assert scrolls
+    assert all(a["tabindex"] == "0" and a["role"] == "region" for a in scrolls)
+
+
+def test_the_page_is_small_and_asks_nobody_for_anything(whole):
+    _, html, page = whole
+    assert len(html.encode()) < 1_500_000
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "data", "action", "srcset"):
+            value = attributes.get(name)
+            if value is not None and tag != "a":
+                assert value.startswith("data:"), (tag, name)
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_a_model_keeps_its_colour_through_all_sections(tmp_path):
+    write_inspection(tmp_path / "i", "convit_micro")
+    write_run(tmp_path / "r1", "vit_micro")
+    write_run(tmp_path / "r2", "convit_micro")
+    made_study().save(tmp_path / "s" / "one")
+    report = report_of(tmp_path)
+    seen: dict[str, list[int]] = {"convit_micro": [], "vit_micro": []}
+    for section in report.sections:
+        panels = [panel for figure in section.figures for panel in figure.panels]
+        drawn = [line for panel in panels for line in getattr(panel, "series", ())]
+        drawn += [row for table in section.tables for row in table.rows if row.look]
+        for one in drawn:
+            if one.label in seen:
+                seen[one.label].append(one.look.colour)
+    assert set(seen["convit_micro"]) == {0}  # the first ConViT of any page is blue
+    assert len(set(seen["vit_micro"])) == 1
+    assert set(seen["vit_micro"]) != {0}
+    assert min(map(len, seen.values())) > 5
+
+
+def test_what_comes_from_outside_stays_text_in_every_section(tmp_path):
+    made_study(words=EVIL, models=(EVIL, "b")).save(tmp_path / "s" / "one")
+    write_inspection(tmp_path / "i", EVIL, subject=EVIL)
+    write_run(tmp_path / "r", EVIL, data=EVIL)
+    page = Page(render_page(report_of(tmp_path)))
+    assert page.all("img") == []
+    assert len(page.all("script")) == 1
+    assert not any(name.startswith("on") for _, a in page.tags for name in a)
+    assert page.words.count(EVIL) > 30
+
+
+def test_instruments_of_several_models_share_one_figure(tmp_path):
+    write_inspection(tmp_path / "a", "convit_micro")
+    write_inspection(tmp_path / "b", "vit_micro", gated=False)
+    (section,) = report_of(tmp_path).sections
+    figures = {figure.name: figure for figure in section.figures}
+    (panel,) = figures["nonlocality"].panels
+    assert [line.label for line in panel.series] == ["convit_micro", "vit_micro"]
+    assert panel.x_names == ("1", "2", "3", "4")
+    assert len(figures["gates"].panels[0].series) == 1  # a plain ViT has none
+    assert "vit_micro" in figures["nonlocality"].reading
+
+
+def test_models_of_different_depth_are_drawn_over_relative_depth(tmp_path):
+    write_inspection(tmp_path / "a", "convit_micro", layers=4)
+    write_inspection(tmp_path / "b", "deit_tiny", gated=False, layers=12)
+    (section,) = report_of(tmp_path).sections
+    (panel,) = next(f for f in section.figures if f.name == "nonlocality").panels
+    assert panel.x_names == ()
+    assert [line.x[-1] for line in panel.series] == [100.0, 100.0]
+
+
+def test_every_instrument_has_a_figure_a_reading_and_a_definition(tmp_path):
+    write_inspection(tmp_path, "convit_micro")
+    (section,) = report_of(tmp_path).sections
+    assert {figure.name for figure in section.figures} == set(inspection("convit_micro"))
+    assert all(figure.reading.endswith(".") and figure.definition for figure in section.figures)
+
+
+def test_a_study_shows_ours_with_spread_and_the_papers_number_beside_it(tmp_path):
+    made_study().save(tmp_path / "one")
+    html = render_page(report_of(tmp_path))
+    assert re.search(r"42\.0 ± 1\.4</span><small>paper 47\.8</small>", html)
+    for word, sign in (("agrees", "✓"), ("disagrees", "✗"), ("within noise", "≈")):
+        assert re.search(rf'<span aria-hidden="true">{sign}</span> {word}</span>', html)
+    assert "Laptop scale" in html
+    assert "vitascope study sample-efficiency --scale laptop" in html
+
+
+def test_the_headline_of_several_studies_counts_all_verdicts(tmp_path):
+    made_study("a").save(tmp_path / "a")
+    made_study("b", ("agrees", "agrees")).save(tmp_path / "b")
+    lead = report_of(tmp_path).lead
+    assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is within noise."
+    assert lead.leads == ("Against ConViT Table 3: Ours is 42.0 against 40.0 (2).",)
+
+
+def test_verdicts_are_counted_in_words(tmp_path):
+    counted = {}
+    for verdicts in (("agrees",), ("agrees", "agrees"), ("disagrees",), ("within noise",) * 2):
+        made_study("x", verdicts).save(tmp_path / "x")
+        (section,) = report_of(tmp_path / "x.json").sections
+        counted[verdicts] = tally(section.claims)
+    assert list(counted.values()) == [
+        "1 of 1 claim agrees",
+        "All 2 claims agree",
+        "0 of 1 claim agree, 1 disagrees",
+        "0 of 2 claims agree, 2 are within noise",
+    ]
+
+
+def test_runs_of_one_model_are_told_apart_by_their_seed(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / str(seed), seed=seed, top1=0.8 + 0.1 * seed)
+    (section,) = report_of(tmp_path).sections
+    lines = section.figures[0].panels[0].series
+    assert [line.label for line in lines] == ["vit_micro, seed 0", "vit_micro, seed 1"]
+    assert lines[0].look.colour == lines[1].look.colour
+    assert lines[0].look.dash != lines[1].look.dash
+    assert section.answer.startswith("vit_micro, seed 1 reaches 90.0 % top-1 on digits")
+
+
+def test_an_unfinished_run_is_shown_and_said_to_be_unfinished(tmp_path):
+    write_run(tmp_path, finished=False)
+    (section,) = report_of(tmp_path).sections
+    assert section.badge is not None
+    assert section.badge.words == "Not finished"
+    assert "Not finished" in render_page(report_of(tmp_path))
+
+
+def test_very_long_lines_are_thinned_and_the_page_says_so(tmp_path):
+    made_study(num_points=20_000).save(tmp_path / "one")
+    html = render_page(report_of(tmp_path))
+    assert len(html.encode()) < 200_000
+    assert "200 of 20000 points a line are drawn" in html
+
+
+def test_many_large_studies_stay_under_five_megabytes(tmp_path):
+    models = tuple(f"model {i}" for i in range(12))
+    for place in range(30):
+        made_study(f"s{place}", models=models, num_points=300).save(tmp_path / f"s{place}")
+    html = render_page(report_of(tmp_path))
+    assert len(html.encode()) < 5_000_000
+    assert html.count('<section class="chapter"') == 30
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"title": None, "figures": [{"panels": [{"kind": "pie"}]}]}, "not of 'pie'"),
+        ({"tables": [{"rows": []}]}, "not a whole record of a study"),
+    ],
+)
+def test_a_broken_study_is_refused_in_one_line(tmp_path, change, words):
+    record = made_study()
+    Record(kind="study", values={**record.values, **change}, arrays=record.arrays).save(
+        tmp_path / "one"
+    )
+    with pytest.raises(UserError, match=words) as caught:
+        report_of(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_array_of_the_wrong_shape_is_refused_with_its_name(tmp_path):
+    record = made_study()
+    Record(kind="study", values=record.values, arrays={"heat": np.ones((3, 3))}).save(
+        tmp_path / "one"
+    )
+    with pytest.raises(UserError, match="no array 'heat' of 2 rows and 3 columns"):
+        report_of(tmp_path)
+
+
+def test_an_instruments_record_without_its_numbers_is_refused(tmp_path):
+    Record(kind="nonlocality", values={"layers": ["a"]}).save(tmp_path / "nonlocality")
+    with pytest.raises(UserError, match="not a whole record of nonlocality"):
+        report_of(tmp_path)
