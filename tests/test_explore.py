@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from vitascope import capture, measure
+from vitascope.cli import main
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.measure.entropy import row_entropy
+from vitascope.record import load as load_record
 from vitascope.report import stored_maps
 from vitascope.studies.compact import FLOOR, TOLERANCE, compact
 from vitascope.studies.explore import explored
@@ -193,6 +195,47 @@ def test_a_record_stays_within_its_bytes_and_says_what_it_leaves_out(digits):
     assert len(values["images"]) < 6 or len(values["layers"]) < 4
     with pytest.raises(UserError, match="alone take"):
         explored(subject, digits, most_bytes=10)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Two models after one short epoch each."""
+    out = tmp_path_factory.mktemp("explored") / "c"
+    words = "compare --data digits --epochs 1 --fractions 0.1 --seeds 0 --processes 1 --quiet"
+    words += " --models convit_micro resnet_micro --set batch_size=16 scale_epochs=false"
+    assert main([*words.split(), "--out", str(out)]) == 0
+    return out
+
+
+def test_a_comparison_keeps_the_maps_of_its_models_with_attention_over_training(compared):
+    assert [path.stem for path in compared.glob("explorer/*.json")] == ["convit_micro"]
+    record = load_record(compared / "explorer" / "convit_micro")
+    assert record.kind == "explorer"
+    assert record.values["epochs"] == [0, 1]
+    assert "seed 0" in record.values["about"]
+    first, last = (stored_maps.content(record, "blocks.0.attn", epoch) for epoch in (0, 1))
+    assert np.abs(first - last).max() > 0.01
+    np.testing.assert_allclose(record.arrays["gate/blocks.0.attn"][0], 0.7311, atol=1e-4)
+
+
+def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, tmp_path, capsys):
+    run = compared / "runs/convit_micro/0.1/seed-0"
+    words = ["--images", "3", "--measures", "explorer", "--out", str(tmp_path)]
+    assert main(["inspect", str(run), *words]) == 0
+    record = load_record(tmp_path / "explorer")
+    kept = load_record(compared / "explorer" / "convit_micro")
+    assert record.values["epochs"] == [0, 1]
+    assert len(record.values["images"]) == 3
+    assert record.config["run"] == str(run)
+    np.testing.assert_array_equal(
+        record.arrays["down/blocks.1.attn"], kept.arrays["down/blocks.1.attn"]
+    )
+    assert main(["inspect", str(run), *words, "--epoch", "0"]) == 0
+    assert load_record(tmp_path / "explorer").values["epochs"] == [0]
+    capsys.readouterr()
+    other = compared / "runs/resnet_micro/0.1/seed-0"
+    assert main(["inspect", str(other), *words]) == 2
+    assert "the explorer needs attention over tokens" in capsys.readouterr().err
 
 
 def test_a_network_without_attention_is_refused_in_a_line(digits):

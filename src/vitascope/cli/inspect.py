@@ -17,8 +17,9 @@ __all__ = ["run"]
 class Inspect:
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
-    Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion. All that
-    make sense for the model are taken unless --measures names some. Taken when they are named:
+    Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion, and with
+    --out explorer (every patch's attention, for `vitascope report`). All that make sense for the
+    model are taken unless --measures names some. Taken when they are named:
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, density, landscape, trajectory on augmented training images.
 
@@ -119,6 +120,7 @@ def run(words: Sequence[str]) -> None:
         pretrained=args.pretrained,
         seed=args.seed,
         device=args.device,
+        explorer=args.out is not None,
         curvature=Curvature(
             num_batches=args.batches,
             num_eigenvalues=args.eigenvalues,
@@ -178,6 +180,8 @@ def _look(args: Inspect, look: Any) -> None:
 
         for name, record in found.records.items():
             record.save(args.out / name)
+        if found.explorer is not None:
+            found.explorer.save(args.out / "explorer")
         write_figures(args.out, found.records)
     if args.json:
         values: dict[str, Any] = {n: dict(record.values) for n, record in found.records.items()}

@@ -24,7 +24,7 @@ from vitascope.record import Record
 from vitascope.studies.subject import build, reopen
 from vitascope.train import Recipe, log_spaced, recipe, train
 
-__all__ = ["Comparison", "Job", "commands", "flat", "jobs_of", "look", "run_job"]
+__all__ = ["Comparison", "Job", "commands", "flat", "jobs_of", "look", "run_job", "safe"]
 
 LOOKS = 6  # epochs at which weights are kept and looked at
 LOOK_IMAGES = 128
@@ -81,12 +81,13 @@ def jobs_of(question: Comparison, dataset: Dataset, out: Path) -> list[Job]:
         )
         for model in question.models:
             for seed in question.seeds:
-                folder = out / "runs" / _safe(model) / f"{fraction:g}" / f"seed-{seed}"
+                folder = out / "runs" / safe(model) / f"{fraction:g}" / f"seed-{seed}"
                 jobs.append(Job(model=model, fraction=fraction, seed=seed, recipe=plan, out=folder))
     return jobs
 
 
-def _safe(name: str) -> str:
+def safe(name: str) -> str:
+    """A model's name as the name of a file."""
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
 
 

@@ -19,13 +19,15 @@ import numpy as np
 
 from vitascope import record
 from vitascope.data import Dataset, load
+from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.studies.built_in import built_in
-from vitascope.studies.cells import Comparison, flat, jobs_of, run_job
+from vitascope.studies.cells import Comparison, flat, jobs_of, run_job, safe
 from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
+from vitascope.studies.explore import explored
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
-from vitascope.studies.subject import build
+from vitascope.studies.subject import build, reopen
 from vitascope.train import Recipe, Run, load_run
 
 __all__ = ["compare"]
@@ -133,7 +135,26 @@ def _answer(
         made=made,
     )
     answer.save(out / "compare")
+    _explore(question, dataset, runs, out)
     return answer
+
+
+def _explore(
+    question: Comparison,
+    dataset: Dataset,
+    runs: dict[tuple[str, float, int], Run],
+    out: Path,
+) -> None:
+    """The attention of every patch in the run on most images, of each model that has any."""
+    fraction, seed = max(question.fractions), question.seeds[0]
+    for model in question.models:
+        run = runs[model, fraction, seed]
+        about = f"{run.config['data']['train_images']:,} images, seed {seed}"
+        try:
+            found = explored(reopen(run.folder), dataset, about=about)
+        except UserError:
+            continue  # no attention on a grid
+        found.save(out / "explorer" / safe(model))
 
 
 def _cell(key: tuple[str, float, int], run: Run, out: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
 from vitascope.studies.curvature import CURVATURE, Curvature, curvature
+from vitascope.studies.explore import explored
 from vitascope.studies.robustness import ROBUSTNESS, Trial, measured
 from vitascope.studies.sitting import Sitting, is_named, matched, seat, size_of, tried
 from vitascope.studies.steps import OnStep, Steps
@@ -30,6 +31,7 @@ __all__ = ["MEASURES", "ON_REQUEST", "Inspection", "Look", "inspect_subject", "l
 MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
             "lesion")  # fmt: skip
 ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
+EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +55,12 @@ class Look:
     seed: int = 0  # of random weights and of the choice of images
     device: str | None = None
     curvature: Curvature = field(default_factory=Curvature)
+    explorer: bool = False  # also the maps of every patch, for a page; or name it in measures
 
     def __post_init__(self) -> None:
         for name in self.measures:
-            if name not in (*MEASURES, *ON_REQUEST):
-                raise unknown("measure", name, (*MEASURES, *ON_REQUEST))
+            if name not in (*MEASURES, *ON_REQUEST, EXPLORER):
+                raise unknown("measure", name, (*MEASURES, *ON_REQUEST, EXPLORER))
         if self.other is not None and self.measures and "cka" not in self.measures:
             raise UserError("--other is for CKA: add cka to --measures, or leave --measures out")
         if self.num_images < 1 or self.batch_size < 1:
@@ -91,6 +94,7 @@ class Inspection:
     records: Mapping[str, Record]
     refused: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    explorer: Record | None = None  # the attention of every patch, for a page
 
 
 def list_units(look: Look) -> Record:
@@ -152,6 +156,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
         records[name] = replace(record, seconds=perf_counter() - begun)
     config = {**asdict(look), **sitting.subject.config, "data": sitting.source,
               "image_size": sitting.size, "notes": notes}  # fmt: skip
+    explorer = _explorer(look, sitting, refused)
     return Inspection(
         subject=look.subject,
         records={
@@ -159,9 +164,26 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
             for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },
-        refused={name: " ".join(refused[name].split()) for name in MEASURES if name in refused},
+        refused={n: " ".join(refused[n].split()) for n in (*MEASURES, EXPLORER) if n in refused},
         notes=tuple(notes),
+        explorer=explorer and replace(explorer, config=config),
     )
+
+
+def _explorer(look: Look, sitting: Sitting, refused: dict[str, str]) -> Record | None:
+    """The maps of every patch on a few images; None if not wanted, or if the model has none."""
+    named = EXPLORER in look.measures
+    if not named and (look.measures or not look.explorer):
+        return None
+    try:
+        return explored(
+            sitting.subject, sitting.images, statistics=sitting.statistics, layers=look.layers,
+            num_images=min(6, look.num_images), seed=look.seed, **look.stated)  # fmt: skip
+    except UserError as error:
+        if named:
+            raise
+        refused[EXPLORER] = str(error)
+        return None
 
 
 def _peer(look: Look, sitting: Sitting) -> tuple[Sitting, Callable[..., Any]]:
