@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test slow lint browser demo bench results clean
+.PHONY: setup test slow lint browser demo bench results api clean
 
 setup: $(READY)
 
@@ -50,6 +50,9 @@ bench: $(READY)
 
 results: $(READY)
 	$(BIN)/python -m vitascope.report.results docs/records benchmarks/records docs/results.md
+
+api: $(READY)
+	$(BIN)/python docs/make_api.py docs/api
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

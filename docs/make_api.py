@@ -1,0 +1,222 @@
+"""The API reference, docs/api/*.md, from the docstrings; `make api` runs it.
+
+Griffe reads the source without running it and splits Google-style docstrings; this file only says
+what is listed and how it looks. A page a package: the modules that its public names live in, each
+with its docstring and everything in its ``__all__``. A package that gathers no names (studies,
+report) lists all its modules, a line a name.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import griffe
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("layers", "models", "data", "train", "measure", "capture", "studies", "report")
+FILES = ("record", "errors")  # public modules beside the packages
+
+_ROLE = re.compile(r":(?:func|class|mod|meth|attr|data|obj):`~?([^`]+)`")
+_DOCTEST = re.compile(r"(?:^>>>.*\n?(?:^(?!>>>)\S.*\n?|^\.\.\..*\n?)*\n*)+", re.MULTILINE)
+
+
+def markdown(text: str) -> str:
+    """A docstring's running text as Markdown: roles and double backquotes, examples fenced.
+
+    >>> markdown("See :func:`maps` and ``x``.")
+    'See `maps` and `x`.'
+    """
+    text = _ROLE.sub(r"`\1`", text)
+    text = _DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n\n", text)
+    return re.sub(r"``([^`\n]+)``", r"`\1`", text).strip()
+
+
+def signature(function: griffe.Function | griffe.Class, name: str) -> str:
+    """The call as written in Python, one argument a line where it is long."""
+    parameters = [p for p in function.parameters if p.name not in ("self", "cls")]
+    words, starred = [], False
+    for parameter in parameters:
+        kind = parameter.kind
+        if kind is griffe.ParameterKind.keyword_only and not starred:
+            words.append("*")
+        starred |= kind in (
+            griffe.ParameterKind.keyword_only,
+            griffe.ParameterKind.var_positional,
+        )
+        stars = {
+            griffe.ParameterKind.var_positional: "*",
+            griffe.ParameterKind.var_keyword: "**",
+        }.get(kind, "")
+        word = stars + parameter.name
+        if parameter.annotation is not None:
+            word += f": {parameter.annotation}"
+        if parameter.default is not None and not stars:
+            word += (" = " if parameter.annotation is not None else "=") + str(parameter.default)
+        words.append(word)
+    returns = getattr(function, "returns", None)
+    tail = f" -> {returns}" if returns is not None and function.is_function else ""
+    line = f"{name}({', '.join(words)}){tail}"
+    if len(line) <= 88:
+        return line
+    return f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){tail}"
+
+
+def sections(thing: griffe.Object) -> Iterator[str]:
+    """The docstring's parts as Markdown blocks."""
+    if thing.docstring is None:
+        return
+    for part in thing.docstring.parse("google", warnings=False):
+        if part.kind is griffe.DocstringSectionKind.text:
+            yield markdown(part.value)
+        elif part.kind is griffe.DocstringSectionKind.examples:
+            yield markdown("\n\n".join(text for _, text in part.value))
+        elif isinstance(part.value, list):
+            title = {"parameters": "Arguments"}.get(part.kind.value, part.kind.value.capitalize())
+            yield f"*{title}*\n\n" + "\n".join(_item(item) for item in part.value)
+        else:  # a note or another titled paragraph
+            yield f"*{part.title or part.kind.value.capitalize()}* " + markdown(
+                getattr(part.value, "contents", str(part.value))
+            )
+
+
+def _item(item: griffe.DocstringElement) -> str:
+    name = getattr(item, "name", "") or (str(item.annotation) if item.annotation else "")
+    said = " ".join(markdown(item.description).split())
+    return f"- `{name}`: {said}" if name else f"- {said}"
+
+
+def entry(thing: griffe.Object, depth: int = 3) -> Iterator[str]:
+    """One name: heading, call, docstring; a class also its fields and methods."""
+    yield f"{'#' * depth} `{thing.name}`"
+    if thing.is_attribute:
+        value = str(thing.value or "")  # type: ignore[attr-defined]
+        yield f"```python\n{thing.name} = {value if len(value) < 80 else '...'}\n```"
+    elif isinstance(thing, griffe.Class | griffe.Function):
+        yield f"```python\n{signature(thing, thing.name)}\n```"
+    yield from sections(thing)
+    if not isinstance(thing, griffe.Class):
+        return
+    fields = [m for m in thing.members.values() if m.is_attribute and _public(m)]
+    lines = [f"- `{m.name}`: {' '.join(markdown(m.docstring.value).split())}" for m in fields]
+    if lines:
+        yield "\n".join(lines)
+    for member in thing.members.values():
+        if isinstance(member, griffe.Function) and _public(member):
+            yield f"{'#' * (depth + 1)} `{thing.name}.{member.name}`"
+            yield f"```python\n{signature(member, member.name)}\n```"
+            yield from sections(member)
+
+
+def _public(member: griffe.Object | griffe.Alias) -> bool:
+    return not member.is_alias and not member.name.startswith("_") and bool(member.docstring)
+
+
+def names(module: griffe.Module) -> list[str]:
+    """What the module says is public."""
+    return [str(name).strip("'\"") for name in module.exports or []]
+
+
+def homes(package: griffe.Module) -> list[griffe.Module]:
+    """The modules a page lists: where public names live, or all of a package that gathers none."""
+    if not names(package):
+        return [m for _, m in sorted(_modules(package)) if names(m)]
+    found = {}
+    for name in names(package):
+        target = ours(package[name])
+        if target is None:
+            continue
+        module = target if target.is_module else target.module
+        found[module.path] = module
+    return [found[path] for path in sorted(found, key=lambda path: (path != package.path, path))]
+
+
+def ours(thing: griffe.Object | griffe.Alias) -> griffe.Object | None:
+    """What a name stands for; nothing where another library made it."""
+    try:
+        return thing.final_target if isinstance(thing, griffe.Alias) else thing
+    except griffe.AliasResolutionError:
+        return None
+
+
+def _modules(package: griffe.Module) -> Iterator[tuple[str, griffe.Module]]:
+    for module in package.modules.values():
+        if not module.is_alias:
+            yield module.path, module
+            yield from _modules(module)
+
+
+def page(package: griffe.Module) -> str:
+    """The page of a package or of a public module beside them."""
+    blocks = [f"# `{package.path}`", *sections(package)]
+    theirs = [name for name in names(package) if ours(package[name]) is None]
+    blocks += [f"`{name}` is `{package[name].target_path}`." for name in theirs]
+    for module in homes(package):
+        if module is not package:
+            where = module.filepath.relative_to(ROOT).as_posix()  # type: ignore[union-attr]
+            blocks += [f"## [`{module.path}`](../../{where})"]
+            blocks += sections(module) if names(package) else [_line(module) + "."]
+        if names(package):
+            depth = 2 if module is package else 3
+            shown = [module[name] for name in names(module) if name in module.members]
+            blocks += [b for thing in shown if not thing.is_alias for b in entry(thing, depth)]
+        else:
+            blocks += ["\n".join(f"- `{name}`{_told(module, name)}" for name in names(module))]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of the whole reference."""
+    top = griffe.load("vitascope", search_paths=[ROOT / "src"], resolve_aliases=True)
+    made = {f"{name}.md": page(top[name]) for name in (*PACKAGES, *FILES)}
+    rows = [f"| [`vitascope.{n}`]({n}.md) | {_line(top[n])} |" for n in (*PACKAGES, *FILES)]
+    short = [f"- `vitascope.{name}`: {_home(top[name])}" for name in names(top)]
+    made["README.md"] = "\n".join(
+        [
+            "# API reference",
+            "",
+            "Made from the docstrings by `make api`; do not edit.",
+            "",
+            "| package | job |",
+            "|---|---|",
+            *rows,
+            "",
+            "Names of `vitascope` itself:",
+            "",
+            *short,
+            "",
+        ]
+    )
+    return made
+
+
+def _line(thing: griffe.Object) -> str:
+    said = thing.docstring.value.splitlines()[0] if thing.docstring else ""
+    return markdown(said).rstrip(".")
+
+
+def _told(module: griffe.Module, name: str) -> str:
+    said = _line(module[name]) if name in module.members and ours(module[name]) else ""
+    return f": {said}" if said else ""
+
+
+def _home(thing: griffe.Object | griffe.Alias) -> str:
+    target = ours(thing)
+    assert target is not None, f"{thing.path} is not ours"
+    file = target.path.split(".")[1]
+    return f"{_line(target)} ([{file}]({file}.md))"
+
+
+def main(folder: Path) -> None:
+    """Write the pages and remove those of packages that are gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = pages()
+    for old in folder.glob("*.md"):
+        if old.name not in made:
+            old.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "api")
