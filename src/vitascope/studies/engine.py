@@ -106,7 +106,7 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
     if not todo:
         return
     try:
-        executor = submitit.AutoExecutor(folder=out / "slurm", cluster=engine.cluster)
+        executor = submitit.AutoExecutor(folder=out / "slurm", cluster=engine.cluster or "slurm")
     except RuntimeError as error:
         raise UserError(f"no SLURM here: {error}; use --engine local") from None
     executor.update_parameters(
@@ -117,7 +117,7 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
     failed = []
     for job, task in zip(todo, running, strict=True):
         try:
-            task.result()
+            task.results()  # one a node
         except Exception as error:  # submitit wraps whatever happened there
             failed.append(f"{job['out']}: {str(error).strip().splitlines()[-1]}")
     if failed:
@@ -136,4 +136,5 @@ def _launched(job: dict[str, Any], launcher: str) -> None:
         head = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "localhost")
         words = shlex.split(line.replace("$HEAD", head))
         subprocess.run(words, check=True)
-    run_cell(**job)
+    if os.environ.get("SLURM_PROCID", "0") == "0":  # of several nodes the first reads
+        run_cell(**job)
