@@ -13,7 +13,9 @@ from vitascope.studies.plan import Study
 
 __all__ = ["catalog", "covered", "find"]
 
-_FILES = ("convit_accuracy", "convit_locality", "broadcasting", "broadcasting_places")
+_FILES = ("convit_accuracy", "convit_locality",
+          "vit_landscape", "vit_convexity", "vit_overfitting", "vit_augmentation",
+          "broadcasting", "broadcasting_places")  # fmt: skip
 
 
 def catalog() -> dict[str, Study]:
