@@ -28,7 +28,7 @@ __all__ = ["FLOOR", "TOLERANCE", "Compact", "compact"]
 
 FLOOR = 1e-5  # the least weight a level stands for
 TOLERANCE = 0.02  # the share of any row that may lie elsewhere; levels stay at half of it
-_STEPS = 12  # of the power iteration for one component
+_STEPS = 5  # of the power iteration for one component
 
 
 @dataclass(frozen=True)

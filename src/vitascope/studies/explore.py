@@ -85,8 +85,8 @@ def explored(
         name: compact(parts["maps"][0])
         for name, parts in seen(model, images[:1], layouts)[0].items()
     }
-    names, fewer = layers_that_fit(one, most_bytes // min(2, len(images)))
-    left_out |= dict.fromkeys(fewer, "the record would grow too large")
+    names, fewer = layers_that_fit(one, most_bytes, len(images))
+    left_out |= fewer
     layouts = {name: layouts[name] for name in names}
     room = most_bytes // sum(one[name].num_bytes for name in names)
     count, epochs = fitting(len(images), len(weights), room)

@@ -54,17 +54,33 @@ def fitting(images: int, epochs: int, room: int) -> tuple[int, int]:
     return images, epochs
 
 
-def layers_that_fit(one: Mapping[str, Compact], room: int) -> tuple[list[str], list[str]]:
-    """As many layers as fit in ``room`` bytes, evenly over the depth, and the others."""
-    names = list(one)
+def layers_that_fit(
+    one: Mapping[str, Compact], most: int, images: int
+) -> tuple[list[str], dict[str, str]]:
+    """Layers to keep, evenly over the depth, and the others with the reason.
+
+    Two images are wanted, unless that leaves fewer than four layers.
+
+    Args:
+        one: Each layer's maps of one image.
+        most: Bytes there are.
+        images: How many there are.
+    """
+    halves = _fitting_layers(one, most // min(2, images))
+    kept = halves if len(halves) >= min(4, len(one)) else _fitting_layers(one, most)
+    if not kept:
+        least = min(made.num_bytes for made in one.values())
+        raise UserError(f"the maps of one layer alone take {least:,} bytes of {most:,} there are")
+    return kept, {name: "too large for a page" for name in one if name not in kept}
+
+
+def _fitting_layers(one: Mapping[str, Compact], room: int) -> list[str]:
+    names = [name for name, made in one.items() if made.num_bytes <= room]
     for number in range(len(names), 0, -1):
         some = thinned(names, number)
         if sum(one[name].num_bytes for name in some) <= room:
-            return some, [name for name in names if name not in some]
-    least = min(one, key=lambda name: one[name].num_bytes)
-    raise UserError(
-        f"the maps of {least} alone take {one[least].num_bytes:,} bytes; the explorer has {room:,}"
-    )
+            return some
+    return []
 
 
 def said(images: int, few_images: int, epochs: int, few_epochs: int) -> list[str]:
