@@ -43,12 +43,20 @@ class CKA:
     columns: tuple[str, ...]
     num_images: int
     num_batches: int
+    row_kinds: tuple[str, ...] = ()  # attention, mlp, ...
+    row_stages: tuple[int, ...] = ()
+    column_kinds: tuple[str, ...] = ()
+    column_stages: tuple[int, ...] = ()
 
     def to_record(self) -> Record:
         """Everything as values."""
         values = {
             "rows": list(self.rows),
             "columns": list(self.columns),
+            "row_kinds": list(self.row_kinds),
+            "row_stages": list(self.row_stages),
+            "column_kinds": list(self.column_kinds),
+            "column_stages": list(self.column_stages),
             "similarity": self.similarity.tolist(),
             "num_images": self.num_images,
             "num_batches": self.num_batches,
@@ -88,7 +96,9 @@ class _Side:
         if at not in ("stream", "unit"):
             raise UserError(f"unknown place to look {at!r}; there are: stream, unit")
         self.sight, self.at = sight, at
-        self.names = tuple(unit.name for unit in sight.chosen_units(pattern))
+        chosen = sight.chosen_units(pattern)
+        self.names = tuple(unit.name for unit in chosen)
+        self.places = tuple(unit.kind for unit in chosen), tuple(unit.stage for unit in chosen)
         self.seen: dict[str, Tensor] = {}
         self.energy: Any = 0.0  # sum over batches of HSIC_1(K, K)
 
@@ -160,7 +170,8 @@ class CKAOnlooker(Onlooker):
         energy = self.left.energy[:, None] * self.right.energy[None, :]
         similarity = (self.joint / energy.sqrt()).cpu().numpy()
         names = self.left.names, self.right.names
-        return CKA(similarity, *names, num_images, self.num_batches)
+        places = *self.left.places, *self.right.places
+        return CKA(similarity, *names, num_images, self.num_batches, *places)
 
 
 def cka(
