@@ -27,7 +27,7 @@ _STRONG: dict[str, Any] = {
     "augmentation.cutmix": 1.0,
     "augmentation.label_smoothing": 0.1,
 }
-_WEAK = {name: None if value is str(value) else 0.0 for name, value in _STRONG.items()}
+_WEAK = {name: None if isinstance(value, str) else 0.0 for name, value in _STRONG.items()}
 _ON_IMAGENET = {"batch_size": 128, "augmentation.crop": "resized"}  # appendix A; DeiT's crops
 
 

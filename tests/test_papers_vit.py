@@ -1,0 +1,176 @@
+"""The studies of "How do vision transformers work?": their plans, and the numbers they make."""
+
+import numpy as np
+import pytest
+import torch
+
+from vitascope.models import create_model
+from vitascope.record import Record
+from vitascope.studies.catalog import catalog, covered, find
+from vitascope.studies.papers.vit_alternet import built_up
+from vitascope.studies.papers.vit_augmentation import gap
+from vitascope.studies.papers.vit_features import changes, lost, of_kind
+from vitascope.studies.papers.vit_landscape import drawn_length, rise
+from vitascope.studies.papers.vit_networks import NETWORKS, augmented
+from vitascope.studies.papers.vit_overfitting import rank
+from vitascope.studies.papers.vit_spectra import beyond, exponent
+from vitascope.studies.papers.vit_stages import block_structure, lost_at
+from vitascope.studies.plan import Ask, Findings
+from vitascope.studies.scale import LAPTOP, PAPER, SCALES
+from vitascope.train import recipe
+
+FIGURES = [*(1, 2, 4, 5, 6, 7, 8, 9, 10, 12), *(f"C.{i}" for i in range(1, 8)),
+           *(f"D.{i}" for i in range(1, 5)), "E.1", "F.1"]  # fmt: skip
+STUDIES = [s for s in catalog().values() if any(what.startswith("ViT ") for what in s.covers)]
+
+
+def plans(scale):
+    return [study.plan(SCALES[scale]) for study in STUDIES]
+
+
+def wanted(scale):
+    return {k: t for plan in plans(scale) for k, (t, _) in plan.wanted().items()}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_of_the_paper_has_a_study(figure):
+    assert f"ViT Fig. {figure}" in {what for what, _ in covered()}
+    assert find(f"ViT Fig. {figure}") in STUDIES
+
+
+def test_every_network_of_the_papers_scale_can_be_built():
+    made = {(t.model, repr(t.model_args)): t for t in wanted("paper").values()}
+    for training in made.values():
+        with torch.device("meta"):
+            model = create_model(training.model, num_classes=100, **training.model_args)
+        assert sum(p.numel() for p in model.parameters()) > 1e5  # even with one head
+        recipe(training.recipe, **training.changes)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_claims_name_cells_that_their_table_has(scale):
+    for plan in plans(scale):
+        tables = {table.name: table for table in plan.tables}
+        assert len(tables) == len(plan.tables)
+        for claim in plan.claims:
+            filled = {(row.label, column) for row in tables[claim.table].rows
+                      for column, cell in zip(tables[claim.table].columns, row.cells, strict=True)
+                      if cell is not None}  # fmt: skip
+            assert set(claim.cells) <= filled, claim.text
+
+
+def test_a_laptop_shares_the_plain_vit_with_the_convit_studies_and_trains_few_more():
+    convit = find("ConViT Table 2").plan(LAPTOP).wanted()
+    ours = wanted("laptop")
+    assert NETWORKS["ViT-Ti"].training(LAPTOP).key in convit
+    assert NETWORKS["ViT-Ti"].training(LAPTOP, fraction=LAPTOP.small).key in convit
+    assert len(set(ours) - set(convit)) <= 26
+
+
+def test_augmentation_is_strong_in_the_paper_and_weak_on_a_laptop_unless_asked():
+    assert augmented(PAPER, True) == augmented(LAPTOP, False) == {}
+    strong = recipe("laptop", **augmented(LAPTOP, True)).augmentation
+    weak = recipe("cifar", **augmented(PAPER, False)).augmentation
+    assert strong.mixes
+    assert strong.rand_augment
+    assert strong.label_smoothing == 0.1
+    assert not weak.soft
+    assert weak.rand_augment is None
+    assert weak.random_erasing == 0
+
+
+def test_the_build_up_adds_attention_until_it_is_the_alternet():
+    runs = built_up(PAPER)
+    number = [str(dict(t.model_args).get("kinds", "")).count("a") for t in runs.values()]
+    assert number[:-1] == [0, 1, 2, 3, 4, 5]
+    assert number[-1] == 4
+    assert runs["c2"].key == NETWORKS["AlterNet-50"].training(PAPER).key
+
+
+def test_the_exponent_of_a_power_law_is_found_and_a_missing_ape_gives_none():
+    steps = [3.0, 6.0, 24.0]
+    records = [Record(kind="hessian", values={"ape": 7 * x**-0.562}) for x in steps]
+    assert exponent(steps)(*records) == pytest.approx(-0.562, abs=1e-12)
+    records[1] = Record(kind="hessian", values={"ape": None})
+    assert exponent(steps)(*records) is None
+
+
+def test_a_number_of_several_runs_takes_the_records_of_one_seed_together():
+    runs = [NETWORKS[name].training(LAPTOP) for name in ("ViT-Ti", "ResNet-50", "Swin-Ti")]
+    loss = ((0.3, 0.2, 0.1), (0.1, 0.2, 0.3))  # by seed; the error is always the same
+    records = {
+        (t.key, "final"): [
+            Record(kind="final", values={"train_nll": seed[i], "top1": (0.7, 0.8, 0.9)[i]})
+            for seed in loss]
+        for i, t in enumerate(runs)
+    }  # fmt: skip
+    ask = Ask(training=runs[0], others=runs[1:], key=rank, factor=1)
+    assert Findings(records).values(ask) == pytest.approx([1.0, -1.0])
+
+
+def test_lines_of_spectra_start_at_the_share_of_their_side():
+    values = np.concatenate([-np.arange(1.0, 26.0), np.arange(1.0, 76.0)])
+    assert beyond(-values)[1][0] == 25
+    assert beyond(values)[1][0] == 75
+    assert beyond(values)[0][-1] == 75
+    assert beyond(-np.ones(3)) == ([], [])
+
+
+def test_a_bowl_rises_to_its_border_and_a_straight_path_is_one_long():
+    x = np.linspace(-1, 1, 5)
+    bowl = {"nll": np.maximum(abs(x)[:, None], abs(x)[None, :]), "l2": np.full((5, 5), 9.0)}
+    assert rise(Record(kind="landscape", arrays=bowl)) == pytest.approx(1)
+    bowl["nll"] = np.where(bowl["nll"] == 1, np.inf, 0)
+    assert rise(Record(kind="landscape", arrays=bowl)) is None
+    straight = Record(kind="trajectory", values={"radius": [1, 0.4, 0], "angle": [0, 0, 0]})
+    bent = Record(kind="trajectory", values={"radius": [1, 1, 0], "angle": [0, np.pi / 2, 0]})
+    assert drawn_length(straight) == pytest.approx(1)
+    assert drawn_length(bent) == pytest.approx(1 + 2**0.5)
+
+
+def test_changes_stay_within_a_stage_and_are_taken_by_kind():
+    kinds = ["stem", "attention", "mlp", "subsampling", "attention", "mlp", "head"]
+    values = {"kind": kinds, "stage": [0, 0, 0, 1, 1, 1, 1], "high": [0, -1, 1, 9, 6, 7, 99]}
+    found = Record(kind="fourier", values=values)
+    assert changes(found) == [("attention", -1), ("mlp", 2), ("attention", -3), ("mlp", 1)]
+    assert of_kind("attention")(found) == -2
+    assert of_kind("attention", late=True)(found) == -3
+    assert of_kind("mlp")(found) == 1.5
+    assert of_kind("convolution")(found) is None
+    variance = Record(kind="variance", values={
+        "kind": kinds[:2], "stage": [0, 0], "variance": [1.0, np.e]})  # fmt: skip
+    assert changes(variance) == [("attention", pytest.approx(1))]
+
+
+def test_noise_is_averaged_over_its_band_and_confidence_over_all_images():
+    curve = {"frequencies": [0.0, 0.5, 0.8, 1.0], "accuracy": [0.8, 0.0, 0.5, 0.7]}
+    noisy = Record(kind="frequency", values={"clean": 0.9, **curve})
+    assert lost(0.6, 1.0)(noisy) == pytest.approx(0.3)
+    assert lost(0.1, 0.2)(noisy) is None
+    sure = {"bin_count": [0, 1, 3], "bin_confidence": [0, 0.5, 0.9], "bin_accuracy": [0, 0.9, 0.7]}
+    assert gap(Record(kind="calibration", values=sure)) == pytest.approx((-0.4 + 0.6) / 4)
+
+
+def test_blocks_are_seen_by_stage_and_a_single_stage_is_cut_in_three():
+    def network(stages):
+        stage = np.repeat(np.arange(3), 2)
+        alike = np.where(stage[:, None] == stage[None, :], 1.0, 0.25)
+        alike = np.pad(alike, (0, 1), constant_values=-5.0)  # the head
+        kinds = ["mlp"] * 6 + ["head"]
+        return Record(kind="cka", values={
+            "row_kinds": kinds, "row_stages": stages, "similarity": alike.tolist()})  # fmt: skip
+
+    assert block_structure(network([0, 0, 1, 1, 2, 2, 2])) == pytest.approx(0.75)
+    assert block_structure(network([0] * 7)) == pytest.approx(0.75)
+    assert block_structure(network([0, 0, 0, 0, 0, 1, 1])) < 0.5
+
+
+def test_lesions_are_read_at_the_ends_of_stages():
+    found = Record(kind="lesion", values={
+        "units": list("abcdef"), "kind": ["attention", "mlp"] * 3, "stage": [0, 0, 0, 0, 1, 1],
+        "lost": [0.1, 0.5, 0.3, 0.2, 0.7, 0.0]})  # fmt: skip
+    assert lost_at("start", "attention")(found) == 0.1
+    assert lost_at("end", "attention")(found) == 0.3
+    assert lost_at("last stage", "attention")(found) == 0.7
+    assert lost_at("first stage", "mlp")(found) == pytest.approx(0.35)
+    assert lost_at("start", "convolution")(found) is None
