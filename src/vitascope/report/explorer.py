@@ -25,7 +25,7 @@ from vitascope.report.palette import COLOURS, looks
 
 __all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "Section", "data_of", "page", "section", "within"]
 
-MOST_BYTES = 3_900_000  # of maps and images in a page
+MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
 _PACKED = ("levels", "query", "key", "scale", "gate", "down", "across")
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
 
@@ -51,6 +51,7 @@ def section(
     records: Sequence[Record],
     css: Mapping[str, str] | None = None,
     live: Mapping[str, Any] | None = None,
+    most: int = MOST_BYTES,
 ) -> Section:
     """The explorer of these records, as far as they fit in a page.
 
@@ -58,8 +59,9 @@ def section(
         records: Of kind "explorer", one a model.
         css: The class that colours a model, by its name; chosen here when left out.
         live: Where a server answers for uploaded images: ``path``, ``token``, ``most`` bytes.
+        most: Bytes of maps and images; beyond, whole records are left out, and named.
     """
-    kept, left_out = within(records)
+    kept, left_out = within(records, most)
     data = data_of(kept, css)
     words = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
     words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
@@ -95,7 +97,7 @@ def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> st
     return str(text)
 
 
-def within(records: Sequence[Record], most: int = MOST_BYTES) -> tuple[list[Record], list[str]]:
+def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str]]:
     """The records that fit together in ``most`` bytes of base64, and the names of the others."""
     kept: list[Record] = []
     left_out: list[str] = []

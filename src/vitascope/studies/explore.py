@@ -58,6 +58,7 @@ def explored(
     most_bytes: int = MOST_BYTES,
     seed: int = 0,
     about: str = "",
+    weights: Mapping[int | None, Path | None] | None = None,
     **known: Any,
 ) -> Record:
     """Maps of an opened model on some test images, at every epoch its run kept.
@@ -71,6 +72,7 @@ def explored(
         most_bytes: Of maps: beyond, layers, then epochs and images are left out, and named.
         seed: Of the choice of images.
         about: What the page says of this model.
+        weights: Files by epoch; those its run kept when left out.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
     started, model = perf_counter(), subject.model
@@ -80,7 +82,7 @@ def explored(
     batches = EvalBatches(dataset.test.take(where), batch_size=len(where), mean=mean, std=std)
     images = torch.cat([batch.images for batch in batches]).to(device)
     layouts, left_out = layouts_of(Sight(model, images, **known), layers)
-    weights = kept_weights(subject)
+    weights = kept_weights(subject) if weights is None else weights
     one = {
         name: compact(parts["maps"][0])
         for name, parts in seen(model, images[:1], layouts)[0].items()

@@ -1,0 +1,56 @@
+"""Explorer records without training: fresh models whose attention was stirred."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from safetensors.torch import save_file
+
+from vitascope.data import Dataset, load
+from vitascope.record import Record
+from vitascope.studies.explore import explored
+from vitascope.studies.subject import build
+
+EVIL = "</script><img src=x onerror=window.hit=1>"
+
+STIRRED = ("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight")
+
+
+@cache
+def digits() -> Dataset:
+    """The embedded images."""
+    return load("digits")
+
+
+@cache
+def explorer_record(name: str, num_images: int = 3, epochs: int = 1) -> Record:
+    """A record of ``name`` on some digits; each epoch is the last one, stirred once more."""
+    torch.manual_seed(0)
+    subject = build(name, digits())
+    with TemporaryDirectory() as folder:
+        weights = {}
+        for epoch in range(epochs):
+            with torch.no_grad():
+                for part, value in subject.model.named_parameters():
+                    if part.endswith(STIRRED):
+                        value.add_(torch.randn_like(value) * 0.3)
+            weights[epoch] = Path(folder) / f"{epoch}.safetensors"
+            save_file(subject.model.state_dict(), weights[epoch])
+        return explored(subject, digits(), num_images=num_images, weights=weights)
+
+
+def with_evil_names(record: Record) -> Record:
+    """Names of model, classes, layers and data that would run a script if they were markup."""
+    values = dict(record.values)
+    values |= {"model": EVIL, "about": EVIL, "data": EVIL, "notes": [EVIL]}
+    values["images"] = [{**image, "label": EVIL} for image in values["images"]]
+    values["answers"] = [[[EVIL, 0.5] for _ in row] for row in values["answers"]]
+    values["layers"] = [{**layer, "name": EVIL + layer["name"]} for layer in values["layers"]]
+    names = {layer["name"]: EVIL + layer["name"] for layer in record.values["layers"]}
+    arrays = {}
+    for key, value in record.arrays.items():
+        part, _, rest = key.partition("/")
+        arrays[f"{part}/{names.get(rest, rest)}"] = value
+    return replace(record, values=values, arrays=arrays)
