@@ -168,7 +168,7 @@ def test_the_headline_of_several_studies_counts_all_verdicts(tmp_path):
     made_study("b", ("agrees", "agrees")).save(tmp_path / "b")
     lead = report_of(tmp_path).lead
     assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is within noise."
-    assert lead.leads == ("Against ConViT Table 3: Ours is 42.0 against 40.0 (2).",)
+    assert lead.leads == ("Unlike ConViT Table 3: Claim 2. Ours is 42.0 against 40.0 (2).",)
 
 
 def test_verdicts_are_counted_in_words(tmp_path):
@@ -178,10 +178,10 @@ def test_verdicts_are_counted_in_words(tmp_path):
         (section,) = report_of(tmp_path / "x.json").sections
         counted[verdicts] = tally(section.claims)
     assert list(counted.values()) == [
-        "1 of 1 claim agrees",
+        "The one claim agrees",
         "All 2 claims agree",
-        "0 of 1 claim agree, 1 disagrees",
-        "0 of 2 claims agree, 2 are within noise",
+        "The one claim disagrees",
+        "All 2 claims are within noise",
     ]
 
 

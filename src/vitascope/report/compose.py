@@ -1,6 +1,7 @@
 """From records to the sections of a page, in order, with one look for each model."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 
@@ -33,6 +34,7 @@ class Report:
 
     sections: tuple[Section, ...]
     explorers: tuple[Record, ...] = ()
+    looks: LookBook = field(default_factory=LookBook)
     left_out: tuple[str, ...] = ()
     title: str | None = None
     time: str = ""
@@ -44,17 +46,17 @@ class Report:
         studies = [section for section in self.sections if section.kind == "study"]
         if first.kind != "study" or len(studies) < 2:
             return first
-        from vitascope.report.section_study import tally
+        from vitascope.report.section_study import tally, told
 
         claims = [claim for section in studies for claim in section.claims]
-        told = sum(bool(section.claims) for section in studies)
+        tried = sum(bool(section.claims) for section in studies)
         answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
         worst = [claim for claim in claims if claim.badge.words == "disagrees"]
         return replace(
             first,
-            question=f"What of the papers holds here? {told} studies",
+            question=f"What of the papers holds here? {tried} studies",
             answer=answer,
-            leads=tuple(f"Against {c.source}: {c.reading or c.text}" for c in worst[:2]),
+            leads=tuple(told(claim, f"Unlike {claim.source}") for claim in worst[:2]),
             facts=(),
         )
 
@@ -69,19 +71,52 @@ def compose(found: Found, title: str | None = None) -> Report:
         mine = [source for kind in kinds for source in of.get(kind, [])]
         if mine:
             parts.append((import_module(f"vitascope.report.section_{name}"), mine))
-    looks = LookBook(pair for builder, mine in parts for pair in builder.models(mine))
+    pairs = [pair for builder, mine in parts for pair in builder.models(mine)]
+    looks = LookBook([*pairs, *_explored(of.get(EXPLORER, []))])
     sections = [s for builder, mine in parts for s in builder.sections(mine, looks)]
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
+    sections = _told_apart(_defined_once(sections))
     if not sections:
         sections = [_explorer_alone(len(explorers))]
     times = [str(source.record.made.get("time") or "") for source in found.sources]
     return Report(
         sections=tuple(sections),
         explorers=explorers,
+        looks=looks,
         left_out=found.left_out,
         title=title,
         time=max(times, default=""),
     )
+
+
+def _defined_once(sections: Sequence[Section]) -> list[Section]:
+    """A word is explained in the first section that has it."""
+    known: set[str] = set()
+    found = []
+    for section in sections:
+        terms = tuple(term for term in section.terms if term[0] not in known)
+        known |= {name for name, _ in terms}
+        found.append(replace(section, terms=terms))
+    return found
+
+
+def _told_apart(sections: Sequence[Section]) -> list[Section]:
+    """Sections of one title are told apart by their file."""
+    titles = [section.title for section in sections]
+    return [
+        replace(section, label=f"{section.label}, {section.source}")
+        if titles.count(section.title) > 1 and section.source
+        else section
+        for section in sections
+    ]
+
+
+def _explored(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
+    """(name, kind) of the models in an explorer: gates make a ConViT of them."""
+    for source in sources:
+        values = source.record.values
+        gated = any(layer.get("gated") for layer in values.get("layers") or ())
+        yield str(values.get("model")), "convit" if gated else "vit"
 
 
 def _explorer_alone(number: int) -> Section:

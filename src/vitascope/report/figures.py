@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -22,10 +23,19 @@ from vitascope.report.palette import COLOURS
 from vitascope.report.plot import spread
 from vitascope.report.scale import Scale, count, short, ticks
 
-__all__ = ["STYLE", "write_figures"]
+__all__ = [
+    "FORMATS",
+    "MARKERS",
+    "STYLE",
+    "comparison_figures",
+    "plain_text",
+    "save_figure",
+    "set_ends",
+    "write_figures",
+]
 
-_FORMATS = ("png", "svg", "pdf")
-_MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
+FORMATS = ("png", "svg", "pdf")
+MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
 STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -46,15 +56,30 @@ def write_figures(folder: Path, record: Record | None = None) -> list[Path]:
     folder = Path(folder)
     comparison = Comparison(load(folder / "compare") if record is None else record)
     written = []
-    with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(comparison):
-            for kind in _FORMATS:
-                path = folder / "figures" / f"{name}.{kind}"
-                dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-                with atomic_write(path) as stream:
-                    figure.savefig(stream, format=kind, dpi=200, metadata=dated)
-                written.append(path)
+    for name, figure in comparison_figures(comparison):
+        written += save_figure(figure, folder / "figures", name, FORMATS)
     return written
+
+
+def save_figure(
+    figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write ``folder/name.{png,svg,pdf}``, each whole or not at all and without a date."""
+    written = []
+    with matplotlib.rc_context(STYLE):
+        for kind in formats:
+            path = folder / f"{name}.{kind}"
+            dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+            with atomic_write(path) as stream:
+                figure.savefig(stream, format=kind, dpi=200, metadata=dated)
+            written.append(path)
+    return written
+
+
+def comparison_figures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    """The figures of a comparison, by name."""
+    with matplotlib.rc_context(STYLE):
+        yield from _figures(comparison)
 
 
 def _figures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
@@ -119,7 +144,7 @@ def _cost(comparison: Comparison) -> Figure:
                 drawn = _drawn(entry.model) | {"ls": "none"}
                 axis.errorbar([cost], [entry.mean], [entry.std or 0.0], **drawn, ms=5)
                 where: dict[str, Any] = {"xytext": (6, 4), "textcoords": "offset points"}
-                words = _words(entry.model)
+                words = plain_text(entry.model.label)
                 axis.annotate(words, (cost, entry.mean), color=_colour(entry.model), **where)
         costs = [getattr(entry.model, what) for entry in row.entries.values()]
         scale = Scale.around((c for c in costs if c is not None), log=True, least=3, pad=0.2)
@@ -151,17 +176,28 @@ def _learning(comparison: Comparison, what: str) -> Figure:
 
 
 def _name_ends(axis: Axes, ends: Sequence[tuple[float, float, Model]]) -> None:
-    """Names at the ends of lines, moved apart."""
+    """Models' names at the ends of their lines."""
+    set_ends(axis, [(x, y, model.label, _colour(model)) for x, y, model in ends])
+
+
+def set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Names (x, y, words, colour) at the ends of lines, moved apart."""
     low, high = axis.get_ylim()
-    places = spread([y for _, y, _ in ends], (high - low) * 0.062, low, high)
-    for (x, y, model), place in zip(ends, places, strict=True):
-        moved = 72 * axis.figure.get_figheight() * 0.7 * (place - y) / (high - low)
+    log = axis.get_yscale() == "log"
+    at = [np.log(y / low) / np.log(high / low) if log else (y - low) / (high - low)
+          for _, y, _, _ in ends]  # fmt: skip
+    axis.set_xlim(axis.get_xlim())  # the labels shall not move it
+    edge = axis.get_xlim()[1]
+    for (x, y, words, colour), own, place in zip(ends, at, spread(at, 0.062, 0, 1), strict=True):
+        if axis.transAxes.inverted().transform(axis.transData.transform((x, y)))[0] < 0.93:
+            axis.plot([x, edge], [y, y], color=colour, lw=0.6, ls=":")
         axis.annotate(
-            _words(model),
-            (x, y),
-            xytext=(9, moved),
+            plain_text(words),
+            (1, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(5, 72 * axis.figure.get_figheight() * 0.7 * (place - own)),
             textcoords="offset points",
-            color=_colour(model),
+            color=colour,
             va="center",
             annotation_clip=False,
         )
@@ -173,9 +209,9 @@ def _colour(model: Model) -> str:
 
 def _drawn(model: Model) -> dict[str, Any]:
     dash: Any = (0, tuple(map(float, model.look.dash.split()))) if model.look.dash else "-"
-    return {"color": _colour(model), "marker": _MARKERS[model.look.marker], "ls": dash}
+    return {"color": _colour(model), "marker": MARKERS[model.look.marker], "ls": dash}
 
 
-def _words(model: Model) -> str:
-    """The label, with nothing that would be read as mathematics."""
-    return model.label.replace("$", r"\$")
+def plain_text(words: str) -> str:
+    """Words in which nothing would be read as mathematics."""
+    return words.replace("$", r"\$")

@@ -71,7 +71,8 @@ def _render(report: Report, most: int) -> str:
         items.append({"section": section, "anchor": f"part-{place + 1}", "body": body})
     style, scripts, explorer = _asset("style.css"), [_asset("script.js")], Markup()
     if report.explorers:
-        part: Any = import_module("vitascope.report.explorer").section(report.explorers)
+        css = {name: look.css for name, look in report.looks.names.items()}
+        part: Any = import_module("vitascope.report.explorer").section(report.explorers, css)
         explorer, style = part.html, f"{style}\n{part.style}"
         scripts.append(part.script)
     lead = report.lead
@@ -91,7 +92,7 @@ def _render(report: Report, most: int) -> str:
             own_hero=lead is not sections[0],
             explorer=explorer,
             contents=items if several else [],
-            links=[] if several else _links(sections[0], bool(report.explorers)),
+            links=[] if several else _links(sections[0]),
             items=items,
             made=report.time,
             source=sections[0].source if not several else "",
@@ -119,7 +120,7 @@ def _body(section: Section, p: str, level: int, most: int) -> Markup:
     return Markup(html)
 
 
-def _links(section: Section, explored: bool) -> list[tuple[str, str]]:
+def _links(section: Section) -> list[tuple[str, str]]:
     """The parts of a page's only section."""
     if section.kind == EXPLORER:
         return []

@@ -9,6 +9,7 @@ from vitascope.report.exhibits import Cell, Figure, Row, Table
 from vitascope.report.found import Source
 from vitascope.report.instruments_text import left_out, summary_rows
 from vitascope.report.palette import LookBook, apart
+from vitascope.report.panels import room
 from vitascope.report.scale import count
 from vitascope.report.sections import Again, Section, again, command_line
 from vitascope.report.seen import Instrument, Seen
@@ -89,7 +90,8 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
     sittings = _sittings(sources)
     names = labels_of(sittings)
     chosen = apart([looks.of(model_name(_any(sitting))) for sitting in sittings])
-    figures = tuple(_figures(sittings, names, chosen))
+    drawn = list(_figures(sittings, names, chosen))
+    figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
     several = len(sittings) > 1
     what = names[0] if not several else f"{len(names)} models"
     records = [source.record for sitting in sittings for source in sitting.values()]
@@ -107,8 +109,8 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
             label="Inspection",
             title=f"Inside {what}",
             question=f"What goes on inside {what}?",
-            answer=figures[0].reading,
-            leads=tuple(figure.reading for figure in figures[1:3]) if len(names) < 4 else (),
+            answer=drawn[0].reading,
+            leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
             facts=tuple((key, value) for key, value in facts if value),
             figures=figures,
             tables=tuple(_tables(sittings, names)),

@@ -10,9 +10,9 @@ from vitascope.report.palette import LookBook
 from vitascope.report.scale import count
 from vitascope.report.sections import VERDICTS, Badge, Claim, Section, again
 from vitascope.report.study_exhibits import study_figure, study_table
-from vitascope.report.words import listed, plural
+from vitascope.report.words import listed
 
-__all__ = ["KINDS", "models", "sections", "tally"]
+__all__ = ["KINDS", "models", "sections", "tally", "told"]
 
 KINDS = ("study",)
 
@@ -48,18 +48,17 @@ def tally(claims: Sequence[Claim]) -> str:
     if not claims:
         return "no claim was tried"
     found = Counter(claim.badge.words for claim in claims)
-    agrees = found.pop("agrees", 0)
-    total = plural(len(claims), "claim")
-    start = f"All {total} agree" if agrees == len(claims) > 1 else f"{agrees} of {total} agrees"
-    start = start if agrees == 1 or start.startswith("All") else f"{agrees} of {total} agree"
-    order = [name for name in ("disagrees", "within noise") if found[name]]
-    order += [name for name in found if name not in order and found[name]]
-    words = {
-        "disagrees": ("disagrees", "disagree"),
-        "within noise": ("is within noise", "are within noise"),
-    }
-    rest = [f"{found[n]} {words.get(n, (n, n))[found[n] > 1]}" for n in order]
-    return start + (f", {' and '.join(rest)}" if rest else "")  # fmt: skip
+    words = {"agrees": "agree", "disagrees": "disagree", "within noise": "are within noise"}
+    one = {"within noise": "is within noise"}
+    order = sorted(found, key=lambda name: [*words, name].index(name))
+    if len(found) == 1:
+        name = order[0]
+        if len(claims) == 1:
+            return f"The one claim {one.get(name, name)}"
+        return f"All {len(claims)} claims {words.get(name, name)}"
+    said = [f"{found[n]} {one.get(n, n) if found[n] == 1 else words.get(n, n)}" for n in order]
+    said[0] = said[0].replace(" ", f" of {len(claims)} claims ", 1)
+    return ", ".join(said[:-1]) + f" and {said[-1]}"
 
 
 def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
@@ -117,12 +116,15 @@ def _claim(item: Mapping[str, Any]) -> Claim:
 
 
 def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """The first claim that agrees and the first that does not, with their numbers."""
+    """The first claim that does not agree and the first that does, with their numbers."""
     found = []
-    for wanted, start in (("disagrees", "Against the paper"), ("agrees", "As in the paper")):
+    for wanted, start in (("disagrees", "Unlike the paper"), ("agrees", "As in the paper")):
         claim = next((claim for claim in claims if claim.badge.words == wanted), None)
         if claim is not None:
-            found.append(f"{start}: {claim.reading or claim.text}")
-    if not found and claims:
-        found.append(claims[0].reading or claims[0].text)
-    return tuple(found)
+            found.append(told(claim, start))
+    return tuple(found) or tuple(told(claim, "Not settled") for claim in claims[:1])
+
+
+def told(claim: Claim, start: str) -> str:
+    """A claim and what we found, in one line."""
+    return f"{start}: {claim.text.rstrip('.')}. {claim.reading}".strip()
