@@ -15,9 +15,9 @@ from filelock import FileLock
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from report_making import made_up
+from report_records import made_study, write_inspection, write_run
 from vitascope.cli import main
 from vitascope.record import Record
-from vitascope.report.page import write_page
 
 BINARIES = ("chromium", "chromium-browser", "google-chrome")
 QUIET = (
@@ -109,17 +109,39 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "report.html"
 
 
+def page_of(folder: Path) -> Path:
+    """The page of every record in the folder, as the command makes it."""
+    assert main(["report", str(folder), "--quiet"]) == 0
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of every kind: a study, inspections of two models, three runs."""
+    folder = tmp_path_factory.mktemp("whole")
+    made_study().save(folder / "study")
+    write_inspection(folder / "convit", "convit_micro")
+    write_inspection(folder / "vit", "vit_micro", gated=False, layers=6)
+    for seed in (0, 1):
+        write_run(folder / str(seed), seed=seed)
+    write_run(folder / "open", "convit_micro", finished=False)
+    return page_of(folder)
+
+
 @pytest.fixture(scope="session")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with five models of long names over four fractions."""
     labels = ("a model with a rather long name " * 3, "模型" * 30, "x" * 120, "ViT", "ResNet")
+    folder = tmp_path_factory.mktemp("crowded")
     record = made_up(num_models=5, fractions=(0.05, 0.1, 0.3, 1.0), labels=labels)
-    return write_page(tmp_path_factory.mktemp("crowded"), record)
+    record.save(folder / "compare")
+    return page_of(folder)
 
 
 @pytest.fixture(scope="session")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page whose names, notes and command are markup that would run a script."""
+    """A page whose names, notes and commands are markup that would run a script."""
+    folder = tmp_path_factory.mktemp("evil")
     record = made_up(labels=(EVIL, f"'{EVIL}", f'"{EVIL}'), data_name=EVIL, classes=(EVIL, "b"))
     values = dict(record.values)
     values["data"] = {**values["data"], "notes": [EVIL, "</script><script>window.hit=1</script>"]}
@@ -128,5 +150,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values["crossings"] = [{**crossing, "text": EVIL} for crossing in values["crossings"]]
     for trace in (*values["gates"], *values["nonlocality"]):
         trace["layers"] = ['"><script>window.hit=1</script>'] * len(trace["layers"])
-    changed = Record(kind="compare", values=values, arrays=record.arrays)
-    return write_page(tmp_path_factory.mktemp("evil"), changed)
+    Record(kind="compare", values=values, arrays=record.arrays).save(folder / "compare")
+    made_study(models=(EVIL, "vit"), words=EVIL).save(folder / "study")
+    write_inspection(folder / "inside", EVIL, subject=EVIL)
+    write_run(folder / "run", EVIL, data=EVIL)
+    return page_of(folder)

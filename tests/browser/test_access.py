@@ -1,8 +1,10 @@
 """The report by keyboard, by screen reader and for weak eyes: what the browser itself computes."""
 
+from itertools import pairwise
+
 import pytest
 
-PAGES = ("demo", "crowded", "evil")
+PAGES = ("demo", "whole", "crowded", "evil")
 
 # Everything the Tab key should stop at: of radio buttons with one name only the chosen one.
 STOPS = """() => [...document.querySelectorAll(
@@ -18,7 +20,8 @@ FOCUSED = """() => { const e = document.activeElement;
         ring.outlineStyle === 'none' ? 0 : parseFloat(ring.outlineWidth)]; }"""
 NAMELESS = """() => [...document.querySelectorAll('svg, img, canvas, figure, button, input, th')]
     .filter(e => !e.closest('[aria-hidden="true"]') && e.checkVisibility())
-    .filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.alt
+    .filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby')
+        || e.hasAttribute('alt') // none on purpose where what holds it has a name
         || e.querySelector(':scope > title') || (e.labels && e.labels.length)
         || (!e.matches('svg, canvas') && e.textContent.trim())))
     .map(e => e.outerHTML.slice(0, 100))"""
@@ -32,12 +35,17 @@ FAINT = """() => {
       const c = numbers(getComputedStyle(e).backgroundColor);
       if (c.length === 3 || c[3] === 1) return c; }
     return [255, 255, 255]; };
+  const onImage = text => { const t = text.getBoundingClientRect();  // whose pixels are not styles
+    const [x, y] = [(t.left + t.right) / 2, (t.top + t.bottom) / 2];
+    return [...text.closest('svg').querySelectorAll('image')].map(i => i.getBoundingClientRect())
+      .some(r => r.left < x && x < r.right && r.top < y && y < r.bottom); };
   const found = new Set(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   let seen = 0;
   while (walk.nextNode()) {
     const e = walk.currentNode.parentElement;
     if (!walk.currentNode.data.trim() || !e.checkVisibility() || e.closest('script, style, title'))
       continue;
+    if (e.closest('svg') && onImage(e)) continue;
     seen++;
     const style = getComputedStyle(e), size = parseFloat(style.fontSize);
     const ink = numbers(e.closest('svg') ? style.fill : style.color);
@@ -61,7 +69,7 @@ def tab_through(page) -> list[tuple[str, float]]:
     raise AssertionError(f"Tab never leaves the page; it stands at {stops[-1]}")
 
 
-@pytest.mark.parametrize("name", ["demo", "crowded"])
+@pytest.mark.parametrize("name", ["demo", "whole", "crowded"])
 def test_tab_reaches_everything_in_order_and_shows_where_it_is(visit, request, name):
     page = visit(request.getfixturevalue(name))
     stops = tab_through(page)
@@ -103,6 +111,7 @@ def test_enter_switches_the_theme_and_opens_what_is_folded(visit, demo):
 @pytest.mark.parametrize("name", PAGES)
 def test_everything_drawn_or_pressed_has_a_name(visit, request, name):
     page = visit(request.getfixturevalue(name))
+    page.locator("canvas:not([aria-label])").first.wait_for(state="detached")  # named once drawn
     assert page.evaluate(NAMELESS) == []
     drawings = page.locator("svg:not([aria-hidden='true'] svg)")
     assert drawings.count() > 3
@@ -111,8 +120,18 @@ def test_everything_drawn_or_pressed_has_a_name(visit, request, name):
     assert page.locator("main").count() == 1
 
 
+@pytest.mark.parametrize("name", ["whole", "evil"])
+def test_headings_do_not_skip_a_level(visit, request, name):
+    page = visit(request.getfixturevalue(name))
+    levels = page.evaluate(
+        "[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(h => +h.tagName[1])"
+    )
+    assert levels.count(1) == 1
+    assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["demo"])
+@pytest.mark.parametrize("name", ["demo", "whole"])
 def test_text_stands_out_from_its_background(visit, request, name, scheme):
     page = visit(request.getfixturevalue(name), color_scheme=scheme)
     seen, faint = page.evaluate(FAINT)

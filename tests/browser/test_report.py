@@ -3,7 +3,7 @@
 import pytest
 
 EVIL = "<img src=x onerror=window.hit=1>"  # as in the `evil` page
-PAGES = ("demo", "crowded", "evil")
+PAGES = ("demo", "whole", "crowded", "evil")
 
 OVERFLOW = "document.scrollingElement.scrollWidth - window.innerWidth"
 HIDDEN = """names => [...document.querySelectorAll(names)]
@@ -94,10 +94,15 @@ def test_no_width_scrolls_sideways(visit, request, name, width):
 @pytest.mark.parametrize("name", PAGES)
 def test_print_shows_every_drawing_on_white(visit, request, name):
     page = visit(request.getfixturevalue(name), color_scheme="dark")
-    assert page.evaluate(HIDDEN, ".set") != []  # on the screen one chooses
+    folded = page.evaluate(HIDDEN, ".set")  # on the screen one chooses
     page.emulate_media(media="print")
-    assert page.evaluate(HIDDEN, "h1, h2, h3, figure, figcaption, .set, .wide svg") == []
-    assert page.evaluate(HIDDEN, "table:not(details *)") == []
+    for names in ("h1, h2, h3", "figure, figcaption", ".set", ".wide svg", "table"):
+        # the explorer's still maps have made room for its live ones, as far as a model has them
+        shown = ", ".join(
+            f"{n}:not(#ex-static *, details *, [hidden], [hidden] *)" for n in names.split(", ")
+        )
+        assert page.evaluate(HIDDEN, shown) == []
+    assert folded or name == "whole"
     assert page.evaluate(HIDDEN, "nav, #theme") != []  # nothing to press on paper
     assert brightness(page) == 765
     assert page.pdf().startswith(b"%PDF")
