@@ -125,7 +125,7 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
         keys = [f"{values['data']}#{image['index']}" for image in values["images"]]
         for number, (key, image) in enumerate(zip(keys, values["images"], strict=True)):
             source = _source(record.arrays[f"image/{number}"])
-            images.setdefault(key, {"src": source, "label": str(image["label"])})
+            images.setdefault(key, {"src": source, "label": str(image["label"] or "image")})
         models.append(
             {
                 "label": label,
@@ -175,12 +175,15 @@ def _beside(gated: Sequence[bool]) -> list[int]:
 
 
 def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:
-    """[class, probability, whether it is right] an epoch and image."""
+    """[class, probability, whether it is right if that is known] an epoch and image."""
     if answers is None:
         return None
     labels = [image["label"] for image in images]
     return [
-        [[name, share, name == label] for (name, share), label in zip(row, labels, strict=True)]
+        [
+            [name, share, None if label is None else name == label]
+            for (name, share), label in zip(row, labels, strict=True)
+        ]
         for row in answers
     ]
 

@@ -415,7 +415,7 @@
     if (epoch !== null) words.push("epoch " + epoch);
     words.push(view.layer.name);
     var said = part.answers && part.answers[view.epoch][view.image];
-    if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + " %" + (said[2] ? "" : " (wrong)"));
+    if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + " %" + (said[2] === false ? " (wrong)" : ""));
     return words.join(" · ");
   }
 
