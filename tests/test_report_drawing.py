@@ -6,10 +6,13 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from report_making import made_up
 from vitascope.record import Record
 from vitascope.report.figures import write_figures
+from vitascope.report.heat import BRIGHT
 from vitascope.report.palette import COLOURS, looks
 from vitascope.report.plot import spread
 from vitascope.report.scale import Scale, ticks
@@ -111,3 +114,10 @@ def test_figures_without_data_are_left_out(tmp_path):
     record = made_up(num_models=1, fractions=(1.0,), seeds=(0,), inside=False)
     bare = Record(kind="compare", values={**record.values, "curves": []})
     assert {path.stem for path in write_figures(tmp_path, bare)} == {"efficiency", "cost"}
+
+
+def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
+    for share in np.linspace(0, 1, 101):
+        colour = to_hex(colormaps["viridis"](share))
+        ink = "#000000" if share > BRIGHT else "#ffffff"
+        assert contrast(colour, ink) >= 4.45

@@ -13,11 +13,21 @@ from vitascope.report.lines import axis_number
 from vitascope.report.plot import thin
 from vitascope.report.scale import Scale, ticks
 
-__all__ = ["DECADES", "MOST_CELLS", "draw_heat", "draw_maps", "levels", "map_levels", "pooled"]
+__all__ = [
+    "BRIGHT",
+    "DECADES",
+    "MOST_CELLS",
+    "draw_heat",
+    "draw_maps",
+    "levels",
+    "map_levels",
+    "pooled",
+]
 
 DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
 MOST_CELLS = 128  # a side
 MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
+BRIGHT = 0.435  # of viridis: above, black has the larger contrast (4.5 and more), below white
 _SAY = 150  # cells that carry their number
 _EMPTY = 255  # index of what is not there
 
@@ -108,7 +118,7 @@ def _numbers(
             value = float(panel.values[row, column])
             words = f"{value:.{digits}f}" if widest >= 0.01 else f"{value:.1g}"
             place = (left + (column + 0.5) * side, top + (row + 0.5) * tall + 3.6)
-            kind = "on-light" if share > 0.6 else "on-dark"
+            kind = "on-light" if share > BRIGHT else "on-dark"
             found.append(svg.text(*place, words.replace("-", "−"), kind, anchor="middle"))
     return found
 
@@ -142,7 +152,7 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     rows, columns = thin(at.shape[0], MOST_ROWS), thin(at.shape[1], MOST_COLUMNS)
     steps = [slice(None, None, math.ceil(size / 32)) for size in at.shape[2:]]
     left = 10 + max((svg.width(svg.shorten(panel.rows[r], 18), 10.5) for r in rows), default=0)
-    side = min((width - left) / len(columns), 96.0)
+    side = min((width - left) / len(columns), 62.0)
     cell = side - 6
     tall = cell * at.shape[2] / at.shape[3]
     parts = []
@@ -163,8 +173,7 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
                 parts.append(svg.tag("circle", cx=spot[0], cy=spot[1], r=3, class_="query"))
     said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
     said += f"of {len(columns)} maps, {at.shape[2]} by {at.shape[3]} each."
-    used = left + side * len(columns)
-    return _drawn(parts, min(width, max(used, 160)), 18 + len(rows) * (tall + 6), said)
+    return _drawn(parts, width, 18 + len(rows) * (tall + 6), said)
 
 
 def _drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:

@@ -29,8 +29,10 @@ def line_scales(panel: Lines) -> tuple[Scale, Scale]:
     reach = max(ys) - min(ys) if ys else 1.0
     least = 1.2 if panel.y_log else max(0.02 * max(map(abs, ys), default=1.0), 1e-9)
     pad = 0.06 if reach > 0 else 0.5
+    along = [x for x in xs if x is not None]
+    apart = 1.2 if panel.x_log else 1e-9 if len(set(along)) > 1 else 1.0
     return (
-        Scale.around([x for x in xs if x is not None], log=panel.x_log, least=1.2, pad=0.02),
+        Scale.around(along, log=panel.x_log, least=apart, pad=0.02),
         Scale.around(ys, log=panel.y_log, least=least, pad=pad, floor=panel.floor,
                      ceiling=panel.ceiling),
     )  # fmt: skip

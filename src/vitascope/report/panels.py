@@ -18,7 +18,7 @@ _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Heat: draw_heat,
     Maps: draw_maps,
 }
-_SIZES = {"wide": (860, 400), "lone": (660, 360), "half": (420, 290), "narrow": (380, 330)}
+_SIZES = {"wide": (860, 400), "lone": (540, 340), "half": (420, 290), "narrow": (380, 330)}
 _MANY = 3  # figures of a section; more of them stand two beside each other
 
 
@@ -26,7 +26,7 @@ def room(figure: Figure, among: int = 1) -> str:
     """How much of the page a figure takes, ``among`` that many of its section.
 
     ``wide``: all of it, drawn once more for a phone; ``half``: two stand beside each other;
-    ``lone``: one matrix or set of maps; ``row``: several panels beside each other.
+    ``lone``: one matrix or set of maps, drawn twice too; ``row``: panels beside each other.
     """
     if len(figure.panels) != 1:
         return "row"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 from vitascope.report.dots import paper_of, seeds_of
 from vitascope.report.exhibits import Dots, Figure, Heat, Lines, Maps, runs_of
 from vitascope.report.figures import MARKERS, STYLE, plain_text, set_ends
-from vitascope.report.heat import levels, map_levels
+from vitascope.report.heat import BRIGHT, levels, map_levels
 from vitascope.report.lines import line_scales
 from vitascope.report.palette import COLOURS, Look
 from vitascope.report.plot import thin
@@ -141,7 +141,7 @@ def _heat(axis: Axes, panel: Heat) -> None:
         digits = 0 if widest >= 100 else 1 if widest >= 10 else 2
         for (row, column), share in np.ndenumerate(at):
             if np.isfinite(share):
-                ink = "#16181d" if share > 0.6 else "white"
+                ink = "black" if share > BRIGHT else "white"
                 axis.text(
                     column,
                     row,

@@ -8,7 +8,7 @@ import numpy as np
 from vitascope.record import Record
 from vitascope.report.robustness_text import attack_words, epsilon_words, percent, severity_words
 
-__all__ = ["READINGS"]
+__all__ = ["READINGS", "chance"]
 
 
 def chance(record: Record) -> str:

@@ -29,9 +29,11 @@ def hessian(models: Sequence[Seen]) -> Figure:
     for seen in models:
         x, y = shares(seen.record.arrays["eigenvalues"])
         series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
-        parts.append(f"{seen.label} has {number(100 * seen.values['nep'], 1)} % of its largest "
-                     f"eigenvalues below zero, the positive ones {number(seen.values['ape'])} on "
-                     "average")  # fmt: skip
+        words = " of its largest eigenvalues below zero" if seen is models[0] else ""
+        parts.append(
+            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
+            f"ones {number(seen.values['ape'])} on average"
+        )
     panel = Lines(title="", x_label="eigenvalue", y_label="share no larger (%)",
                   series=tuple(series), floor=0.0, ceiling=100.0)  # fmt: skip
     return Figure(

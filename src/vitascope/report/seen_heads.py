@@ -27,14 +27,15 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     """Distance in patches, layer by layer."""
     uniform = {round(float(value), 6) for seen in models for value in seen.values["uniform"]}
     levels = (("uniform attention", next(iter(uniform))),) if len(uniform) == 1 else ()
-    parts = []
-    for seen in models:
-        layers, even = seen.values["per_layer"], seen.values["uniform"]
-        end = f" and {number(layers[-1])} in its last" if len(layers) > 1 else ""
-        words = (
-            f"{seen.label} looks {number(layers[0])} patches far in its first attention layer{end}"
-        )
-        parts.append(words + (f" (a uniform head: {number(even[0])})" if seen is models[0] else ""))
+    ends = [(seen.label, seen.values["per_layer"]) for seen in models]
+    if len(models) == 1:
+        name, far = ends[0]
+        end = f" and {number(far[-1])} in its last" if len(far) > 1 else ""
+        reading = f"{name} looks {number(far[0])} patches far in its first attention layer{end} "
+        reading += f"(a uniform head: {number(models[0].values['uniform'][0])})."
+    else:
+        said = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
+        reading = f"How far heads look, in patches, in the first and the last layer: {joined(said)}"
     panel = along(
         models,
         "layers",
@@ -47,7 +48,7 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
         levels=levels,
     )
     return Figure(
-        name="nonlocality", title="How far the heads look", reading=joined(parts),
+        name="nonlocality", title="How far the heads look", reading=reading,
         how=_BANDS + (" Dashed: a head that looks everywhere alike." if levels else ""),
         panels=(panel,),
         definition="D_h = 1/N Σ_ij A^h_ij |p_i − p_j|: the mean distance, in patches, between a "
@@ -90,16 +91,14 @@ def gates(models: Sequence[Seen]) -> Figure:
 
 def entropy(models: Sequence[Seen]) -> Figure:
     """Relative to a uniform head."""
-    parts = []
-    for seen in models:
-        found = seen.values["relative"]
-        parts.append(f"{seen.label}'s attention has {number(100 * float(np.mean(found)))} % of a "
-                     f"uniform head's entropy on average")  # fmt: skip
+    shares = [f"{seen.label} has {number(100 * float(np.mean(seen.values['relative'])))} %"
+              for seen in models]  # fmt: skip
+    shares[0] += " of a uniform head's entropy on average"
     panel = along(models, "layers", lambda s: s.values["relative"], _relative, floor=0.0,
                   ceiling=1.0, include=(0.0,), title="", y_label="entropy / log(keys)",
                   levels=(("uniform attention", 1.0),))  # fmt: skip
     return Figure(
-        name="entropy", title="How dense attention is", reading=joined(parts), how=_BANDS,
+        name="entropy", title="How dense attention is", reading=joined(shares), how=_BANDS,
         panels=(panel,),
         definition="E_h = −1/T Σ_ij A^h_ij log A^h_ij, divided by log S for S keys: 0 looks at one "
         "token, 1 at all alike.",

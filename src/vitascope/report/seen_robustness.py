@@ -6,18 +6,28 @@ from typing import Any
 import numpy as np
 
 from vitascope.report.exhibits import Figure, Heat, Lines, Series
-from vitascope.report.robustness_readings import READINGS
+from vitascope.report.palette import Look
+from vitascope.report.robustness_readings import READINGS, chance
+from vitascope.report.robustness_text import percent
 from vitascope.report.seen import Instrument, Seen
 
 __all__ = ["ROBUSTNESS"]
 
 
 def _reading(models: Sequence[Seen]) -> str:
-    """Each model's sentence, named where there are several."""
-    said = [READINGS[seen.record.kind](seen.record) for seen in models[:3]]
+    """One model's sentence; of several, each one's numbers in one."""
+    first = models[0].record
     if len(models) == 1:
-        return said[0]
-    return " ".join(f"{seen.label}: {words}" for seen, words in zip(models, said, strict=False))
+        return READINGS[first.kind](first)
+    if first.kind == "calibration":
+        parts = [f"{seen.label} {percent(seen.values['ece'])}" for seen in models]
+        return f"Expected calibration error: {', '.join(parts)}."
+    if first.kind == "corruption":
+        parts = [f"{seen.label} {percent(seen.values['mean'])}" for seen in models]
+        return f"Top-1 over all corruptions: {', '.join(parts)} ({chance(first)})."
+    ends = [(seen.label, seen.values["clean"], min(seen.values["accuracy"])) for seen in models]
+    parts = [f"{name} from {percent(clean)} to {percent(worst)}" for name, clean, worst in ends]
+    return f"Top-1 falls at worst: {', '.join(parts)} ({chance(first)})."
 
 
 def _curves(
@@ -107,8 +117,6 @@ def calibration(models: Sequence[Seen]) -> Figure:
         x, y = (100 * np.asarray(seen.values[f"bin_{name}"], float)[there]
                 for name in ("confidence", "accuracy"))  # fmt: skip
         series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), look=seen.look))
-    from vitascope.report.palette import Look
-
     even = Series(label="perfect", x=[0, 100], y=[0, 100], look=Look(6, "circle", "2 3"))
     panel = Lines(title="", x_label="confidence (%)", y_label="accuracy (%)", marks=True,
                   series=(*series, even), floor=0.0, ceiling=100.0)  # fmt: skip

@@ -22,10 +22,16 @@ def fourier(models: Sequence[Seen]) -> Figure:
         )
         series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
         high = seen.values["high"]
-        parts.append(f"{seen.label} goes from {number(high[0])} after its first unit to "
-                     f"{number(high[-1])} after its last, at frequency π")  # fmt: skip
-    ends = Lines(title="After the last unit", x_label="frequency (π)", y_label="Δ log amplitude",
-                 series=tuple(series), marks=len(series[0].x) <= 12)  # fmt: skip
+        parts.append(
+            f"{number(high[-1])} in {seen.label} (from {number(high[0])} after its first unit)"
+        )
+    ends = Lines(
+        title="After the last unit",
+        x_label="frequency (π)",
+        y_label="Δ log amplitude",
+        series=tuple(series),
+        marks=len(series[0].x) <= 12,
+    )
     way = along(models, "units", lambda s: s.values["high"], title="At frequency π, unit by unit",
                 y_label="Δ log amplitude")  # fmt: skip
     return Figure(
