@@ -1,11 +1,17 @@
 """The explorer in a real browser: what is pointed at is what is shown."""
 
+import threading
+
 import numpy as np
 import pytest
+from PIL import Image
+from playwright.sync_api import expect
 
 from explorer_making import explorer_record, with_evil_names
+from vitascope.cli.serve import make_server
 from vitascope.report import stored_maps
 from vitascope.report.explorer import page
+from vitascope.studies.live import Live
 
 PIXELS = "(canvas) => canvas.toDataURL()"
 
@@ -181,6 +187,43 @@ def test_without_scripts_a_few_maps_are_drawn(visit, explorer):
     tab = visit(explorer, java_script_enabled=False)
     assert tab.locator("#ex-static svg").count() == 4
     assert not tab.locator("#ex-live").is_visible()
+
+
+@pytest.fixture
+def served():
+    """A running server of an untrained model."""
+    server = make_server(Live.open(["convit_micro"], "digits"), 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def test_an_image_of_ones_own_is_explored_or_refused_in_words(browser, served, tmp_path):
+    photo, text = tmp_path / "<b>mine.png", tmp_path / "notes.png"
+    Image.linear_gradient("L").save(photo)
+    text.write_text("no image")
+    context = browser.new_context()
+    tab = context.new_page()
+    asked, errors = [], []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto(served.url)
+    before = tiles(tab, 0)
+    tab.locator("#ex-file").set_input_files(text)
+    expect(tab.locator("#ex-told")).to_contain_text("no PNG")
+    tab.locator("#ex-file").set_input_files(photo)
+    expect(tab.locator(".ex-thumbs img")).to_have_count(7)
+    assert tiles(tab, 0)[1] != before[1]
+    assert "<b>mine.png" in tab.locator("#ex-thumbs").inner_text()
+    assert {url for url in asked if not url.startswith("data:")} == {
+        served.url,
+        f"{served.url}look",
+    }
+    assert errors == []
+    context.close()
 
 
 def test_the_demos_report_has_the_explorer(visit, demo):
