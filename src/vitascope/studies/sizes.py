@@ -63,10 +63,14 @@ def count(model: nn.Module, shape: Sequence[int]) -> tuple[int, int]:
     device = next(model.parameters()).device
     counter = FlopCounterMode(display=False)
     image = torch.zeros(1, *shape, device=device)
-    was_training = model.training
+    was_training, learned = model.training, [p for p in model.parameters() if p.requires_grad]
     model.eval()
+    for parameter in learned:  # the counter asks tensors that may learn for their gradient
+        parameter.requires_grad_(False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
         model(image)
+    for parameter in learned:
+        parameter.requires_grad_(True)
     model.train(was_training)
     multiply_adds = counter.get_total_flops() // 2
     if any(isinstance(layer, ContextBroadcast) for layer in model.modules()):
