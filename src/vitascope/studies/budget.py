@@ -17,14 +17,76 @@ from dataclasses import dataclass
 
 from vitascope.studies.plan import Plan, Training
 
-__all__ = ["FLOPS", "Budget", "budget", "hours"]
+__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours"]
 
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
 EPOCHS = {"deit": 300, "deit_plus": 300, "cifar": 300, "broadcast": 300, "broadcast_base": 300}
 
-# model: (million parameters, 10^9 multiply-adds an image), counted by studies.sizes.count
-FLOPS: dict[str, tuple[float, float]] = {}
+# (million parameters, 10^9 multiply-adds an image), counted by studies.sizes.count at 224 x 224, on
+# CIFAR at 32 x 32. Arguments stand behind a model's name where they change its size.
+FLOPS: dict[str, tuple[float, float]] = {
+    "deit_small": (22.1, 4.6),
+    "convit_small": (27.8, 5.76),
+    "deit_tiny": (5.72, 1.25),
+    "deit_base": (86.6, 17.6),
+    "deit_tiny_plus": (9.98, 2.14),
+    "deit_small_plus": (49, 10),
+    "deit_base_plus": (153, 30.9),
+    "convit_tiny": (5.71, 1.26),
+    "convit_base": (86.5, 17.5),
+    "convit_tiny_plus": (9.97, 2.14),
+    "convit_small_plus": (49, 10),
+    "convit_base_plus": (153, 30.8),
+    "deit_small_distilled": (22.4, 4.62),
+    "deit_base_distilled": (87.3, 17.7),
+    "convit_small_plus_distilled": (49.6, 10),
+    "vit_tiny_cifar": (5.58, 1.67),
+    "resnet_preact_50": (25.5, 4.09),
+    "resnet_preact_50 stem=cifar": (25.5, 1.3),
+    "pit_tiny_cifar": (4.77, 0.18),
+    "swin_tiny_cifar": (28.3, 1.43),
+    "vit_small_cifar": (21.8, 6.07),
+    "resnet_preact_101": (44.5, 7.8),
+    "resnet_preact_101 stem=cifar": (44.5, 2.51),
+    "vit_tiny_cifar class_token=False global_pool=avg": (5.58, 1.66),
+    "convolutional_vit_tiny": (5.72, 1.25),
+    "convolutional_vit_tiny img_size=32 kernel_size=3 patch_size=4": (5.55, 0.365),
+    "convolutional_vit_tiny img_size=32 kernel_size=5 patch_size=4": (5.55, 0.365),
+    "vit_tiny_cifar patch_size=4": (5.55, 0.365),
+    "vit_tiny_cifar patch_size=8": (5.57, 0.0924),
+    "vit_tiny_cifar depth=6 embed_dim=64 num_heads=1": (0.382, 0.127),
+    "vit_tiny_cifar depth=6 embed_dim=192 num_heads=3": (2.91, 0.835),
+    "vit_tiny_cifar depth=6 embed_dim=384 num_heads=6": (11.1, 3.03),
+    "vit_tiny_cifar depth=6 embed_dim=768 num_heads=12": (43.5, 11.5),
+    "vit_tiny_cifar depth=6 embed_dim=48 num_heads=3": (0.232, 0.0809),
+    "vit_tiny_cifar depth=6 embed_dim=96 num_heads=3": (0.794, 0.247),
+    "vit_tiny_cifar depth=6 embed_dim=384 num_heads=3": (11.1, 3.03),
+    "twins_small_cifar": (24.1, 0.927),
+    "mixer_tiny_cifar": (4.35, 1.02),
+    "resnet_preact_18": (11.7, 1.81),
+    "resnet_preact_18 stem=cifar": (11.7, 0.556),
+    "resnext50_cifar": (25, 1.35),
+    "pit_ti_224": (4.85, 0.699),
+    "swin_tiny_patch4_window7_224": (28.3, 4.49),
+    "alternet_50": (35.9, 5.01),
+    "alternet_50 kinds=ccc,ccca,ccccca,caca stem=cifar": (34.9, 1.51),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,cccccc,cccc stem=cifar": (30, 1.37),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,cccccc,ccca stem=cifar": (32.1, 1.41),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,cccccc,caca stem=cifar": (34.2, 1.44),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,ccccca,caca stem=cifar": (34.7, 1.47),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,cccaca,caca stem=cifar": (35.3, 1.51),
+    "resnet_preact_50 depths=3,4,6,4 kinds=ccc,cccc,cacaca,caca stem=cifar": (35.8, 1.55),
+    "twins_svt_small": (24.1, 2.93),
+    "levit_128s": (7.78, 0.305),
+    "coat_lite_tiny": (5.72, 1.59),
+    "mixer_b16_224": (59.9, 12.6),
+    "resnext50_32x4d": (25, 4.23),
+    "deit_tiny_distilled": (5.91, 1.26),
+    "pvt_small": (24.5, 3.82),
+    "localvit_tiny": (5.91, 1.27),
+    "pvt_v2_b1": (14, 2.11),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +99,24 @@ class Budget:
     unknown: tuple[str, ...]  # models that are not in the table above
 
 
+def named(training: Training) -> str:
+    """The model with its arguments, and without what costs next to nothing: broadcasting.
+
+    >>> named(Training(model="a+cb", model_args={"n": 2, "k": (1, 2)}, data="", recipe=""))
+    'a k=1,2 n=2'
+    """
+    words = []
+    for key, value in sorted(training.model_args.items()):
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        words.append(f"{key}={','.join(map(str, parts))}")
+    return " ".join([training.model.split("+")[0], *words])
+
+
+def size_of(training: Training) -> tuple[float, float] | None:
+    """Million parameters and 10^9 multiply-adds, if the model was counted."""
+    return FLOPS.get(named(training)) or FLOPS.get(training.model.split("+")[0])
+
+
 def hours(training: Training) -> float | None:
     """GPU-hours of one run; None for a model that was not counted.
 
@@ -45,10 +125,13 @@ def hours(training: Training) -> float | None:
     >>> round(hours(made), 2), FLOPS.pop("half")
     (2.93, (1.0, 0.5))
     """
-    size = FLOPS.get(training.model.split("+")[0])
+    size = size_of(training)
     if size is None:
         return None
-    source = training.data.partition(":")[0]
+    source, given, _ = training.data.partition(":")
+    photos = training.changes.get("augmentation.crop") == "resized"
+    if not given and training.recipe == "cifar" and not photos:  # it is not said yet where they are
+        source = "cifar100"
     images = float(IMAGES.get(source, IMAGES["imagenet"]))
     classes = training.changes.get("subset.first_classes")
     images *= (classes / 1000) if classes else 1
@@ -65,7 +148,7 @@ def gigabytes(training: Training, batch: int = 128) -> float | None:
     A block of width D takes 12 D^2 multiply-adds a token, so activations of 34 D bytes a token and
     block are 34 x multiply-adds / (12 D), with D from the parameters of 12 blocks.
     """
-    size = FLOPS.get(training.model.split("+")[0])
+    size = size_of(training)
     if size is None:
         return None
     width = (size[0] * 1e6 / (12 * 12)) ** 0.5

@@ -1,0 +1,294 @@
+"""Cells of studies: who goes first, what is done once, and how a cluster is told."""
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitascope import record
+from vitascope.cli.options import parse
+from vitascope.cli.study_paper import understand
+from vitascope.cli.train import Train
+from vitascope.data import load
+from vitascope.errors import UserError
+from vitascope.models import create_model
+from vitascope.studies import answer as answering
+from vitascope.studies import budget as counting
+from vitascope.studies.budget import FLOPS, budget, gigabytes, hours, size_of
+from vitascope.studies.catalog import catalog
+from vitascope.studies.engine import Engine, _launched, run_cells, waves
+from vitascope.studies.plan import Ask, Claim, Plan, Reading, Row, Study, Table, Training
+from vitascope.studies.scale import PAPER, SMOKE
+from vitascope.studies.sizes import count
+from vitascope.studies.trained import command, folder_of, read, recipe_of, run_of
+from vitascope.studies.training import pairs, recipe_from
+from vitascope.train import load_run, recipe
+
+FINAL, CURVES = Reading(), Reading(name="curves")
+TINY = {"embed_dim": 12, "num_heads": 2, "depth": 1}
+STUDENT = SMOKE.training((("", {}), ("vit_micro_distilled", TINY)), fraction=0.5)
+TEACHER = SMOKE.training((("", {}), ("vit_micro", TINY)), fraction=0.5)
+TAUGHT = STUDENT.but(teacher=TEACHER)
+LOCAL = Engine(quiet=True)
+DEBUG = Engine(kind="slurm", cluster="debug", gpus=1, quiet=True)
+
+
+def finished(folder: Path) -> dict[Path, int]:
+    """When every file of the runs was written last."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_teachers_go_first_and_one_that_nobody_asked_for_is_added():
+    wanted = [(TAUGHT, [FINAL], seed) for seed in (0, 1)] + [(STUDENT, [FINAL], 0)]
+    first, second = waves(wanted)
+    assert {(t.key, seed) for t, _, seed in first} == {
+        (TEACHER.key, 0), (TEACHER.key, 1), (STUDENT.key, 0)}  # fmt: skip
+    assert [(t.key, seed) for t, _, seed in second] == [(TAUGHT.key, 0), (TAUGHT.key, 1)]
+    asked = waves([(TAUGHT, [FINAL], 0), (TEACHER, [CURVES], 0)])
+    assert [(t.key, list(r)) for t, r, _ in asked[0]] == [(TEACHER.key, [CURVES])]
+
+
+def test_timms_teachers_are_nobodys_cell():
+    assert [len(wave) for wave in waves([(STUDENT.but(teacher="regnety_160"), [FINAL], 0)])] == [1]
+
+
+def test_a_cell_is_trained_and_read_once(tmp_path):
+    wanted = [(TAUGHT, [FINAL], 0)]
+    run_cells(wanted, tmp_path, LOCAL)
+    before = finished(tmp_path)
+    run = load_run(folder_of(TAUGHT, 0, tmp_path))
+    assert run.recipe.distillation == "hard"
+    assert folder_of(TEACHER, 0, tmp_path) / "record.json" in before
+    run_cells(wanted, tmp_path, LOCAL)
+    assert finished(tmp_path) == before
+    run_cells([(TAUGHT, [FINAL, CURVES], 0)], tmp_path, LOCAL)  # read again, not trained again
+    after = finished(tmp_path)
+    new = set(after) - set(before)
+    assert [path.name for path in new] == ["curves.json"]
+    assert {path for path in before if path.suffix in (".safetensors", ".jsonl")} <= {
+        path for path in before if after[path] == before[path]
+    }
+
+
+def test_a_cell_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match="unknown reading 'entropie'; did you mean 'entropy'"):
+        run_cells([(TEACHER, [Reading(name="entropie")], 0)], tmp_path, LOCAL)
+
+
+def test_submitit_runs_cells_and_leaves_finished_ones_alone(tmp_path):
+    wanted = [(TAUGHT, [FINAL], 0)]
+    run_cells(wanted, tmp_path, DEBUG)
+    found = record.load(folder_of(TAUGHT, 0, tmp_path) / "readings" / "final")
+    assert found.values["num_test"] == 359
+    before = finished(tmp_path)
+    run_cells(wanted, tmp_path, DEBUG)
+    assert finished(tmp_path) == before
+
+
+def test_a_job_that_fails_is_named_with_its_logs(tmp_path):
+    broken = TEACHER.but(model="vit_mikro")
+    engine = replace(DEBUG, cluster="local", gpus=0, hours=0.1)  # in a process of its own
+    with pytest.raises(UserError) as error:
+        run_cells([(broken, [FINAL], 0)], tmp_path, engine)
+    said = str(error.value)
+    assert said.startswith(f"1 of 1 cells failed, first {folder_of(broken, 0, tmp_path)}: ")
+    assert "vit_mikro" in said.partition("failed")[2]
+    assert "\n" not in said
+    assert list((tmp_path / "slurm").glob("*_log.err"))
+
+
+def test_without_slurm_the_engine_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no SLURM here: .*; use --engine local"):
+        run_cells([(TEACHER, [FINAL], 0)], tmp_path, Engine(kind="slurm", gpus=1))
+
+
+def test_several_gpus_are_a_torchrun():
+    assert Engine(gpus=1).launcher() == ""
+    assert Engine(gpus=8).launcher() == "torchrun --nproc-per-node=8 --no-python"
+    many = Engine(gpus=8, nodes=2).launcher()
+    assert many.startswith("torchrun --nnodes=2 ")
+    assert "--rdzv-endpoint=$HEAD:29500" in many
+
+
+def test_a_launched_cell_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    folder = folder_of(TEACHER, 0, tmp_path)
+    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "study": tmp_path, "out": folder}
+    _launched(job, "env VITASCOPE_TEST=1")  # stands where torchrun would
+    by_command = record.load(folder / "readings" / "final").values
+    here = run_of(TEACHER, 0, tmp_path / "here")
+    for name in ("top1", "test_nll", "train_loss", "step"):
+        assert by_command[name] == pytest.approx(here.final[name], rel=1e-6), name
+
+
+def test_of_several_nodes_the_first_reads(tmp_path, monkeypatch):
+    folder = folder_of(TEACHER, 0, tmp_path)
+    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "study": tmp_path, "out": folder}
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    _launched(job, "")
+    assert not folder.exists()
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    _launched(job, "")
+    assert (folder / "readings" / "final.json").exists()
+
+
+def words_of(training: Training, dataset=None) -> Train:
+    program, name, *words = shlex.split(command(training, 3, Path("a b"), dataset))
+    assert (program, name) == ("vitascope", "train")
+    return parse(Train, "vitascope train", words)
+
+
+@pytest.mark.parametrize("name", catalog())
+def test_the_command_of_a_cell_is_understood_and_has_its_recipe(name):
+    trainings = [training for training, _ in catalog()[name].plan(PAPER).wanted().values()]
+    by_kind = {(t.recipe, *t.changes, t.epochs, bool(t.teacher)): t for t in trainings}
+    for training in by_kind.values():
+        args = words_of(training)
+        fields = {} if args.distillation == "none" else {"distillation": args.distillation}
+        assert recipe_from(args.recipe, args.epochs, args.set, **fields) == recipe_of(
+            training, None
+        )
+        assert (args.model, args.data, args.seed) == (training.model, training.data, 3)
+        assert args.image_size == training.image_size
+        assert args.resume
+
+
+def test_a_command_has_the_models_arguments_and_a_folder_with_a_space():
+    args = {"embed_dim": 36, "depths": (2, 2), "conv_init": False, "stem": "cifar"}
+    training = TAUGHT.but(model_args=args)
+    found = words_of(training, load("digits"))
+    assert pairs(found.model_args, "--model-args") == {**TINY, **args, "depths": [2, 2]}
+    assert found.out == folder_of(training, 3, Path("a b"))
+    assert (found.teacher, found.distillation) == (str(folder_of(TEACHER, 3, Path("a b"))), "hard")
+
+
+def test_few_images_make_small_batches_and_rare_measurements():
+    digits = load("digits")
+    made = Training(model="vit_micro", data="digits", recipe="laptop", epochs=20)
+    whole = recipe_of(made, digits)
+    assert whole.batch_size == recipe("laptop").batch_size
+    few = recipe_of(made.but(changes={"subset.fraction": 0.05}), digits)
+    assert few.batch_size <= 0.05 * 1438 / 4
+    assert few.total_epochs == 400
+    assert few.eval_every == 20 * whole.eval_every
+    assert whole.warmup_epochs == pytest.approx(20 / 30 * recipe("laptop").warmup_epochs)
+    assert whole.keep_epochs[-1] == 20
+    assert recipe_of(made.but(changes={"warmup_epochs": 7}), digits).warmup_epochs == 7
+
+
+def test_the_accuracy_elsewhere_is_that_of_the_run_on_its_own_images(tmp_path):
+    run = run_of(TEACHER, 0, tmp_path)
+    found = read(run, Reading(name="elsewhere", options={"data": "digits"}), TEACHER)
+    assert found.values["top1"] == pytest.approx(run.final["top1"])
+
+
+def test_hours_follow_from_operations_images_and_epochs(monkeypatch):
+    monkeypatch.setitem(FLOPS, "half", (1.0, 0.5))
+    made = Training(model="half", data="imagenet:/x", recipe="deit")
+    expected = 6 * 0.5e9 * 1_281_167 * 300 / (312e12 * 0.35) / 3600
+    assert hours(made) == pytest.approx(expected)
+    assert hours(replace(made, model="half+cb:msa")) == pytest.approx(expected)
+    assert hours(replace(made, epochs=30)) == pytest.approx(expected / 10)
+    assert hours(made.but(changes={"subset.first_classes": 100})) == pytest.approx(expected / 10)
+    few = {"subset.fraction": 0.1}  # the epochs grow as the images shrink, except in cifar's
+    assert hours(made.but(changes=few)) == pytest.approx(expected)
+    small = replace(made, data="cifar100:/x", recipe="cifar")
+    assert hours(small) == pytest.approx(expected * 50_000 / 1_281_167)
+    assert hours(small.but(changes=few)) == pytest.approx(hours(small) / 10)
+    assert hours(replace(made, model="no such model")) is None
+    unsaid = replace(made, data="imagenet", recipe="cifar")  # no path yet
+    assert hours(unsaid) == pytest.approx(hours(small))
+    assert hours(unsaid.but(changes={"augmentation.crop": "resized"})) == pytest.approx(expected)
+
+
+def test_arguments_that_change_a_models_size_count(monkeypatch):
+    monkeypatch.setitem(FLOPS, "half", (1.0, 0.5))
+    monkeypatch.setitem(FLOPS, "half depths=2,2 width=3", (9.0, 5.0))
+    made = Training(model="half+cb", data="imagenet:/x", recipe="deit")
+    assert size_of(made.but(model_args={"width": 3, "depths": (2, 2)})) == (9.0, 5.0)
+    assert size_of(made.but(model_args={"gate_init": 0.0})) == (1.0, 0.5)
+
+
+def test_memory_is_weights_and_activations(monkeypatch):
+    monkeypatch.setitem(FLOPS, "one", (12 * 12 * 100**2 / 1e6, 1.2))  # twelve blocks of width 100
+    made = Training(model="one", data="imagenet:/x", recipe="deit")
+    tokens_times_blocks = 1.2e9 / (12 * 100**2)
+    expected = 16 * 12 * 12 * 100**2 + 34 * 100 * tokens_times_blocks * 128
+    assert gigabytes(made) == pytest.approx(expected / 1e9)
+
+
+def planned(*trainings: Training) -> Plan:
+    rows = [Row(label=str(i), cells=[Ask(training=t)]) for i, t in enumerate(trainings)]
+    return Plan(tables=[Table(name="t", title="", corner="", columns=["x"], rows=rows)])
+
+
+def test_shared_trainings_are_counted_once_and_unknown_models_are_named(monkeypatch):
+    monkeypatch.setattr(counting, "FLOPS", {"half": (1.0, 0.5)})
+    made = Training(model="half", data="imagenet:/x", recipe="deit")
+    odd = replace(made, model="odd")
+    found = budget([planned(made, odd), planned(made)], num_seeds=3)
+    assert (found.num_runs, found.unknown) == (6, ("odd",))
+    assert found.gpu_hours == pytest.approx(3 * hours(made))
+    assert found.largest_gb == pytest.approx(gigabytes(made))
+
+
+def test_every_model_of_the_papers_has_been_counted():
+    plans = [study.plan(PAPER) for study in catalog().values()]
+    assert budget(plans, 1).unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "side"),
+    [
+        ("deit_tiny", {}, 224),
+        ("pit_tiny_cifar", {}, 32),
+        ("vit_tiny_cifar", {"depth": 6, "embed_dim": 48, "num_heads": 3}, 32),
+    ],
+)
+def test_the_counts_are_those_of_the_models(name, args, side):
+    with torch.device("meta"):
+        model = create_model(name, **args)
+    parameters, operations = count(model, (3, side, side))
+    made = Training(model=f"{name}+cb", model_args=args, data="", recipe="")
+    assert size_of(made) == pytest.approx((parameters / 1e6, operations / 1e9), rel=5e-3)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
+    other = TEACHER.but(model_args={"depth": 2})
+    rows = [Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
+            Row(label="two", cells=[Ask(training=other)])]  # fmt: skip
+    table = Table(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
+    claim = Claim(source="us", text="two blocks are better", table="top1",
+                  cells={("two", "top-1"): 1, ("one", "top-1"): -1})  # fmt: skip
+    study = Study(name="depth", title="Deeper?", claim="deeper is better", covers=("us",),
+                  plan=lambda scale: Plan(tables=[table], claims=[claim]), data={})  # fmt: skip
+    scale = replace(SMOKE, seeds=(0, 1))
+    answering.answer(study, scale, tmp_path, LOCAL)
+    runs = finished(tmp_path / "runs")
+    found = answering.answer(study, scale, tmp_path, LOCAL).values
+    assert finished(tmp_path / "runs") == runs
+    assert record.load(tmp_path / "depth").values == found
+    assert (found["num_runs"], found["num_test"], found["seeds"]) == (4, 359, [0, 1])
+    cells = [row["cells"][0] for row in found["tables"][0]["rows"]]
+    assert [len(cell["ours"]) for cell in cells] == [2, 2]
+    assert found["claims"][0]["contrast"] == pytest.approx(cells[1]["mean"] - cells[0]["mean"])
+    assert found["training_seconds"] > 0
+
+
+def test_the_command_of_a_study_is_understood():
+    for scale in (SMOKE, replace(PAPER, data="imagenet:/a b", epochs=3, seeds=(1, 2))):
+        _, _, name, *words = shlex.split(answering.command("sizes", scale))
+        studies, args = understand(name, words)
+        assert [study.name for study in studies] == ["sizes"]
+        assert (args.scale, args.data, args.seeds) == (scale.name, (scale.data,), scale.seeds)
+        assert args.epochs == scale.epochs
+
+
+def test_a_missing_reading_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"{TEACHER.key} has no final yet"):
+        answering.gathered(planned(TEACHER), SMOKE, tmp_path)
