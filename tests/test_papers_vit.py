@@ -79,6 +79,15 @@ def test_augmentation_is_strong_in_the_paper_and_weak_on_a_laptop_unless_asked()
     assert weak.random_erasing == 0
 
 
+def test_networks_on_imagenet_take_its_batches_and_crops_in_the_paper_alone():
+    vit = NETWORKS["ViT-Ti"]
+    on_imagenet = vit.training(PAPER, imagenet=True)
+    plan = recipe(on_imagenet.recipe, **on_imagenet.changes)
+    assert (plan.batch_size, plan.augmentation.crop) == (128, "resized")
+    assert vit.training(PAPER).changes == {}
+    assert vit.training(LAPTOP, imagenet=True) == vit.training(LAPTOP)
+
+
 def test_the_build_up_adds_attention_until_it_is_the_alternet():
     runs = built_up(PAPER)
     number = [str(dict(t.model_args).get("kinds", "")).count("a") for t in runs.values()]
@@ -137,6 +146,8 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
     assert of_kind("attention", late=True)(found) == -3
     assert of_kind("mlp")(found) == 1.5
     assert of_kind("convolution")(found) is None
+    unmarked = Record(kind="fourier", values={"kind": ["mlp"] * 2, "stage": [0, 1], "high": [0, 9]})
+    assert changes(unmarked) == []  # the grid changed inside the second
     variance = Record(kind="variance", values={
         "kind": kinds[:2], "stage": [0, 0], "variance": [1.0, np.e]})  # fmt: skip
     assert changes(variance) == [("attention", pytest.approx(1))]
