@@ -129,9 +129,10 @@
   var pictures = data.images, keys = Object.keys(pictures);  // key -> {src, label}
   models.forEach(function (model) { model.parts = [model]; });
   var state = {
-    picture: keys[0], layer: 0, head: models[0].layers[0].heads >> 1, gate: "learned", fy: 0.5, fx: 0.5, pinned: false, stretch: false,
+    picture: keys[0], layer: 0, head: 0, gate: "learned", fy: 0.5, fx: 0.5, pinned: false, stretch: false,
     shown: models.length > 1 ? data.shown : [0], step: 0
   };
+  state.head = Math.min.apply(null, state.shown.map(function (i) { return models[i].layers[0].heads; })) >> 1;
   var epochs = [];
 
   function viewOf(model) {  // what there is to see of a model at the choice made, or why nothing
@@ -198,7 +199,8 @@
   }
   function box(g, width, height, query, colour) {
     var x = query.x / query.w * width, y = query.y / query.h * height, line = Math.max(2, width / 90);
-    var w = width / query.w, h = height / query.h;
+    var w = width / query.w - line, h = height / query.h - line;
+    x += line / 2; y += line / 2;  // all of it inside the patch
     g.lineJoin = "round";
     g.strokeStyle = "rgba(0,0,0,.75)"; g.lineWidth = line + 2; g.strokeRect(x, y, w, h);
     g.strokeStyle = colour || "#fff"; g.lineWidth = line; g.strokeRect(x, y, w, h);
@@ -263,6 +265,14 @@
       }
     }
     card.cell = [cell, high];
+  }
+
+  function overview(card, view) {  // at once where that is quick, else when the pointer rests
+    clearTimeout(card.later);
+    if (card.slow) { card.later = setTimeout(function () { drawAll(card, view); }, 60); return; }
+    var begun = performance.now();
+    drawAll(card, view);
+    card.slow = performance.now() - begun > 5;
   }
 
   // The page --------------------------------------------------------------------------------
@@ -374,7 +384,7 @@
       card.gate.appendChild(make("span", "", "position"));
       card.number = card.gate.appendChild(make("b"));
       var table = make("table", "ex-numbers"), row = table.createTHead().insertRow();
-      ["", "this patch", "whole head", "if uniform"].forEach(function (word) {
+      ["", "this patch", "the head", "uniform"].forEach(function (word) {
         var cell = make(word ? "th" : "td", "", word);
         if (word) cell.scope = "col";
         row.appendChild(cell);
@@ -415,7 +425,7 @@
     if (epoch !== null) words.push("epoch " + epoch);
     words.push(view.layer.name);
     var said = part.answers && part.answers[view.epoch][view.image];
-    if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + " %" + (said[2] === false ? " (wrong)" : ""));
+    if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + "\u00a0%" + (said[2] === false ? " (wrong)" : ""));
     return words.join(" · ");
   }
 
@@ -448,7 +458,7 @@
       [[far, whole.distance, whole.uniform], [dense, whole.entropy, Math.log(layer.K)]].forEach(function (line, n) {
         line.forEach(function (value, m) { card.cells[n][m].textContent = number(value); });
       });
-      drawAll(card, view);
+      overview(card, view);
       var best = 0;
       for (var k = 1; k < layer.K; k++) if (rows.mixed[k] > rows.mixed[best]) best = k;
       var there = "row " + (Math.floor(best / layer.keys[1]) + 1) + ", column " + (best % layer.keys[1] + 1);
@@ -524,8 +534,8 @@
       input.type = "radio"; input.name = "ex-image"; input.checked = key === state.picture;
       input.setAttribute("aria-label", "Image: " + pictures[key].label);
       input.addEventListener("change", function () { state.picture = key; controls(); });
+      image.onload = function () { if (image.naturalWidth < 24) image.className = "ex-coarse"; };
       image.src = pictures[key].src; image.alt = "";
-      if (image.naturalWidth && image.naturalWidth < 24) image.className = "ex-coarse";
       label.appendChild(input); label.appendChild(image);
       label.appendChild(make("span", "", pictures[key].label));
       group.appendChild(label);
