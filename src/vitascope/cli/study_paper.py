@@ -77,7 +77,7 @@ def understand(name: str, words: Sequence[str]) -> tuple[Any, Paper]:
 def run_paper(studies: Sequence[Any], args: Paper) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.study_text import counted, study_lines
-    from vitascope.studies.answer import answer
+    from vitascope.studies.answer import answer, check_images
 
     if args.scale == "paper" or args.plan:
         for study in studies:
@@ -85,7 +85,7 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
         if args.plan:
             return
     scales = {study.name: scale_of(study, args) for study in studies}
-    _there(scales.values())
+    check_images(scales.values())
     found, failed, values = [], [], []
     for i, study in enumerate(studies):
         if not (args.quiet or args.json) and len(studies) > 1:
@@ -126,16 +126,6 @@ def _source(study: Any, args: Paper) -> str | None:
     needed = study.data["paper"].lower()
     kinds = [word for word in args.data if f"{word.partition(':')[0]}:" in needed]
     return next(iter([*kinds, *args.data]), None)
-
-
-def _there(scales: Any) -> None:
-    """The images must be there before anything starts."""
-    from vitascope.data import load
-
-    for source, size in dict.fromkeys((scale.data, scale.image_size) for scale in scales):
-        if source in ("imagenet", "cifar100"):
-            raise UserError(f"say where the images are: --data {source}:PATH")
-        load(source, image_size=size)
 
 
 def _engine(args: Paper) -> Any:

@@ -1,6 +1,6 @@
 """Answer a study at a scale: run its cells, fill its tables, judge its claims, write its record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from time import perf_counter
 from typing import Any
 
+from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.studies.engine import Engine, run_cells
@@ -16,7 +17,7 @@ from vitascope.studies.scale import Scale
 from vitascope.studies.trained import finished
 from vitascope.studies.verdict import judge
 
-__all__ = ["answer", "filled", "judged"]
+__all__ = ["answer", "check_images", "filled", "judged"]
 
 
 def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
@@ -33,6 +34,18 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
     found = replace(found, made=made)
     found.save(out / study.name)
     return found
+
+
+def check_images(scales: Iterable[Scale]) -> None:
+    """The images must be there before anything starts.
+
+    Raises:
+        UserError: If they are not, or if a scale names a set without its place.
+    """
+    for source, size in dict.fromkeys((scale.data, scale.image_size) for scale in scales):
+        if source in ("imagenet", "cifar100"):
+            raise UserError(f"say where the images are: --data {source}:PATH")
+        load(source, image_size=size)
 
 
 def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
@@ -95,9 +108,10 @@ def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
     said = f"Measured {found.contrast:+.{digits}f}"
     said += f" ± {found.half_width:.{digits}f}" if found.half_width is not None else ""
     said += f" {unit}"
-    if claim.margin:
-        said += f", against a margin of {claim.margin:g}"
-    return f"{said} ({found.why})." if found.why else f"{said} (95 % interval)."
+    said += f" ({found.why})" if found.why else " (95 % interval)"
+    if claim.margin or found.contrast <= 0:
+        said += f", where the claim wants more than {claim.margin:g}"
+    return f"{said}."
 
 
 def _record(study: Study, scale: Scale, plan: Plan, findings: Findings, seconds: float) -> Record:
