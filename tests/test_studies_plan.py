@@ -232,7 +232,7 @@ def test_a_claim_is_judged_and_read_in_points():
     assert said["reading"].endswith(" points (95 % interval).")
     against = verdict(made_table()[0], few, many, num_test=10_000, margin=50.0)
     assert against["verdict"] == "disagrees"
-    assert "against a margin of 50" in against["reading"]
+    assert "the claim wants more than 50" in against["reading"]
 
 
 def test_test_images_count_for_accuracies_alone():
