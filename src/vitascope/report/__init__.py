@@ -1,1 +1,1 @@
-"""report."""
+"""Records become tables, figures and pages; no torch, no model."""
