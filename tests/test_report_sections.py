@@ -9,6 +9,7 @@ from report_making import made_up
 from report_records import EVIL, Page, inspection, made_study, write_inspection, write_run
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.report import page
 from vitascope.report.compose import KINDS, Report, compose
 from vitascope.report.found import find
 from vitascope.report.page import render_page
@@ -211,13 +212,18 @@ def test_very_long_lines_are_thinned_and_the_page_says_so(tmp_path):
     assert "200 of 20000 points a line are drawn" in html
 
 
-def test_many_large_studies_stay_under_five_megabytes(tmp_path):
-    models = tuple(f"model {i}" for i in range(12))
-    for place in range(30):
+def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_path, monkeypatch):
+    for place in range(4):
+        models = tuple(f"model {i}" for i in range(12))
         made_study(f"s{place}", models=models, num_points=300).save(tmp_path / f"s{place}")
-    html = render_page(report_of(tmp_path))
-    assert len(html.encode()) < 5_000_000
-    assert html.count('<section class="chapter"') == 30
+    report = report_of(tmp_path)
+    whole = render_page(report)
+    assert "200 of 300 points a line are drawn" in whole
+    assert len(whole.encode()) < 1_000_000
+    monkeypatch.setattr(page, "_PAGE_BYTES", len(whole.encode()) // 2)
+    small = render_page(report)
+    assert len(small.encode()) < 0.9 * len(whole.encode())
+    assert re.search(r"(80|30) of 300 points a line are drawn", small)
 
 
 @pytest.mark.parametrize(

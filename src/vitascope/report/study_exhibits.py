@@ -37,8 +37,8 @@ def study_table(item: Mapping[str, Any], looks: LookBook) -> Table:
         cells = [_cell(cell, digits) for cell in row["cells"]]
         missing = len(item["columns"]) - len(cells)
         cells += [Cell(words="–")] * missing
-        label = str(row["label"])
-        rows.append(Row(label=label, note=str(row.get("paper_label") or ""), look=named.get(label),
+        label, theirs = str(row["label"]), str(row.get("paper_label") or "")
+        rows.append(Row(label=label, note=theirs if theirs != label else "", look=named.get(label),
                         cells=tuple(cells[: len(item["columns"])])))  # fmt: skip
     unit = f" ({item['unit']})" if item.get("unit") else ""
     return Table(name=str(item.get("name") or "table"), title=f"{item.get('title') or ''}{unit}",
