@@ -12,7 +12,8 @@ import pytest
 
 from explorer_making import EVIL, explorer_record, with_evil_names
 from vitascope.report import stored_maps
-from vitascope.report.explorer import EXPLORER_SCRIPT, as_json, data_of, page, section, within
+from vitascope.report.explorer import EXPLORER_SCRIPT, page, section, within
+from vitascope.report.explorer_data import as_json, data_of
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.room.release()
 
     def _look(self) -> None:
-        from vitascope.report.explorer import data_of
+        from vitascope.report.explorer_data import data_of
         from vitascope.studies.live import MOST_BYTES, Refusal
 
         length = self.headers.get("Content-Length")

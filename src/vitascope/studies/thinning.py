@@ -32,7 +32,7 @@ def thinned(items: Sequence[T], number: int) -> list[T]:
     """``number`` of them, evenly, the last among them and the first if there are two.
 
     >>> thinned([0, 1, 2, 5, 13, 30], 3)
-    [0, 5, 30]
+    [0, 2, 30]
     """
     if number >= len(items):
         return list(items)
