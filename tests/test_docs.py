@@ -1,0 +1,160 @@
+"""The guides: a page for each instrument, whose commands, calls, links and figures are there."""
+
+import json
+import re
+import shlex
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import vitascope
+from vitascope import measure
+from vitascope.cli import COMMANDS
+from vitascope.cli.options import parse
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+INSTRUMENTS = sorted(set(measure.__all__) - {"together"})  # that one runs the others
+PAGES = {page.stem: page for page in sorted((DOCS / "instruments").glob("*.md"))}
+EVERY = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+HEADINGS = ("Definition", "Example", "How to read it", "Traps", "Run it", "What was checked")
+MACHINE_PATH = re.compile(r"(?<![\w./-])(/tmp|/work|/root|/home|/Users|[A-Z]:\\\\)\b")
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text(page), re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """Targets outside of code."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text(page), flags=re.DOTALL)
+    return re.findall(r"!?\[[^\]]*\]\(([^)\s]+)\)", prose)
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings as GitHub links to them."""
+    titles = re.findall(r"^#+ (.+)$", text(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands() -> list[str]:
+    lines = [
+        line for page in PAGES.values() for b in blocks(page, "bash") for line in b.split("\n")
+    ]
+    return sorted({line for line in lines if line})
+
+
+def test_every_instrument_has_a_page_and_every_page_an_instrument():
+    assert sorted(PAGES) == INSTRUMENTS
+
+
+def test_the_index_leads_to_every_page():
+    linked = set(links(DOCS / "instruments.md"))
+    assert {f"instruments/{name}.md" for name in INSTRUMENTS} <= linked
+
+
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_a_page_asks_a_question_and_has_all_its_parts_on_few_lines(name):
+    title, question, *_ = [line for line in text(PAGES[name]).splitlines() if line]
+    assert title.startswith("# ")
+    assert question.endswith("?")
+    assert tuple(re.findall(r"^## (.+)$", text(PAGES[name]), re.MULTILINE)) == HEADINGS
+    assert len(text(PAGES[name]).splitlines()) <= 70
+    assert "../deviations.md#" in text(PAGES[name])
+    assert f"measure.{name}(" in "".join(blocks(PAGES[name], "python"))
+
+
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_a_page_shows_a_small_figure_with_the_record_of_its_numbers(name):
+    figures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text(PAGES[name]))
+    assert figures
+    for target in figures:
+        figure = PAGES[name].parent / target
+        assert figure.stat().st_size < 60_000
+        with Image.open(figure) as image:
+            assert image.width <= 900
+        record = figure.parent / "records" / f"{figure.stem}.json"
+        assert json.loads(text(record))["kind"] == name
+
+
+@pytest.mark.parametrize("page", EVERY, ids=named)
+def test_links_and_images_lead_somewhere(page):
+    for target in links(page):
+        if target.startswith(("http:", "https:")):
+            continue
+        path, _, anchor = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+@pytest.mark.parametrize("page", [*EVERY, *sorted(DOCS.rglob("*.json"))], ids=named)
+def test_nothing_names_a_path_of_the_machine_it_was_made_on(page):
+    assert MACHINE_PATH.search(text(page)) is None
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_of_a_page_is_understood(line):
+    program, name, *words = shlex.split(line)
+    assert program == "vitascope"
+    assert name in COMMANDS
+    module = import_module(f"vitascope.cli.{name}")
+    if name == "study":
+        module.understand(words)
+    else:
+        parse(getattr(module, name.capitalize()), name, words)
+
+
+@cache
+def shown() -> dict[str, object]:
+    """What the pages take as given: a model, images in its statistics, scenes, and some weights."""
+    torch.manual_seed(0)
+    mean, std = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+    model = vitascope.create_model(
+        "convit_micro", num_classes=3, img_size=16, embed_dim=16, num_heads=4, depth=2,
+        num_gpsa_blocks=1)  # fmt: skip
+    pixels = torch.rand(2, 6, 3, 16, 16)
+    batches = [((p - 0.5) / 0.25, torch.tensor([0, 1, 2, 0, 1, 2])) for p in pixels]
+    scenes = [(torch.randn(2, 3, 32, 32), torch.randint(3, (2, 32, 32)))]
+    start, middle, end = ({"w": torch.tensor(w)} for w in ([1.0, 0.0], [0.5, 0.2], [0.0, 0.0]))
+    return {"model": model, "batches": batches, "mean": mean, "std": std, "scenes": scenes,
+            "images": batches[0][0], "start": start, "middle": middle, "end": end}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_the_python_of_a_page_runs_and_gives_a_record(name, capsys):
+    (code,) = blocks(PAGES[name], "python")
+    names = dict(shown())
+    exec(compile(code, PAGES[name].name, "exec"), names)  # the page's own words
+    assert names["found"].to_record().kind == name
+    assert capsys.readouterr().out
+
+
+def test_the_python_of_the_index_runs(capsys):
+    first, second = blocks(DOCS / "instruments.md", "python")
+    exec(compile(first, "instruments.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("[")
+    deep = vitascope.create_model("vit_micro", num_classes=3, img_size=16)
+    exec(compile(second, "instruments.md", "exec"), {**shown(), "model": deep})
+
+
+def test_the_guide_gives_the_one_command_and_the_numbers_of_the_record():
+    guide = text(DOCS / "which-model.md")
+    assert "vitascope compare --data photos/" in blocks(DOCS / "which-model.md", "bash")[0]
+    for name in ("digits", "cifar10"):
+        values = json.loads(text(DOCS / "records" / f"{name}.json"))["values"]
+        for row in values["table"]:
+            cells = [f"{e['mean']:.1f} ± {e['std']:.1f}" for e in row["entries"]]
+            assert f"{row['num_images']:,} | {' | '.join(cells)} |" in guide
