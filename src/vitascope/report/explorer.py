@@ -42,7 +42,9 @@ def _asset(name: str) -> str:
     return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-EXPLORER_SCRIPT = _asset("explorer.js")
+_PARTS = ("explorer_choice.js", "explorer_maps.js", "explorer_drawing.js", "explorer.js")
+_BODY = "\n".join(map(_asset, _PARTS))
+EXPLORER_SCRIPT = f'(function () {{\n"use strict";\n{_BODY}}})();\n'
 EXPLORER_STYLE = _asset("explorer.css")
 
 

@@ -1,0 +1,40 @@
+// What is chosen, and what there is to see of it. One function with the files that follow it.
+var holder = document.getElementById("ex-data"), live = document.getElementById("ex-live");
+if (!holder || !live) return;
+var data = JSON.parse(holder.textContent), models = data.models;
+function $(id) { return document.getElementById(id); }
+function make(tag, css, text) {
+  var node = document.createElement(tag);
+  if (css) node.className = css;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+var pictures = data.images, keys = Object.keys(pictures);  // key -> {src, label}
+models.forEach(function (model) { model.parts = [model]; });
+var state = {
+  picture: keys[0], layer: 0, head: 0, gate: "learned", fy: 0.5, fx: 0.5, pinned: false, stretch: false,
+  shown: models.length > 1 ? data.shown : [0], step: 0
+};
+state.head = Math.min.apply(null, state.shown.map(function (i) { return models[i].layers[0].heads; })) >> 1;
+var epochs = [];
+
+function viewOf(model) {  // what there is to see of a model at the choice made, or why nothing
+  for (var p = 0; p < model.parts.length; p++) {
+    var part = model.parts[p], image = part.images.indexOf(state.picture);
+    if (image < 0) continue;
+    if (state.layer >= part.layers.length) return { why: "It has " + part.layers.length + " attention layers here." };
+    var layer = opened(part.layers[state.layer]);
+    if (state.head >= layer.heads) return { why: "This layer has " + layer.heads + " heads." };
+    var epoch = 0;
+    for (var e = 0; e < part.epochs.length; e++) if (part.epochs[e] === null || part.epochs[e] <= epochs[state.step]) epoch = e;
+    return { id: model.label + p, part: part, layer: layer, index: state.layer, epoch: epoch, image: image };
+  }
+  return { why: "It was not shown this image." };
+}
+function queryOf(layer) {
+  var h = layer.grid[0], w = layer.grid[1];
+  var y = Math.min(h - 1, Math.floor(state.fy * h)), x = Math.min(w - 1, Math.floor(state.fx * w));
+  return { y: y, x: x, q: y * w + x, h: h, w: w };
+}
+function shown() { return state.shown.map(function (i) { return models[i]; }); }
