@@ -1,7 +1,7 @@
 """Make the example figures of the instruments' pages again.
 
     python docs/make_figures.py                     draw them from their records
-    python docs/make_figures.py RUNS [NAME ...]     measure anew, all or those that are named
+    python docs/make_figures.py RUNS [NAME ...]     measure them anew, all or those that are named
 
 RUNS is the folder of a finished ``vitascope compare`` of vit_micro, convit_micro and resnet_micro
 (``make demo`` leaves one of digits in ``demo``); the records in the repository are of the CIFAR-10
@@ -92,9 +92,14 @@ def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
         yield figure, replace(record, config={**record.config, "subject": name, "run": name})
 
 
-def write(name: str, record: Record, figure: Figure) -> None:
-    """The record and its figure, small."""
-    record.save(OUT / "records" / name)
+def kept(sight: Sight) -> Iterator[tuple[str, Record]]:
+    """Each figure's record as it was kept."""
+    for name in sight.figures:
+        yield name, load(OUT / "records" / name)
+
+
+def write(name: str, figure: Figure) -> None:
+    """The figure, small."""
     drawn = BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(drawn, format="png", dpi=min(200, WIDTH / figure.get_figwidth()))
@@ -147,16 +152,18 @@ def main(words: Sequence[str]) -> None:
     """Draw all figures, or measure what is named and what is measured along with it."""
     named = set(words[1:])
     for sight in SIGHTS:
-        if not words:
-            found = {name: load(OUT / "records" / name) for name in sight.figures}.items()
-        elif not named or named & set(sight.figures):
-            found = dict(measured(Path(words[0]), sight)).items()
-        else:
+        if named and not named & set(sight.figures):
             continue
+        found = measured(Path(words[0]), sight) if words else kept(sight)
         for name, record in found:
-            write(name, record, draw(record))
+            if words:
+                record.save(OUT / "records" / name)
+            write(name, draw(record))
     if not named or "miou" in named:
-        write("miou", *segmented())
+        record, figure = segmented()
+        if words:
+            record.save(OUT / "records" / "miou")
+        write("miou", figure)
 
 
 if __name__ == "__main__":
