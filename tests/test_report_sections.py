@@ -230,7 +230,7 @@ def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_pat
     ("change", "words"),
     [
         ({"title": None, "figures": [{"panels": [{"kind": "pie"}]}]}, "not of 'pie'"),
-        ({"tables": [{"rows": []}]}, "not a whole record of a study"),
+        ({"tables": [{"rows": []}]}, "not a whole record of a study: KeyError"),
     ],
 )
 def test_a_broken_study_is_refused_in_one_line(tmp_path, change, words):
@@ -256,3 +256,15 @@ def test_an_instruments_record_without_its_numbers_is_refused(tmp_path):
     Record(kind="nonlocality", values={"layers": ["a"]}).save(tmp_path / "nonlocality")
     with pytest.raises(UserError, match="not a whole record of nonlocality"):
         report_of(tmp_path)
+
+
+def test_a_broken_record_among_whole_ones_is_left_out_and_named(tmp_path):
+    made_study().save(tmp_path / "one")
+    Record(kind="spectra").save(tmp_path / "spectra")
+    Record(kind="buildup").save(tmp_path / "buildup")
+    report = report_of(tmp_path)
+    assert [section.kind for section in report.sections] == ["study"]
+    said = " ".join(report.left_out)
+    assert "spectra.json: not a whole record of a spectra" in said
+    assert "tried nothing yet" in said
+    assert "not a whole record of a spectra" in render_page(report)

@@ -1,10 +1,12 @@
 """From records to the sections of a page, in order, with one look for each model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
+from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.found import Found, Source
 from vitascope.report.palette import LookBook
@@ -71,9 +73,16 @@ def compose(found: Found, title: str | None = None) -> Report:
         mine = [source for kind in kinds for source in of.get(kind, [])]
         if mine:
             parts.append((import_module(f"vitascope.report.section_{name}"), mine))
-    pairs = [pair for builder, mine in parts for pair in builder.models(mine)]
+    pairs = [pair for builder, mine in parts for pair in _tried(builder.models, mine, [])]
     looks = LookBook([*pairs, *_explored(of.get(EXPLORER, []))])
-    sections = [s for builder, mine in parts for s in builder.sections(mine, looks)]
+    refused: list[UserError] = []
+    sections: list[Section] = []
+    for builder, mine in parts:
+        groups = [mine] if builder.TOGETHER else [[source] for source in mine]
+        for group in groups:
+            sections += _tried(builder.sections, group, refused, looks)
+    if refused and not sections:
+        raise refused[0]
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
     sections = _told_apart(_defined_once(sections))
     if not sections:
@@ -83,10 +92,25 @@ def compose(found: Found, title: str | None = None) -> Report:
         sections=tuple(sections),
         explorers=explorers,
         looks=looks,
-        left_out=found.left_out,
+        left_out=(*found.left_out, *map(str, refused)),
         title=title,
         time=max(times, default=""),
     )
+
+
+def _tried(
+    build: Callable[..., list[Any]], sources: Sequence[Source], refused: list[UserError], *more: Any
+) -> list[Any]:
+    """What a builder makes of some records; records that lack something are refused by name."""
+    try:
+        return build(sources, *more)
+    except UserError as error:
+        refused.append(error)
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        names = ", ".join(str(source.path) for source in sources)
+        kind = sources[0].record.kind
+        refused.append(UserError(f"{names}: not a whole record of a {kind}: {error!r}"))
+    return []
 
 
 def _defined_once(sections: Sequence[Section]) -> list[Section]:

@@ -1,4 +1,4 @@
-"""Matrices and maps as small pictures inside a drawing, on a perceptually even colour scale."""
+"""Matrices as small pictures inside a drawing, on a perceptually even colour scale."""
 
 import base64
 import io
@@ -8,25 +8,14 @@ import numpy as np
 from markupsafe import Markup
 
 from vitascope.report import svg
-from vitascope.report.exhibits import Heat, Maps
+from vitascope.report.exhibits import Heat
 from vitascope.report.lines import axis_number
 from vitascope.report.plot import thin
 from vitascope.report.scale import Scale, ticks
 
-__all__ = [
-    "BRIGHT",
-    "DECADES",
-    "MOST_CELLS",
-    "draw_heat",
-    "draw_maps",
-    "levels",
-    "map_levels",
-    "pooled",
-]
+__all__ = ["BRIGHT", "MOST_CELLS", "draw_heat", "drawn", "image", "levels"]
 
-DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
 MOST_CELLS = 128  # a side
-MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
 BRIGHT = 0.435  # of viridis: above, black has the larger contrast (4.5 and more), below white
 _SAY = 150  # cells that carry their number
 _EMPTY = 255  # index of what is not there
@@ -68,7 +57,8 @@ def _picture(at: np.ndarray, colours: str) -> str:
     return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def _image(at: np.ndarray, x: float, y: float, wide: float, high: float, colours: str) -> Markup:
+def image(at: np.ndarray, x: float, y: float, wide: float, high: float, colours: str) -> Markup:
+    """Values of 0 to 1 in colours, somewhere in a drawing."""
     return svg.tag("image", href=_picture(at, colours), x=x, y=y, width=wide, height=high,
                    preserveAspectRatio="none", class_="pixels")  # fmt: skip
 
@@ -88,7 +78,7 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
     turned = max((svg.width(column, 10.5) for column in panel.columns), default=0) > side
     foot = min(90.0, 10 + max((svg.width(svg.shorten(c, 14), 10.5) for c in panel.columns),
                               default=0)) if turned else 20.0  # fmt: skip
-    parts = [_image(pooled(at), left, top, *box, "viridis")]
+    parts = [image(pooled(at), left, top, *box, "viridis")]
     for place in thin(count_rows, max(1, int(box[1] / 12))):
         words = panel.rows[place] if place < len(panel.rows) else ""
         y = top + (place + 0.5) * tall + 4
@@ -104,7 +94,7 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
     parts += _bar(low, high, panel, left + box[0] + 12, top, min(box[1], 160))
     said = f"{panel.title or panel.label}: {count_rows} by {count_columns} values of "
     said += f"{panel.label or 'the matrix'} from {low:.3g} to {high:.3g}."
-    return _drawn(parts, width, top + box[1] + foot, said)
+    return drawn(parts, width, top + box[1] + foot, said)
 
 
 def _numbers(
@@ -125,57 +115,13 @@ def _numbers(
 
 def _bar(low: float, high: float, panel: Heat, x: float, y: float, tall: float) -> list[Markup]:
     scale = Scale(low, high, panel.log)
-    parts = [_image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
+    parts = [image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
     for value in ticks(scale, 3):
         parts.append(svg.text(x + 12, y + (1 - scale.at(value)) * tall + 4, axis_number(value)))
     return parts
 
 
-def map_levels(panel: Maps) -> np.ndarray:
-    """(R, C, h, w) from 0 to 1; on a log scale over three decades below the largest."""
-    values = np.asarray(panel.values, float)
-    top = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
-    if panel.log:
-        floor = max(top * DECADES, 1e-30)
-        at = np.log(np.maximum(values, floor) / floor) / -math.log(DECADES)
-    else:
-        low = float(np.nanmin(values)) if np.isfinite(values).any() else 0.0
-        at = (values - low) / max(top - low, 1e-30)
-    return np.where(np.isfinite(values), np.clip(at, 0, 1), np.nan)
-
-
-def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
-    """A row a layer, a column a head; of very many an even choice. The query is ringed."""
-    at = map_levels(panel)
-    if at.ndim != 4 or not at.size:
-        return Markup('<p class="none">No map to draw.</p>')
-    rows, columns = thin(at.shape[0], MOST_ROWS), thin(at.shape[1], MOST_COLUMNS)
-    steps = [slice(None, None, math.ceil(size / 32)) for size in at.shape[2:]]
-    left = 10 + max((svg.width(svg.shorten(panel.rows[r], 18), 10.5) for r in rows), default=0)
-    side = min((width - left) / len(columns), 62.0)
-    cell = side - 6
-    tall = cell * at.shape[2] / at.shape[3]
-    parts = []
-    for place, column in enumerate(columns):
-        words = svg.shorten(panel.columns[column], max(3, int(side / 6)))
-        parts.append(svg.text(left + place * side + cell / 2, 12, words, anchor="middle"))
-    for down, row in enumerate(rows):
-        y = 18 + down * (tall + 6)
-        parts.append(svg.text(left - 8, y + tall / 2 + 4, panel.rows[row], anchor="end", most=18))
-        for place, column in enumerate(columns):
-            if not np.isfinite(at[row, column]).any():
-                continue
-            x = left + place * side
-            parts.append(_image(at[row, column][steps[0], steps[1]], x, y, cell, tall, "magma"))
-            if panel.query is not None:
-                spot = (x + (panel.query[1] + 0.5) * cell / at.shape[3],
-                        y + (panel.query[0] + 0.5) * tall / at.shape[2])  # fmt: skip
-                parts.append(svg.tag("circle", cx=spot[0], cy=spot[1], r=3, class_="query"))
-    said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
-    said += f"of {len(columns)} maps, {at.shape[2]} by {at.shape[3]} each."
-    return _drawn(parts, width, 18 + len(rows) * (tall + 6), said)
-
-
-def _drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:
+def drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:
+    """Parts as one drawing; ``said`` is what a screen reader says."""
     return svg.tag("svg", *parts, viewBox=f"0 0 {width:g} {height:.1f}", role="img",
                    aria_label=said, class_="chart heat", font_size=10.5)  # fmt: skip

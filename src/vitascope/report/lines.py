@@ -55,7 +55,7 @@ def draw_lines(
     drawn = [line for line in panel.series if runs_of(line, panel, most)]
     if not drawn:
         return Markup('<p class="none">No number to draw.</p>')
-    letters = min(max(len(line.label) for line in drawn), 24 if width > 500 else 15)
+    letters = min(max(len(line.label) for line in drawn), 24 if width > 500 else 18)
     named = len(drawn) > 1 or bool(drawn[0].label)
     room = max(svg.width(svg.shorten(line.label, letters), 12) for line in drawn) if named else 0
     x, y = line_scales(panel)

@@ -7,8 +7,9 @@ from markupsafe import Markup
 
 from vitascope.report.dots import MOST_SEEDS, draw_dots
 from vitascope.report.exhibits import Dots, Figure, Heat, Lines, Maps, Panel
-from vitascope.report.heat import MOST_COLUMNS, MOST_ROWS, draw_heat, draw_maps
+from vitascope.report.heat import draw_heat
 from vitascope.report.lines import MOST_POINTS, draw_lines
+from vitascope.report.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
 
 __all__ = ["draw_panel", "left_out", "room"]
 

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure as Drawing
 from vitascope.report.dots import paper_of, seeds_of
 from vitascope.report.exhibits import Dots, Figure, Heat, Lines, Maps, runs_of
 from vitascope.report.figures import MARKERS, STYLE, plain_text, set_ends
-from vitascope.report.heat import BRIGHT, levels, map_levels
+from vitascope.report.heat import BRIGHT, levels
 from vitascope.report.lines import line_scales
+from vitascope.report.maps import map_levels
 from vitascope.report.palette import COLOURS, Look
 from vitascope.report.plot import thin
 from vitascope.report.svg import shorten

@@ -11,9 +11,10 @@ from vitascope.report.scale import count
 from vitascope.report.sections import Section, again, command_line
 from vitascope.report.words import number, signed
 
-__all__ = ["KINDS", "models", "sections"]
+__all__ = ["KINDS", "TOGETHER", "models", "sections"]
 
 KINDS = ("buildup",)
+TOGETHER = False  # a section a record
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:

@@ -19,9 +19,10 @@ from vitascope.report.scale import count, short
 from vitascope.report.sections import Badge, Section
 from vitascope.report.words import number, signed
 
-__all__ = ["KINDS", "drawn", "models", "sections"]
+__all__ = ["KINDS", "TOGETHER", "drawn", "models", "sections"]
 
 KINDS = ("compare",)
+TOGETHER = False  # a section a record
 
 _SINGLE = "Thin lines: heads (point at one to see which); thick: their mean."
 _BANDS = "Bands: from the least head to the most; lines: their mean."

@@ -19,10 +19,11 @@ from vitascope.report.seen_robustness import ROBUSTNESS
 from vitascope.report.seen_units import UNITS
 from vitascope.report.words import duration, plural
 
-__all__ = ["INSTRUMENTS", "KINDS", "models", "sections"]
+__all__ = ["INSTRUMENTS", "KINDS", "TOGETHER", "models", "sections"]
 
 INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
 KINDS = tuple(INSTRUMENTS)
+TOGETHER = True  # all records in one section
 
 Sitting = dict[str, Source]  # the records of one model, by instrument
 

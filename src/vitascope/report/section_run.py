@@ -10,9 +10,10 @@ from vitascope.report.scale import count
 from vitascope.report.sections import Again, Badge, Section, again, command_line
 from vitascope.report.words import duration, number
 
-__all__ = ["KINDS", "models", "sections"]
+__all__ = ["KINDS", "TOGETHER", "models", "sections"]
 
 KINDS = ("run",)
+TOGETHER = True  # all records in one section
 
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),

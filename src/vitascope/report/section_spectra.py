@@ -12,9 +12,10 @@ from vitascope.report.seen_curvature import shares
 from vitascope.report.spectra import HEAD, rows
 from vitascope.report.words import number
 
-__all__ = ["KINDS", "models", "sections"]
+__all__ = ["KINDS", "TOGETHER", "models", "sections"]
 
 KINDS = ("spectra",)
+TOGETHER = False  # a section a record
 
 _TERMS = (
     ("NEP", "Share of the largest Hessian eigenvalues that are below zero: how far from convex."),

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vitascope.errors import UserError
 from vitascope.report.found import Source
 from vitascope.report.palette import LookBook
 from vitascope.report.scale import count
@@ -12,9 +11,10 @@ from vitascope.report.sections import VERDICTS, Badge, Claim, Section, again
 from vitascope.report.study_exhibits import study_figure, study_table
 from vitascope.report.words import listed
 
-__all__ = ["KINDS", "models", "sections", "tally", "told"]
+__all__ = ["KINDS", "TOGETHER", "models", "sections", "tally", "told"]
 
 KINDS = ("study",)
+TOGETHER = False  # a section a record
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -35,7 +35,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
         for figure in source.record.values.get("figures") or ():
             for panel in figure.get("panels") or ():
                 for line in panel.get("series") or ():
-                    found.setdefault(str(line.get("model") or line.get("label") or ""), "other")
+                    found.setdefault(str(line.get("model") or ""), "other")
     return [(name, kind) for name, kind in found.items() if name]
 
 
@@ -68,15 +68,10 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
 
 def _section(source: Source, looks: LookBook) -> Section:
     record, values = source.record, source.record.values
-    try:
-        claims = tuple(_claim(item) for item in values.get("claims") or ())
-        figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
-        tables = tuple(study_table(item, looks) for item in values.get("tables") or ())
-        title = str(values["title"])
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{source.path} is not a whole record of a study: {error!r}") from None
+    claims = tuple(_claim(item) for item in values.get("claims") or ())
+    figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
+    tables = tuple(study_table(item, looks) for item in values.get("tables") or ())
+    title = str(values["title"])
     seeds = values.get("seeds") or []
     facts = [
         ("images", values.get("data")),
@@ -108,9 +103,9 @@ def _section(source: Source, looks: LookBook) -> Section:
 
 
 def _claim(item: Mapping[str, Any]) -> Claim:
-    verdict = str(item.get("verdict") or "not tried")
+    verdict, text = str(item.get("verdict") or "not tried"), str(item["text"])
     sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
-    return Claim(source=str(item.get("source") or ""), text=str(item["text"]),
+    return Claim(source=str(item.get("source") or ""), text=text[:1].upper() + text[1:],
                  reading=str(item.get("reading") or ""),
                  badge=Badge(words=verdict, sign=sign, tone=tone))  # fmt: skip
 

@@ -16,8 +16,9 @@ _FAR = 12.0  # nats above the lowest point where a surface is cut off
 def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
     """Eigenvalues in order, and the percentage that is no larger.
 
-    >>> shares(np.array([[3.0, -1.0]]))
-    ([-1.0, 3.0], [50.0, 100.0])
+    >>> eigenvalues, percent = shares(np.array([[3.0, -1.0]]))
+    >>> [*eigenvalues, *percent]
+    [-1.0, 3.0, 50.0, 100.0]
     """
     found = np.sort(np.asarray(eigenvalues, float)[np.isfinite(eigenvalues)])
     return found.tolist(), (100 * np.arange(1, len(found) + 1) / max(len(found), 1)).tolist()

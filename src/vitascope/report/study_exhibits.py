@@ -1,6 +1,6 @@
 """The tables and figures of a study's record, ready to be drawn with the page's looks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -40,7 +40,7 @@ def study_table(item: Mapping[str, Any], looks: LookBook) -> Table:
         label, theirs = str(row["label"]), str(row.get("paper_label") or "")
         rows.append(Row(label=label, note=theirs if theirs != label else "", look=named.get(label),
                         cells=tuple(cells[: len(item["columns"])])))  # fmt: skip
-    unit = f" ({item['unit']})" if item.get("unit") else ""
+    unit = f": {item['unit']}" if item.get("unit") else ""
     return Table(name=str(item.get("name") or "table"), title=f"{item.get('title') or ''}{unit}",
                  corner=str(item.get("corner") or ""), columns=tuple(map(str, item["columns"])),
                  rows=tuple(rows))  # fmt: skip
@@ -73,7 +73,7 @@ def _panel(source: Source, item: Mapping[str, Any], looks: LookBook) -> Panel:
     kind, title = item.get("kind"), str(item.get("title") or "")
     if kind == "lines":
         lines = item["series"]
-        chosen = apart([_look(line, looks) for line in lines])
+        chosen = _looks(lines, looks)
         series = tuple(
             Series(label=str(line.get("label") or ""), x=line["x"], y=line["y"],
                    low=line.get("low"), high=line.get("high"), look=look)
@@ -85,7 +85,7 @@ def _panel(source: Source, item: Mapping[str, Any], looks: LookBook) -> Panel:
                      y_log=bool(item.get("y_log")), marks=few)  # fmt: skip
     if kind == "dots":
         lines = item["series"]
-        chosen = apart([_look(line, looks) for line in lines])
+        chosen = _looks(lines, looks)
         dots = tuple(
             DotSeries(label=str(line.get("label") or ""), paper=line.get("paper"), look=look,
                       values=[v if isinstance(v, list) else [v] for v in line["values"]])
@@ -110,5 +110,12 @@ def _panel(source: Source, item: Mapping[str, Any], looks: LookBook) -> Panel:
     return Maps(title=title, rows=rows, columns=columns, values=values, log=log)
 
 
-def _look(item: Mapping[str, Any], looks: LookBook) -> Look:
-    return looks.of(str(item.get("model") or item.get("label") or ""))
+def _looks(lines: Sequence[Mapping[str, Any]], looks: LookBook) -> list[Look]:
+    """A model's own look; what is no model (a layer, a loss) has looks within its panel alone."""
+    own = LookBook()
+    return apart(
+        [
+            looks.of(str(line["model"])) if line.get("model") else own.of(str(line.get("label")))
+            for line in lines
+        ]
+    )
