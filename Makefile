@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test slow lint browser demo bench results api clean
+.PHONY: setup test slow lint browser demo bench studies results figures api clean
 
 setup: $(READY)
 
@@ -48,8 +48,16 @@ demo: $(READY)
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
+# Every table and figure of the papers that fits two cores; about an hour and a half.
+studies: $(READY)
+	$(BIN)/vitascope study --all --scale laptop --out runs/studies
+	$(BIN)/vitascope report runs/studies
+
 results: $(READY)
-	$(BIN)/python -m vitascope.report.results docs/records benchmarks/records docs/results.md
+	$(BIN)/python -m vitascope.report.results docs/records/studies docs/records benchmarks/records docs/results.md
+
+figures: $(READY)
+	$(BIN)/python docs/make_figures.py $(RUNS)
 
 api: $(READY)
 	$(BIN)/python docs/make_api.py docs/api
