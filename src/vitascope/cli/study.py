@@ -74,7 +74,7 @@ def understand(words: Sequence[str]) -> tuple[Any, Callable[[Any], None]]:
     from vitascope.cli.study_paper import run_paper
     from vitascope.cli.study_paper import understand as paper
 
-    studies, args = paper(name, rest)
+    studies, args = paper(name, rest, tuple(STUDIES))
     return args, lambda options: run_paper(studies, options)
 
 

@@ -5,11 +5,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from vitascope.cli.options import parse
-from vitascope.errors import UserError
+from vitascope.errors import UserError, unknown
 
 __all__ = ["Paper", "listed", "run_paper", "understand"]
 
@@ -66,10 +67,15 @@ class Paper:
     """No progress."""
 
 
-def understand(name: str, words: Sequence[str]) -> tuple[Any, Paper]:
-    """The studies that ``name`` stands for (all of them for ``--all``), and the options."""
+def understand(name: str, words: Sequence[str], others: Sequence[str]) -> tuple[Any, Paper]:
+    """The studies that ``name`` stands for (all of them for ``--all``), and the options.
+
+    ``others`` are names that would have been understood elsewhere, for who mistypes one.
+    """
     from vitascope.studies.catalog import catalog, find
 
+    if get_close_matches(name, others) and not get_close_matches(name, catalog(), cutoff=0.9):
+        raise unknown("study", name, [*others, *catalog()])
     studies = list(catalog().values()) if name == "--all" else [find(name)]
     return studies, parse(Paper, f"vitascope study {name}", words)
 
