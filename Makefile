@@ -51,7 +51,6 @@ bench: $(READY)
 # Every table and figure of the papers that fits two cores; about an hour and a half.
 studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
-	$(BIN)/vitascope report runs/studies
 
 results: $(READY)
 	$(BIN)/python -m vitascope.report.results docs/records/studies docs/records benchmarks/records docs/results.md

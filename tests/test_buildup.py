@@ -323,4 +323,4 @@ def test_the_studies_are_listed(capsys):
     assert main(["study", "--list"]) == 0
     assert "buildup" in capsys.readouterr().out
     assert main(["study", "bildup"]) == 2
-    assert "unknown study 'bildup'; did you mean 'buildup'?" in capsys.readouterr().err
+    assert "unknown study 'bildup'; did you mean 'buildup'" in capsys.readouterr().err

@@ -43,8 +43,9 @@ def test_a_study_prints_its_table_and_verdicts_and_keeps_its_record(tmp_path, ca
     ]
     assert main([*words, "--quiet"]) == 0
     first = capsys.readouterr().out
-    for word in ("plain ViT", "GPSA", "within noise", "3 claims", "gating.json"):
+    for word in ("plain ViT", "GPSA", "within noise", "3 claims", "report.html"):
         assert word in first
+    assert "Is the gate needed?" in (tmp_path / "report.html").read_text(encoding="utf-8")
     record = load(tmp_path / "gating")
     assert record.values["command"].startswith("vitascope study gating --scale smoke")
     runs = sorted(tmp_path.glob("runs/*/*/record.json"))

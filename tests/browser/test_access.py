@@ -120,7 +120,7 @@ def test_everything_drawn_or_pressed_has_a_name(visit, request, name):
     assert page.locator("main").count() == 1
 
 
-@pytest.mark.parametrize("name", ["whole", "evil"])
+@pytest.mark.parametrize("name", PAGES)
 def test_headings_do_not_skip_a_level(visit, request, name):
     page = visit(request.getfixturevalue(name))
     levels = page.evaluate(
@@ -131,7 +131,7 @@ def test_headings_do_not_skip_a_level(visit, request, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["demo", "whole"])
+@pytest.mark.parametrize("name", ["demo", "whole", "crowded"])
 def test_text_stands_out_from_its_background(visit, request, name, scheme):
     page = visit(request.getfixturevalue(name), color_scheme=scheme)
     seen, faint = page.evaluate(FAINT)

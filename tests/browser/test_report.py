@@ -98,9 +98,7 @@ def test_print_shows_every_drawing_on_white(visit, request, name):
     page.emulate_media(media="print")
     for names in ("h1, h2, h3", "figure, figcaption", ".set", ".wide svg", "table"):
         # the explorer's still maps have made room for its live ones, as far as a model has them
-        shown = ", ".join(
-            f"{n}:not(#ex-static *, details *, [hidden], [hidden] *)" for n in names.split(", ")
-        )
+        shown = ", ".join(f"{n}:not(#ex-static *, [hidden], [hidden] *)" for n in names.split(", "))
         assert page.evaluate(HIDDEN, shown) == []
     assert folded or name == "whole"
     assert page.evaluate(HIDDEN, "nav, #theme") != []  # nothing to press on paper

@@ -183,6 +183,10 @@ def _look(args: Inspect, look: Any) -> None:
         if found.explorer is not None:
             found.explorer.save(args.out / "explorer")
         write_figures(args.out, found.records)
+        if found.records:
+            from vitascope.report.below import page_below
+
+            page_below(args.out)
     if args.json:
         values: dict[str, Any] = {n: dict(record.values) for n, record in found.records.items()}
         told = {"subject": found.subject, "measures": values, "refused": dict(found.refused)}
@@ -205,4 +209,4 @@ def _tell(args: Inspect, found: Any) -> None:
         for line in [*left_out(found.records), *(f"note: {note}" for note in found.notes)]:
             print(line)
     if args.out is not None:
-        print(args.out)
+        print(args.out / "report.html" if found.records else args.out)

@@ -82,6 +82,7 @@ def understand(name: str, words: Sequence[str], others: Sequence[str]) -> tuple[
 
 def run_paper(studies: Sequence[Any], args: Paper) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
+    from vitascope.report.below import page_below
     from vitascope.report.study_text import counted, study_lines
     from vitascope.studies.answer import answer, check_images
 
@@ -106,12 +107,15 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
         found += [claim["verdict"] for claim in record.values["claims"]]
         values.append(record.values)
         if not args.json:
-            print(f"{study_lines(record)}\n\n{args.out / study.name}.json\n", flush=True)
+            print(f"{study_lines(record)}\n", flush=True)
+    if values:
+        page = page_below(args.out)
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
         print(f"{len(values)} studies, {counted(found)}.")
-        print(f"The page: vitascope report {args.out}")
+    if values and not args.json:
+        print(page)
     if failed:
         raise UserError(f"{len(failed)} of {len(studies)} studies failed: {'; '.join(failed)}")
 

@@ -8,13 +8,14 @@ always get the same colour: two reports side by side read alike.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 __all__ = ["COLOURS", "Look", "LookBook", "apart", "looks"]
 
 COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey, red
     ("#0a5ea8", "#6db5ff"),
     ("#c24400", "#ff9a5c"),
-    ("#00806a", "#3fd0a4"),
+    ("#007d67", "#3fd0a4"),
     ("#9c3587", "#f09ad6"),
     ("#806000", "#e8c44f"),
     ("#007a94", "#7ee3f5"),
@@ -52,7 +53,7 @@ def looks(models: Iterable[tuple[str, str]]) -> dict[str, Look]:
         if kind in _FIRST:
             firsts.setdefault(kind, name)
     kept = {name: _FIRST[kind] for kind, name in firsts.items()}
-    free = iter([place for place in range(len(COLOURS) * 9) if place not in kept.values()])
+    free = (place for place in count() if place not in kept.values())
     return {name: _look(kept[name] if name in kept else next(free)) for name, _ in pairs}
 
 

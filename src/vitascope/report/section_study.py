@@ -88,7 +88,7 @@ def _section(source: Source, looks: LookBook) -> Section:
         kind="study",
         label="Study",
         title=title,
-        question=str(values.get("claim") or title),
+        question=f"{title} The paper: {values['claim']}." if values.get("claim") else title,
         answer=f"{said}." if claims else str(values.get("claim") or title),
         badge=Badge(words=scale, sign="△") if scale else None,
         leads=_telling(claims),

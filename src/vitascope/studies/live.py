@@ -80,6 +80,8 @@ def runs_in(path: str) -> list[str]:
     Of each model the run on most images with the first seed, as the comparison's page shows.
     """
     folder = Path(path)
+    if "/" in path and ":" not in path and not folder.exists():
+        raise UserError(f"there is no {path}; give a run, a comparison or the name of a model")
     if not (folder / "compare.json").is_file():
         return [path]
     cells = json.loads((folder / "compare.json").read_text(encoding="utf-8"))["values"]["cells"]
