@@ -145,7 +145,7 @@ class _Watch:
     def __init__(self, folders: Sequence[Path], epochs: Sequence[int], quiet: bool):
         self.folders, self.epochs = folders, epochs
         self.quiet, self.told = quiet, time.monotonic()
-        self.start = self.done()
+        self.start = self.said = self.done()
         self.bar = None
         if not quiet and sys.stderr.isatty():
             total = sum(epochs)
@@ -169,8 +169,10 @@ class _Watch:
         done = self.done()
         if self.bar is not None:
             self.bar.update(done - self.bar.n)
-        elif time.monotonic() - self.told > 30 or done >= sum(self.epochs):
-            self.told = time.monotonic()
+        elif done > self.said and (
+            time.monotonic() - self.told > 30 or done >= sum(self.epochs)
+        ):  # once at the end: readings may follow
+            self.told, self.said = time.monotonic(), done
             print(f"{done} of {sum(self.epochs)} epochs", file=sys.stderr, flush=True)
 
     def __enter__(self) -> "_Watch":

@@ -29,6 +29,8 @@ __all__ = ["STUDIES"]
 CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
 _DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
+_KINDS = ("ViT", "ConViT")  # in figures, whose labels are short
+
 _TABLE_2 = {  # share of the images -> DeiT-S, ConViT-S
     0.05: (34.8, 47.8), 0.1: (48.0, 59.6), 0.3: (66.1, 73.7), 0.5: (74.6, 78.2), 1.0: (79.9, 81.4),
 }  # fmt: skip
@@ -68,14 +70,13 @@ def sample_efficiency(scale: Scale) -> Plan:
         ]  # fmt: skip
         drawn = lines("Accuracy against the share of the images", series,
                       x="images of each class, %", y="top-1, %", x_log=True)  # fmt: skip
-        runs = {(row.label, share): cell.training for row in rows
+        runs = {f"{name} {share}": cell.training for name, row in zip(_KINDS, rows, strict=True)
                 for share, cell in zip(map(_share, fractions), row.cells, strict=True)
                 if cell is not None and share in (least, most)}  # fmt: skip
         return [
             {"name": "efficiency", "title": "Sample efficiency (Fig. 2 left)", "panels": [drawn],
              "reading": "The higher line makes more of the same images."},
-            curves_figure(findings, {f"{n}, {s}": t for (n, s), t in runs.items()},
-                          "Learning curves (Fig. 11)"),
+            curves_figure(findings, runs, "Learning curves (Fig. 11)"),
         ], {}  # fmt: skip
 
     also = [(cell.training, CURVES) for row in rows for cell in row.cells if cell is not None]
@@ -127,14 +128,14 @@ def sizes(scale: Scale) -> Plan:
             for row in rows
         ]  # fmt: skip
         drawn = lines(", ".join(names) + " from left to right", series, x="size", y="top-1, %")
-        ends = {f"{row.label} {size}": row.cells[i].training  # type: ignore[union-attr]
-                for row in rows for i, size in ((0, small), (len(names) - 1, large))}  # fmt: skip
+        ends = {f"{name} {size}": row.cells[i].training  # type: ignore[union-attr]
+                for name, row in zip(_KINDS, rows, strict=True) for i, size in ((0, small), (len(names) - 1, large))}  # fmt: skip
         shown = [
             {"name": "sizes", "title": "Parameter efficiency (Fig. 2 right)", "panels": [drawn],
              "reading": "The higher line makes more of the same width."},
             curves_figure(findings, ends, "Learning curves by size (Fig. 11 middle)"),
             heads_figure(findings, ends, "nonlocality", "Nonlocality by size (Fig. 13)"),
-            heads_figure(findings, {k: t for k, t in ends.items() if k.startswith(convit)},
+            heads_figure(findings, {k: t for k, t in ends.items() if k.startswith(_KINDS[1])},
                          "gates", "Gates by size (Fig. 14)"),
         ]  # fmt: skip
         return shown, {}
@@ -236,7 +237,7 @@ def distillation(scale: Scale) -> Plan:
         cells={(vit, "alone"): 1, (vit, "distilled"): -1}))  # fmt: skip
 
     def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        runs = {f"{vit} {name}": training for name, training in trained.items()}
+        runs = {f"{_KINDS[0]} {name}": training for name, training in trained.items()}
         title = "Nonlocality with distillation (Fig. 10)"
         return [heads_figure(findings, runs, "nonlocality", title)], {}
 
