@@ -13,7 +13,7 @@ from vitascope.studies.plan import Study
 
 __all__ = ["catalog", "covered", "find"]
 
-_FILES = ("convit_accuracy", "convit_locality",
+_FILES = ("convit_accuracy", "convit_parts", "convit_inside", "convit_locality",
           "vit_landscape", "vit_convexity", "vit_overfitting", "vit_augmentation",
           "vit_features", "vit_stages", "vit_alternet",
           "broadcasting", "broadcasting_places")  # fmt: skip
