@@ -96,6 +96,9 @@ def test_a_comparison_is_opened_at_its_fullest_fraction_and_first_seed(folder, t
         for model in ("a/b", "cnn")
         for seed in (3, 0)
     ]
+    (tmp_path / "compare.json").write_text("{")
+    with pytest.raises(UserError, match="is no comparison; make it again"):
+        runs_in(str(tmp_path))
     (tmp_path / "compare.json").write_text(json.dumps({"values": {"cells": cells}}))
     with pytest.raises(UserError, match="has attention"):
         runs_in(str(tmp_path))

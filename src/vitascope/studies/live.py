@@ -84,7 +84,11 @@ def runs_in(path: str) -> list[str]:
         raise UserError(f"there is no {path}; give a run, a comparison or the name of a model")
     if not (folder / "compare.json").is_file():
         return [path]
-    cells = json.loads((folder / "compare.json").read_text(encoding="utf-8"))["values"]["cells"]
+    try:
+        body = json.loads((folder / "compare.json").read_text(encoding="utf-8"))
+        cells = body["values"]["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{folder / 'compare.json'} is no comparison; make it again") from None
     best: dict[str, dict[str, Any]] = {}
     for cell in cells:
         if cell["fraction"] > best.get(cell["model"], {"fraction": 0})["fraction"]:
