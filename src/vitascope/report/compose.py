@@ -71,6 +71,7 @@ def compose(found: Found, title: str | None = None) -> Report:
     parts: list[tuple[ModuleType, list[Source]]] = []
     for name, kinds in BUILDERS.items():
         mine = [source for kind in kinds for source in of.get(kind, [])]
+        mine.sort(key=lambda source: source.record.values.get("order") or 0)  # studies: the papers'
         if mine:
             parts.append((import_module(f"vitascope.report.section_{name}"), mine))
     pairs = [pair for builder, mine in parts for pair in _tried(builder.models, mine, [])]

@@ -11,7 +11,7 @@ from importlib import import_module
 from vitascope.errors import UserError
 from vitascope.studies.plan import Study
 
-__all__ = ["catalog", "covered", "find"]
+__all__ = ["catalog", "covered", "find", "order_of"]
 
 _FILES = ("convit_accuracy", "convit_parts", "convit_inside", "convit_locality",
           "vit_landscape", "vit_convexity", "vit_overfitting", "vit_augmentation",
@@ -27,6 +27,16 @@ def catalog() -> dict[str, Study]:
             assert study.name not in found, study.name
             found[study.name] = study
     return found
+
+
+def order_of(name: str) -> int:
+    """Where a study stands in the order of the papers; one that is not of them comes last.
+
+    >>> order_of("sample-efficiency"), order_of("mine") == len(catalog())
+    (0, True)
+    """
+    names = list(catalog())
+    return names.index(name) if name in names else len(names)
 
 
 def covered() -> Iterator[tuple[str, str]]:
