@@ -123,7 +123,8 @@ def _record(study: Study, scale: Scale, plan: Plan, findings: Findings, seconds:
     claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
     figures, arrays = plan.figures(findings) if plan.figures else ((), {})
     values = {
-        "study": study.name, "order": order_of(study.name), "title": study.title, "claim": study.claim,
+        "study": study.name, "order": order_of(study.name), "title": study.title,
+        "claim": study.claim,
         "covers": list(study.covers), "scale": scale.name, "data": scale.data,
         "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
         "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
