@@ -206,7 +206,13 @@ def test_it_ends_cleanly_with_an_interrupt(folder):
         port = free.getsockname()[1]
     words = [sys.executable, "-m", "vitascope", "report", "--serve", str(folder)]
     process = subprocess.Popen(
-        [*words, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*words, "--port", str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # ignored in the background
     )
     try:
         assert f"http://127.0.0.1:{port}/" in process.stdout.readline()

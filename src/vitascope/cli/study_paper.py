@@ -67,7 +67,7 @@ class Paper:
     """No progress."""
 
 
-def understand(name: str, words: Sequence[str], others: Sequence[str]) -> tuple[Any, Paper]:
+def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> tuple[Any, Paper]:
     """The studies that ``name`` stands for (all of them for ``--all``), and the options.
 
     ``others`` are names that would have been understood elsewhere, for who mistypes one.

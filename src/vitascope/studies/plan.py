@@ -39,7 +39,7 @@ class Training:
         """A short name of everything above.
 
         >>> Training(model="vit_micro", data="digits", recipe="laptop").key
-        'vit_micro-a2a5aa9d'
+        'vit_micro-67a95fa7'
         """
         text = json.dumps(plain(asdict(self)), sort_keys=True)
         name = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.model)
