@@ -162,7 +162,7 @@ def planned(study: Any, args: Paper) -> list[str]:
     lines = [f"{study.name}: {cost.num_runs} runs of {len(plan.wanted())} trainings; {images}"]
     if scale.is_paper:
         lines.append(f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
-                     " with 128 images on it (computed, not measured)")  # fmt: skip
+                     " with 128 images on it (training alone; computed, not measured)")  # fmt: skip
         if cost.unknown:
             lines.append(f"  not counted: {', '.join(cost.unknown)}")
         extra = [f"--engine slurm --gpus {args.gpus} --nodes {args.nodes} --hours {args.hours:g}"]
@@ -188,6 +188,6 @@ def listed() -> list[dict[str, Any]]:
         rows.append({
             "name": study.name, "covers": list(study.covers), "title": study.title,
             "claim": study.claim, "data": dict(study.data),
-            "time": {"smoke": "seconds", "laptop": took, "paper": f"{hours:,.0f} A100-hours"},
+            "time": {"smoke": "seconds", "laptop": took, "paper": f"{max(hours, 1):,.0f} A100-hours"},
         })  # fmt: skip
     return rows

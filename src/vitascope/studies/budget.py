@@ -9,7 +9,9 @@ for a GPU of 312 Tflop/s (A100, bf16) used at 35 %, which is what well-fed ViTs 
 and evaluation come on top. Memory a GPU: weights, gradients and Adam's two moments in fp32 (16
 bytes a parameter) and activations, 34 bytes a token, channel and block without recomputation
 (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198, eq. 1, with fused attention). Both are
-expectations, not measurements: no GPU was at hand to check them.
+expectations, not measurements: no GPU was at hand to check them. Small networks on images of 32
+pixels use far less of a GPU, so their hours are a lower bound; readings (spectra of a thousand
+mini-batches) and a teacher's passes are not counted.
 """
 
 from collections.abc import Iterable
