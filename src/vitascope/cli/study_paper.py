@@ -188,6 +188,7 @@ def listed() -> list[dict[str, Any]]:
         rows.append({
             "name": study.name, "covers": list(study.covers), "title": study.title,
             "claim": study.claim, "data": dict(study.data),
-            "time": {"smoke": "seconds", "laptop": took, "paper": f"{max(hours, 1):,.0f} A100-hours"},
+            "time": {"smoke": "seconds", "laptop": took,
+                     "paper": f"{max(hours, 1):,.0f} A100-hours"},
         })  # fmt: skip
     return rows
