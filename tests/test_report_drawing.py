@@ -3,6 +3,7 @@
 import itertools
 import math
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from matplotlib.colors import to_hex
 
 from report_making import made_up
 from vitascope.record import Record
+from vitascope.report.exhibits import Lines, Series
 from vitascope.report.figures import write_figures
 from vitascope.report.heat import BRIGHT
-from vitascope.report.palette import COLOURS, looks
+from vitascope.report.lines import draw_lines, line_scales, x_marks
+from vitascope.report.palette import COLOURS, Look, looks
 from vitascope.report.plot import spread
 from vitascope.report.scale import Scale, ticks
 
@@ -121,3 +124,23 @@ def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
         colour = to_hex(colormaps["viridis"](share))
         ink = "#000000" if share > BRIGHT else "#ffffff"
         assert contrast(colour, ink) >= 4.45
+
+
+def test_an_axis_of_whole_numbers_has_whole_ticks_alone():
+    look = Look(0, "circle", "")
+    whole = Lines(title="", x_label="layers", y_label="", series=(
+        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0), look=look),))  # fmt: skip
+    marks = x_marks(whole, line_scales(whole)[0], 8)
+    assert marks == [0, 1, 2, 3]
+    halves = replace(whole, series=(replace(whole.series[0], x=(0, 0.5, 2, 3)),))
+    assert 0.5 in x_marks(halves, line_scales(halves)[0], 8)
+
+
+def test_points_that_are_not_joined_have_no_line_between_them():
+    look = Look(0, "circle", "")
+    panel = Lines(title="", x_label="", y_label="", series=(
+        Series(label="a", x=(0.0, 1.0), y=(1.0, 2.0), look=look),))  # fmt: skip
+    joined, apart = draw_lines(panel), draw_lines(replace(panel, joined=False))
+    assert joined.count("<circle") == 0
+    assert apart.count("<circle") >= 2
+    assert joined.count("<path") > apart.count("<path")

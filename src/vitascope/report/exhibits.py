@@ -62,6 +62,7 @@ class Lines:
     ceiling: float = math.inf
     include: tuple[float, ...] = ()  # heights that the vertical axis must reach
     marks: bool = False  # a dot at each point
+    joined: bool = True  # or dots alone
     levels: tuple[tuple[str, float], ...] = ()  # dashed heights with their names
 
 

@@ -10,7 +10,7 @@ from vitascope.report.exhibits import Lines, Series, known, runs_of
 from vitascope.report.plot import EndLabel, Plot
 from vitascope.report.scale import Scale, short, ticks
 
-__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales"]
+__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "x_marks"]
 
 MOST_POINTS = 200  # drawn of a line
 _FEW = 5  # more bands than this lie on top of each other
@@ -85,7 +85,14 @@ def _left(y: Scale) -> float:
 def _xticks(panel: Lines, x: Scale, width: float) -> list[tuple[float, Sequence[str]]]:
     if panel.x_names:
         return [(place, (name,)) for place, name in enumerate(panel.x_names)]
-    return [(value, (axis_number(value),)) for value in ticks(x, 8 if width > 500 else 4)]
+    return [(v, (axis_number(v),)) for v in x_marks(panel, x, 8 if width > 500 else 4)]
+
+
+def x_marks(panel: Lines, x: Scale, count: int) -> list[float]:
+    """Ticks along the axis; whole ones where all numbers are whole: there is no half layer."""
+    marks = ticks(x, count)
+    whole = all(float(v).is_integer() for line in panel.series for v in line.x if v is not None)
+    return [v for v in marks if float(v).is_integer()] if whole and not panel.x_log else marks
 
 
 def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, float]:
@@ -95,9 +102,10 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
     for run in runs_of(line, panel, most):
         xs = [float(line.x[i] or 0) for i in run]
         ys = [float(line.y[i] or 0) for i in run]
-        plot.line(xs, ys, line.look, tip=tip)
+        if panel.joined:
+            plot.line(xs, ys, line.look, tip=tip)
         end = (plot.px(xs[-1]), plot.py(ys[-1]))
-        if panel.marks and len(run) <= 40:
+        if not panel.joined or (panel.marks and len(run) <= 40):
             dots = [
                 svg.tag(
                     "g",

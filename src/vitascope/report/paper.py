@@ -13,10 +13,11 @@ from vitascope.report.dots import paper_of, seeds_of
 from vitascope.report.exhibits import Dots, Figure, Heat, Lines, Maps, runs_of
 from vitascope.report.figures import MARKERS, STYLE, plain_text, set_ends
 from vitascope.report.heat import BRIGHT, levels
-from vitascope.report.lines import line_scales
+from vitascope.report.lines import axis_number, line_scales, x_marks
 from vitascope.report.maps import map_levels
 from vitascope.report.palette import COLOURS, Look
 from vitascope.report.plot import thin
+from vitascope.report.scale import ticks
 from vitascope.report.svg import shorten
 
 __all__ = ["draw_figure"]
@@ -60,8 +61,9 @@ def _lines(axis: Axes, panel: Lines) -> None:
         style, last = _style(line.look), None
         for run in runs_of(line, panel, _MOST):
             xs, ys = ([float(part[i] or 0) for i in run] for part in (line.x, line.y))
-            mark = MARKERS[line.look.marker] if panel.marks or len(run) == 1 else ""
-            axis.plot(xs, ys, **style, lw=1.5, marker=mark, ms=3.5)
+            dotted = panel.marks or len(run) == 1 or not panel.joined
+            mark = MARKERS[line.look.marker] if dotted else ""
+            axis.plot(xs, ys, **style, lw=1.5 if panel.joined else 0, marker=mark, ms=3.5)
             last = (xs[-1], ys[-1])
             if line.low is not None and line.high is not None:
                 low, high = (_array(part, run) for part in (line.low, line.high))
@@ -84,7 +86,11 @@ def _lines(axis: Axes, panel: Lines) -> None:
         axis.set_xscale("log")
     if panel.y_log:
         axis.set_yscale("log")
-    _, scale = line_scales(panel)
+    across, scale = line_scales(panel)
+    xs, ys = x_marks(panel, across, 5), ticks(scale, 5)  # as on the page
+    axis.set_xticks(xs, [axis_number(mark) for mark in xs])
+    axis.set_yticks(ys, [axis_number(mark) for mark in ys])
+    axis.minorticks_off()
     axis.set_ylim(scale.low, scale.high)
     if panel.x_names:
         shown = thin(len(panel.x_names), 16)

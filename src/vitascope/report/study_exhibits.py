@@ -82,7 +82,8 @@ def _panel(source: Source, item: Mapping[str, Any], looks: LookBook) -> Panel:
         few = max((len(line.x) for line in series), default=0) <= 12
         return Lines(title=title, x_label=str(item.get("x_label") or ""), series=series,
                      y_label=str(item.get("y_label") or ""), x_log=bool(item.get("x_log")),
-                     y_log=bool(item.get("y_log")), marks=few)  # fmt: skip
+                     y_log=bool(item.get("y_log")), marks=few,
+                     joined=bool(item.get("joined", True)))  # fmt: skip
     if kind == "dots":
         lines = item["series"]
         chosen = _looks(lines, looks)

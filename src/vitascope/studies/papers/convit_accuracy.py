@@ -66,7 +66,7 @@ def sample_efficiency(scale: Scale) -> Plan:
                  [findings.values(ask) for ask in row.cells if ask is not None], row.label)
             for row in rows
         ]  # fmt: skip
-        drawn = lines("Accuracy against the share of the images", series,
+        drawn = lines("Top-1 by share of the images", series,
                       x="images of each class, %", y="top-1, %", x_log=True)  # fmt: skip
         runs = {f"{name} {share}": cell.training for name, row in zip(_KINDS, rows, strict=True)
                 for share, cell in zip(map(_share, fractions), row.cells, strict=True)

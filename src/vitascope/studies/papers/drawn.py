@@ -30,11 +30,11 @@ def over(x: Sequence[float], groups: Sequence[Sequence[float]], label: str) -> d
 
 def lines(
     title: str, series: Sequence[Mapping[str, Any]], *, x: str, y: str, x_log: bool = False,
-    y_log: bool = False,
+    y_log: bool = False, joined: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """A panel of lines."""
     return {"kind": "lines", "title": title, "x_label": x, "y_label": y, "x_log": x_log,
-            "y_log": y_log, "series": list(series)}  # fmt: skip
+            "y_log": y_log, "joined": joined, "series": list(series)}  # fmt: skip
 
 
 def curves_figure(
@@ -71,7 +71,7 @@ def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, ti
                    "y": mean[:, i].tolist(), "low": None, "high": None}
                   for i, name in enumerate(names)]  # fmt: skip
         label = "gate" if what == "gates" else "nonlocality, patches"
-        panels.append(lines(run, series, x="epoch", y=label, x_log=True))
+        panels.append(lines(run, series, x="epoch (0 stands at 0.5)", y=label, x_log=True))
         moves.append(f"{run} from {mean[0].mean():.2f} to {mean[-1].mean():.2f}")
     reading = f"Means over layers: {'; '.join(moves)}." if moves else "No run has them."
     return {"name": what, "title": title, "reading": reading, "panels": panels}

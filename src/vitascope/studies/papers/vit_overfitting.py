@@ -172,7 +172,14 @@ def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
         x = findings.values(Ask(training=training, key="train_nll", factor=1))
         y = findings.values(Ask(training=training, key=error))
         series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
-    panel = lines("a point a seed", series, x="training loss, nats", y="test error, %", x_log=True)
+    panel = lines(
+        "a point a seed",
+        series,
+        x="training loss, nats",
+        y="test error, %",
+        x_log=True,
+        joined=False,
+    )
     reading = "Networks that learn their training images better lie further left."
     return {"name": "networks", "title": "Training loss and test error (Fig. 5a, C.1)",
             "reading": reading, "panels": [panel]}  # fmt: skip
