@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
 from statistics import fmean, stdev
-from time import perf_counter
 from typing import Any
 
 from vitascope.data import load
@@ -13,7 +12,7 @@ from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.studies.catalog import order_of
 from vitascope.studies.engine import Engine, run_cells
-from vitascope.studies.plan import Claim, Findings, Plan, Study, Table
+from vitascope.studies.plan import FINAL, Claim, Findings, Plan, Study, Table
 from vitascope.studies.scale import Scale
 from vitascope.studies.trained import finished
 from vitascope.studies.verdict import judge
@@ -23,7 +22,7 @@ __all__ = ["answer", "check_images", "filled", "judged"]
 
 def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
     """Run what is not there yet and write ``out/<study>.json``."""
-    out, started, made = Path(out), perf_counter(), circumstances()
+    out, made = Path(out), circumstances()
     plan = study.plan(scale)
     wanted = plan.wanted()
     run_cells(
@@ -31,7 +30,7 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
          for seed in scale.seeds for training, readings in wanted.values()],
         out, engine)  # fmt: skip
     findings = gathered(plan, scale, out)
-    found = _record(study, scale, plan, findings, perf_counter() - started)
+    found = _record(study, scale, plan, findings)
     found = replace(found, made=made)
     found.save(out / study.name)
     return found
@@ -115,7 +114,7 @@ def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
     return f"{said}."
 
 
-def _record(study: Study, scale: Scale, plan: Plan, findings: Findings, seconds: float) -> Record:
+def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Record:
     tables = [filled(table, findings) for table in plan.tables]
     finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
     num_test = max((r.values["num_test"] for r in finals), default=None)
@@ -128,16 +127,18 @@ def _record(study: Study, scale: Scale, plan: Plan, findings: Findings, seconds:
         "covers": list(study.covers), "scale": scale.name, "data": scale.data,
         "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
         "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
-        "training_seconds": _spent(findings), "command": command(study.name, scale),
+        **_spent(findings), "command": command(study.name, scale),
     }  # fmt: skip
     return Record(kind="study", values=values, arrays=arrays, config=asdict(scale),
-                  seed=scale.seeds[0], seconds=seconds)  # fmt: skip
+                  seed=scale.seeds[0], seconds=sum(_spent(findings).values()))  # fmt: skip
 
 
-def _spent(findings: Findings) -> float:
-    """Seconds of training behind the numbers; shared runs are counted in every study."""
-    finals = {key: rs for (key, name), rs in findings.records.items() if name == "final"}
-    return sum(r.values["seconds"] for rs in finals.values() for r in rs)
+def _spent(findings: Findings) -> dict[str, float]:
+    """Seconds of one core behind the numbers; shared runs are counted in every study."""
+    records = [(name, r) for (_, name), found in findings.records.items() for r in found]
+    training = sum(r.values["seconds"] for name, r in records if name == FINAL.key)
+    reading = sum(r.seconds or 0.0 for _, r in records)
+    return {"training_seconds": training, "reading_seconds": reading}
 
 
 def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
