@@ -12,9 +12,13 @@ from typing import Any, Literal, TypeVar
 from vitascope.errors import UserError, unknown
 from vitascope.studies.plan import Training
 
-__all__ = ["LAPTOP", "PAPER", "ROLES", "SCALES", "SMOKE", "Role", "Scale"]
+__all__ = ["IMAGENET", "LAPTOP", "PAPER", "ROLES", "SCALES", "SMOKE", "Role", "Scale"]
 
 T = TypeVar("T")
+IMAGENET = {
+    "paper": "ImageNet-1k (imagenet:PATH)",
+    "laptop": "digits (embedded)",
+}  # a study's images
 Name = Literal["smoke", "laptop", "paper"]
 
 _NARROW = {"embed_dim": 36, "num_heads": 4}  # 4 heads of 9: less than half the channels

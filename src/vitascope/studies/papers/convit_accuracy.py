@@ -7,25 +7,22 @@ ImageNet with the deit recipe; the numbers beside ours are the paper's.
 
 from typing import Any
 
-from vitascope.studies.papers.drawn import curves_figure, heads_figure, lines, over
+from vitascope.studies.papers.drawn import CURVES, LOOKS, curves_figure, heads_figure, lines, over
 from vitascope.studies.plan import (
     Ask,
     Claim,
     Figure,
     Findings,
     Plan,
-    Reading,
     Row,
     Study,
     Table,
     Training,
 )
-from vitascope.studies.scale import Scale
+from vitascope.studies.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
 
-CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
-_DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
 _KINDS = ("ViT", "ConViT")  # in figures, whose labels are short
 
@@ -157,10 +154,10 @@ STUDIES = (
     Study(name="sample-efficiency", title="Few images: what is built-in locality worth?",
           claim="ConViT-S beats DeiT-S at every share of ImageNet, most with 5 % (+13 points)",
           covers=("ConViT Table 2", "ConViT Fig. 2 left", "ConViT Fig. 11 right"),
-          plan=sample_efficiency, data=_DATA),
+          plan=sample_efficiency, data=IMAGENET),
     Study(name="sizes", title="Does locality help at every size?",
           claim="ConViT beats DeiT at every size, by more the larger they are",
           covers=("ConViT Table 1", "ConViT Fig. 2 right", "ConViT Fig. 11", "ConViT Fig. 13",
                   "ConViT Fig. 14"),
-          plan=sizes, data=_DATA),
+          plan=sizes, data=IMAGENET),
 )  # fmt: skip

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from vitascope.record import Record
-from vitascope.studies.papers.drawn import heads_figure, maps_panel
+from vitascope.studies.papers.drawn import CURVES, LOOKS, heads_figure, maps_panel
 from vitascope.studies.plan import Ask, Claim, Figure, Findings, Plan, Reading, Row, Study, Table
-from vitascope.studies.scale import Scale
+from vitascope.studies.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
-
-CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
-_DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
 
 def _mean(what: str, epoch: int, layers: slice = slice(None)) -> Any:
@@ -167,8 +164,8 @@ STUDIES = (
           claim="plain attention becomes local early on; GPSA layers escape their locality",
           covers=("ConViT Fig. 3", "ConViT Fig. 5", "ConViT Fig. 6", "ConViT Fig. 7",
                   "ConViT Fig. 15", "ConViT Fig. 16", "ConViT Fig. 17"),
-          plan=inside, data=_DATA),
+          plan=inside, data=IMAGENET),
     Study(name="masking", title="What does a trained ConViT lean on?",
           claim="content matters more than position late; embeddings matter little to ConViT",
-          covers=("ConViT Table 5", "ConViT Table 6"), plan=masking, data=_DATA),
+          covers=("ConViT Table 5", "ConViT Table 6"), plan=masking, data=IMAGENET),
 )  # fmt: skip

@@ -8,14 +8,11 @@ softmax, eq. 4). "Early" is the first measurement past a tenth of the training.
 from typing import Any
 
 from vitascope.record import Record
-from vitascope.studies.papers.drawn import curves_figure, lines, over
-from vitascope.studies.plan import Ask, Claim, Figure, Findings, Plan, Reading, Row, Study, Table
-from vitascope.studies.scale import Scale
+from vitascope.studies.papers.drawn import CURVES, curves_figure, lines, over
+from vitascope.studies.plan import Ask, Claim, Figure, Findings, Plan, Row, Study, Table
+from vitascope.studies.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
-
-CURVES = Reading(name="curves")
-_DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
 
 def strength(scale: Scale) -> Plan:
@@ -118,8 +115,8 @@ STUDIES = (
     Study(name="locality-strength", title="How much locality is best?",
           claim="more GPSA layers and stronger locality raise accuracy, most early in training",
           covers=("ConViT Fig. 8", "ConViT Fig. 12 left"), plan=strength,
-          data={**_DATA, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"}),
+          data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"}),
     Study(name="gating", title="Is the gate needed?",
           claim="summing content and position before the softmax helps early and hurts in the end",
-          covers=("ConViT Fig. 9",), plan=plain_psa, data=_DATA),
+          covers=("ConViT Fig. 9",), plan=plain_psa, data=IMAGENET),
 )  # fmt: skip

@@ -8,25 +8,21 @@ B). Top-1 on ImageNet; the numbers beside ours are the paper's.
 from typing import Any
 
 from vitascope.record import Record
-from vitascope.studies.papers.drawn import curves_figure, heads_figure
+from vitascope.studies.papers.drawn import CURVES, LOOKS, curves_figure, heads_figure
 from vitascope.studies.plan import (
     Ask,
     Claim,
     Figure,
     Findings,
     Plan,
-    Reading,
     Row,
     Study,
     Table,
     Training,
 )
-from vitascope.studies.scale import Scale
+from vitascope.studies.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
-
-CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
-_DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
@@ -139,8 +135,8 @@ def _sized(scale: Scale, role: str, fraction: float) -> Training:
 STUDIES = (
     Study(name="ablation", title="What makes ConViT work?",
           claim="gates and the convolutional start help together, most on few images",
-          covers=("ConViT Table 3", "ConViT Fig. 12 right"), plan=ablation, data=_DATA),
+          covers=("ConViT Table 3", "ConViT Fig. 12 right"), plan=ablation, data=IMAGENET),
     Study(name="distillation", title="Does a CNN teacher bring the same locality?",
           claim="distillation helps both, ConViT less, and leaves the ViT more local",
-          covers=("ConViT Table 4", "ConViT Fig. 10"), plan=distillation, data=_DATA),
+          covers=("ConViT Table 4", "ConViT Fig. 10"), plan=distillation, data=IMAGENET),
 )  # fmt: skip

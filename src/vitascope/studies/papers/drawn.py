@@ -9,7 +9,7 @@ import numpy as np
 from vitascope.record import Record
 from vitascope.studies.plan import Figure, Findings, Reading, Training
 
-__all__ = ["curves_figure", "heads_figure", "lines", "maps_panel", "over"]
+__all__ = ["CURVES", "LOOKS", "curves_figure", "heads_figure", "lines", "maps_panel", "over"]
 
 CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
 
