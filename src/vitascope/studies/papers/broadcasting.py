@@ -31,13 +31,12 @@ from vitascope.studies.plan import (
     Table,
     Training,
 )
-from vitascope.studies.scale import ROLES, Role, Scale
+from vitascope.studies.scale import IMAGENET, ROLES, Role, Scale
 
-__all__ = ["DATA", "STUDIES", "ahead", "made"]
+__all__ = ["STUDIES", "ahead", "made"]
 
 CURVES = Reading(name="curves")
-DATA = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
-_BESIDE = {**DATA, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
+_BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
 
 _TINY: Role = (("deit_tiny_distilled", {}), ("vit_micro_distilled", ROLES["DeiT-Ti"][1][1]))
 _DISTILLED: Mapping[str, str | Role] = {
@@ -253,5 +252,5 @@ STUDIES = (
     Study(name="broadcasting-small-images", title="Does it help on small images?",
           claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
           covers=("CB Table S4",), plan=small_images,
-          data={**DATA, "paper": "CIFAR-100 (cifar100:PATH)"}),
+          data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"}),
 )  # fmt: skip

@@ -10,7 +10,7 @@ not named; B1 is our choice. CB_hybrid in MLP and MSA failed in the paper; the c
 
 from typing import Any
 
-from vitascope.studies.papers.broadcasting import DATA, ahead, made
+from vitascope.studies.papers.broadcasting import ahead, made
 from vitascope.studies.plan import Ask, Claim, Figure, Findings, Plan, Row, Study, Table
 from vitascope.studies.scale import Role, Scale
 
@@ -129,8 +129,8 @@ def _dots(table: Table, findings: Findings) -> dict[str, Any]:
 STUDIES = (
     Study(name="broadcasting-hierarchical", title="Does uniform attention help other families too?",
           claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
-          covers=("CB Table S3",), plan=hierarchical, data=DATA),
+          covers=("CB Table S3",), plan=hierarchical, data=IMAGENET),
     Study(name="broadcasting-places", title="Where does it belong, and is the class token of use?",
           claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
-          covers=("CB Table S5", "CB Table S6"), plan=places, data=DATA),
+          covers=("CB Table S5", "CB Table S6"), plan=places, data=IMAGENET),
 )  # fmt: skip

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.studies.plan import Training
-from vitascope.studies.scale import Scale, Spec
+from vitascope.studies.scale import IMAGENET, Scale, Spec
 
 __all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented"]
 
 CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "laptop": "digits (embedded)"}
-IMAGENET = {"paper": "ImageNet-1k (imagenet:PATH)", "laptop": "digits (embedded)"}
 
 _STRONG: dict[str, Any] = {
     "augmentation.rand_augment": "rand-m9-mstd0.5-inc1",
