@@ -12,7 +12,7 @@ from typing import Any
 
 from vitascope.studies.papers.broadcasting import ahead, made
 from vitascope.studies.plan import Ask, Claim, Figure, Findings, Plan, Row, Study, Table
-from vitascope.studies.scale import Role, Scale
+from vitascope.studies.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
 
