@@ -15,6 +15,7 @@ import numpy as np
 
 from vitascope.record import Record, load, write_text
 from vitascope.report.results_bench import benchmark
+from vitascope.report.results_studies import in_order, verdicts
 from vitascope.report.spectra import HEAD, rows
 from vitascope.report.study_text import study_markdown
 from vitascope.report.text import markdown
@@ -194,15 +195,30 @@ def _made(record: Record) -> str:
 
 def results_page(folders: Sequence[Path], figures: Path) -> str:
     """The whole page from folders of records."""
+    paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
+    records = in_order([(path.stem, load(path)) for path in paths])
     parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
-    for path in (path for folder in folders for path in sorted(folder.glob("*.json"))):
-        record = load(path)
-        title = f"Benchmark: {path.stem}" if record.kind.startswith("bench-") else path.stem
+    studies = [record for _, record in records if record.kind == "study"]
+    if studies:
+        parts += ["## What of the papers holds here", verdicts(studies)]
+    drawn = _owners(figures, [name for name, _ in records])
+    for name, record in records:
+        title = f"Benchmark: {name}" if record.kind.startswith("bench-") else name
         parts += [f"## {title}", section(record)]
-        for figure in sorted(figures.glob(f"{path.stem}-*.png")):
-            words = figure.stem.removeprefix(f"{path.stem}-").replace("-", " ")
+        for figure in drawn.get(name, []):
+            words = figure.stem.removeprefix(f"{name}-").replace("-", " ")
             parts.append(f"![{words}](figures/{figure.name})")
     return "\n\n".join(parts) + "\n"
+
+
+def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
+    """The figures of each record: those that begin with its name, and with no longer one."""
+    found: dict[str, list[Path]] = {}
+    for figure in sorted(figures.glob("*.png")):
+        fitting = [name for name in names if figure.stem.startswith(f"{name}-")]
+        if fitting:
+            found.setdefault(max(fitting, key=len), []).append(figure)
+    return found
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""What of the papers holds here: all studies on one page, and their verdicts in one table."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from vitascope.record import Record
+from vitascope.report.study_text import MARKS, counted
+from vitascope.report.text import markdown
+
+__all__ = ["in_order", "verdicts"]
+
+
+def in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]:
+    """Studies in the papers' order and before the rest, which stays as it is."""
+    studies = [pair for pair in records if pair[1].kind == "study"]
+    studies.sort(key=lambda pair: pair[1].values.get("order") or 0)
+    return [*studies, *(pair for pair in records if pair[1].kind != "study")]
+
+
+def verdicts(studies: Sequence[Record]) -> str:
+    """A line a study: what it covers, and how many of the paper's claims are seen."""
+    rows, every = [], []
+    for record in studies:
+        found = [claim["verdict"] for claim in record.values["claims"]]
+        every += found
+        counts = Counter(found)
+        name = record.values["study"]
+        rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]),
+                     *(str(counts[verdict] or "") for verdict in MARKS)])  # fmt: skip
+    scales = sorted({str(record.values["scale"]) for record in studies})
+    hours = sum(record.values["training_seconds"] for record in studies) / 3600
+    words = (
+        f"{len(studies)} studies at the {' and '.join(scales)} scale, {counted(every)}. The "
+        "papers' models, images and epochs are far larger, so a disagreement says where a claim stops "
+        "holding at this size, not that the paper is wrong. Runs that studies share were trained "
+        f"once; counted for each study they are {hours:.1f} hours of one core that was shared with "
+        "other work."
+    )
+    return f"{words}\n\n{markdown(['study', 'covers', *MARKS], rows)}"
