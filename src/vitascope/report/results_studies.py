@@ -31,9 +31,9 @@ def verdicts(studies: Sequence[Record]) -> str:
     hours = sum(record.values["training_seconds"] for record in studies) / 3600
     words = (
         f"{len(studies)} studies at the {' and '.join(scales)} scale, {counted(every)}. The "
-        "papers' models, images and epochs are far larger, so a disagreement says where a claim stops "
-        "holding at this size, not that the paper is wrong. Runs that studies share were trained "
-        f"once; counted for each study they are {hours:.1f} hours of one core that was shared with "
-        "other work."
+        "papers' models, images and epochs are far larger, so a disagreement says where a claim "
+        "stops holding at this size, not that the paper is wrong. Runs that studies share were "
+        f"trained once; counted for each study they are {hours:.1f} hours of one core that was "
+        "shared with other work."
     )
     return f"{words}\n\n{markdown(['study', 'covers', *MARKS], rows)}"
