@@ -1,6 +1,9 @@
 """The results page is made from records alone."""
 
+from dataclasses import replace
+
 from report_making import made_up
+from report_records import made_study
 from vitascope.record import Record
 from vitascope.report.results import results_page, section
 
@@ -61,3 +64,30 @@ def test_a_benchmark_of_spectra_says_what_its_time_bought():
     assert "| five eigenvalues to 1 % / peer | 6.00 | 5.00 to 7.00 |" in text
     assert "| ours, 1 % | 0.07 % | 0.1 % | 22 | 4.7 |" in text
     assert "from the batch before: 22, 19." in text
+
+
+def ordered(name: str, order: int, verdicts: tuple[str, ...]) -> Record:
+    study = made_study(name, verdicts)
+    return replace(study, values={**study.values, "order": order, "training_seconds": 1800.0})
+
+
+def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_path):
+    ordered("late", 7, ("agrees", "within noise")).save(tmp_path / "records" / "late")
+    ordered("zeroth", 0, ("disagrees", "agrees", "agrees")).save(tmp_path / "records" / "zeroth")
+    Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / "a")
+    page = results_page([tmp_path / "records"], tmp_path)
+    assert "5 claims: 3 agree, 1 within noise, 1 disagrees" in page
+    assert "1.0 hours of one core" in page
+    table = [line for line in page.splitlines() if line.startswith("| [")]
+    assert [line.split("|")[3:6] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
+    assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
+
+
+def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "a-b-curve.png").write_bytes(b"")
+    for name in ("a", "a-b"):
+        Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / name)
+    page = results_page([tmp_path / "records"], tmp_path / "figures")
+    assert page.count("figures/a-b-curve.png") == 1
+    assert page.index("## a-b") < page.index("![curve](figures/a-b-curve.png)")
