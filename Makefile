@@ -48,7 +48,7 @@ demo: $(READY)
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-# Every table and figure of the papers that fits two cores; about an hour and a half.
+# Every table and figure of the papers that fits two cores; about an hour.
 studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 

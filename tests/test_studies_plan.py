@@ -8,6 +8,7 @@ import pytest
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.studies.answer import filled, judged
+from vitascope.studies.budget import laptop_minutes
 from vitascope.studies.catalog import catalog, covered, find
 from vitascope.studies.plan import Ask, Claim, Findings, Plan, Reading, Row, Table, Training
 from vitascope.studies.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
@@ -257,3 +258,11 @@ def test_a_claim_about_a_cell_that_is_not_there_is_a_mistake():
     claim = Claim(source="s", text="c", table="t", cells={("swin", "top-1"): 1})
     with pytest.raises(ValueError, match="swin"):
         judged(claim, table, None)
+
+
+def test_laptop_minutes_add_up_trainings_and_readings_over_seeds_and_cores():
+    vit = Training(model="vit_micro", data="digits", recipe="laptop")
+    spectrum = Reading(name="hessian")
+    plan = Plan(tables=(), also=[(vit, spectrum), (vit.but(model="convit_micro"), spectrum)])
+    assert laptop_minutes(plan, 3) == pytest.approx(3 * 2 * (25 + 8) / 2 / 60)
+    assert laptop_minutes(plan, 3, cores=1) == pytest.approx(2 * laptop_minutes(plan, 3))

@@ -53,7 +53,7 @@ def list_all(as_json: bool) -> str:
             f"{row['name']}: {row['title']}",
             f"  covers  {', '.join(row['covers'])}",
             f"  claim   {row['claim']}",
-            f"  laptop  {row['data']['laptop']}; {time['laptop']} on two cores",
+            f"  laptop  {row['data']['laptop']}; about {time['laptop']} on two cores",
             f"  paper   {row['data']['paper']}; about {time['paper']}",
         ]
     return "\n".join([*lines, "", "With options of their own:", *searches()])

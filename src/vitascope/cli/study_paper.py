@@ -177,14 +177,14 @@ def planned(study: Any, args: Paper) -> list[str]:
 
 def listed() -> list[dict[str, Any]]:
     """Every study: what it covers, the claim, the data, how long it takes at each scale."""
-    from vitascope.studies.budget import budget
+    from vitascope.studies.budget import budget, laptop_minutes
     from vitascope.studies.catalog import catalog
-    from vitascope.studies.scale import PAPER
+    from vitascope.studies.scale import LAPTOP, PAPER
 
     rows = []
     for study in catalog().values():
         hours = budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours
-        took = "not measured" if study.minutes is None else f"{study.minutes:.0f} min"
+        took = f"{max(laptop_minutes(study.plan(LAPTOP), len(LAPTOP.seeds)), 1):.0f} min"
         rows.append({
             "name": study.name, "covers": list(study.covers), "title": study.title,
             "claim": study.claim, "data": dict(study.data),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from vitascope.studies.plan import Plan, Training
 
-__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours"]
+__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes"]
 
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
@@ -89,6 +89,11 @@ FLOPS: dict[str, tuple[float, float]] = {
     "localvit_tiny": (5.91, 1.27),
     "pvt_v2_b1": (14, 2.11),
 }
+
+
+# seconds of one slow core on digits, by reading; the final line stands for the training itself
+LAPTOP = {"final": 25.0, "hessian": 8.0, "corruption": 5.0, "landscape": 4.0}
+_OTHER = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,3 +174,11 @@ def budget(plans: Iterable[Plan], num_seeds: int) -> Budget:
         largest_gb=max((gigabytes(t) or 0.0 for t in known), default=0.0),
         unknown=tuple(unknown),
     )
+
+
+def laptop_minutes(plan: Plan, num_seeds: int, cores: int = 2) -> float:
+    """What a plan takes on a laptop when nothing is there yet, from seconds seen on digits."""
+    names = [
+        reading.name for _, readings in plan.wanted().values() for reading in readings.values()
+    ]
+    return num_seeds * sum(LAPTOP.get(name, _OTHER) for name in names) / cores / 60

@@ -179,4 +179,3 @@ class Study:
     covers: tuple[str, ...]  # "ConViT Table 2", ...
     plan: Callable[[Any], Plan]  # of a studies.scale.Scale
     data: Mapping[str, str]  # scale -> what images it needs
-    minutes: float | None = None  # at the laptop scale on two cores, as measured
