@@ -115,3 +115,11 @@ def test_json_tells_what_was_written_and_answered(tmp_path, capsys):
     assert told["report"] == str(tmp_path / "o" / "report.html")
     assert told["answer"] == "1 of 3 claims agrees, 1 disagrees and 1 is within noise."
     assert [section["kind"] for section in told["sections"]] == ["study"]
+
+
+def test_what_a_comparison_keeps_beside_a_run_is_not_told_as_left_out(tmp_path):
+    write_run(tmp_path / "run")
+    Record(kind="looks", values={}).save(tmp_path / "run" / "looks")
+    Record(kind="odd", values={}).save(tmp_path / "run" / "odd")
+    (told,) = find([tmp_path / "run"], KINDS).left_out
+    assert "'odd'" in told

@@ -22,6 +22,7 @@ _MOST_RECORDS = 400
 _MOST_BYTES = 64_000_000  # of a record's JSON
 _NOT_INTO = {"checkpoint", "weights", "events", "figures", "tables", "parts", "maps"}
 _POSSIBLE = "give a run, an inspection, a comparison or a study (a folder or its .json)"
+_PARTS = ("looks",)  # what a comparison keeps beside its runs; it is in its own record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ def _look_into(search: _Search, folder: Path, depth: int) -> None:
     summary = run = False
     for path in sorted(folder.glob("*.json")):
         kind = _kind(path)
-        if kind is None:
+        if kind is None or kind in _PARTS:
             continue
         if kind not in search.kinds:
             search.left_out.append(f"{path}: a record of {kind!r}")
