@@ -7,7 +7,9 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D  # noqa: F401  (gives figures their 3-D axes)
 
 from vitascope.record import Record
+from vitascope.report.lines import axis_number
 from vitascope.report.palette import COLOURS
+from vitascope.report.scale import Scale, ticks
 
 __all__ = [
     "draw_density",
@@ -35,6 +37,9 @@ def draw_hessians(records: Mapping[str, Record], bins: int = 30) -> Figure:
     for axis, sign, title in zip(axes, (-1, 1), ("negative", "positive"), strict=True):
         axis.set(title=title, xlabel="size of the eigenvalue", xscale="log")
         axis.set_xlim(edges[[-1, 0]] if sign < 0 else edges[[0, -1]])
+        marks = ticks(Scale(float(edges[0]), float(edges[-1]), log=True), 4 if sign < 0 else 6)
+        axis.set_xticks(marks, [axis_number(mark) for mark in marks])
+        axis.minorticks_off()
         if not (sign * together > 0).any():
             axis.text(0.5, 0.5, "none", transform=axis.transAxes, ha="center", color="#5a606b")
         for place, (name, values) in enumerate(found.items()):
