@@ -1,6 +1,7 @@
 """A page of any records: the answer first, every figure read, nothing from outside believed."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from vitascope.report import page
 from vitascope.report.compose import KINDS, Report, compose
 from vitascope.report.found import find
 from vitascope.report.page import render_page
+from vitascope.report.palette import LookBook
 from vitascope.report.section_study import tally
 
 
@@ -268,3 +270,15 @@ def test_a_broken_record_among_whole_ones_is_left_out_and_named(tmp_path):
     assert "spectra.json: not a whole record of a spectra" in said
     assert "tried nothing yet" in said
     assert "not a whole record of a spectra" in render_page(report)
+
+
+def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_path):
+    plain = made_study(models=("vit_micro", "convit_micro"))
+    kinds = {"vit_micro": "vit", "convit_micro": "convit"}
+    known = replace(plain, values={**plain.values, "kinds": kinds})
+    for name, record in (("plain", plain), ("known", known)):
+        record.save(tmp_path / name / "study")
+    book = compose(find([tmp_path / "known"], KINDS)).looks
+    assert book.of("convit_micro") == LookBook([("convit_micro", "convit")]).of("convit_micro")
+    assert book.of("vit_micro") == LookBook([("vit_micro", "vit")]).of("vit_micro")
+    assert compose(find([tmp_path / "plain"], KINDS)).looks.of("vit_micro").colour == 0

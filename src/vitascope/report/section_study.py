@@ -32,10 +32,12 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind) of the models that lines and rows are about."""
     found: dict[str, str] = {}
     for source in sources:
+        kinds = source.record.values.get("kinds") or {}
         for figure in source.record.values.get("figures") or ():
             for panel in figure.get("panels") or ():
                 for line in panel.get("series") or ():
-                    found.setdefault(str(line.get("model") or ""), "other")
+                    name = str(line.get("model") or "")
+                    found.setdefault(name, str(kinds.get(name, "other")))
     return [(name, kind) for name, kind in found.items() if name]
 
 

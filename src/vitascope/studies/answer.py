@@ -7,9 +7,13 @@ from shlex import quote
 from statistics import fmean, stdev
 from typing import Any
 
+import torch
+
 from vitascope.data import load
 from vitascope.errors import UserError
+from vitascope.models import create_model
 from vitascope.record import Record, circumstances
+from vitascope.studies.built_in import built_in
 from vitascope.studies.catalog import order_of
 from vitascope.studies.engine import Engine, run_cells
 from vitascope.studies.plan import FINAL, Claim, Findings, Plan, Study, Table
@@ -127,10 +131,20 @@ def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Recor
         "covers": list(study.covers), "scale": scale.name, "data": scale.data,
         "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
         "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
-        **_spent(findings), "command": command(study.name, scale),
+        "kinds": kinds_of(plan), **_spent(findings), "command": command(study.name, scale),
     }  # fmt: skip
     return Record(kind="study", values=values, arrays=arrays, config=asdict(scale),
                   seed=scale.seeds[0], seconds=sum(_spent(findings).values()))  # fmt: skip
+
+
+def kinds_of(plan: Plan) -> dict[str, str]:
+    """Each network's kind, by which pages colour it; built without memory."""
+    found = {}
+    for training, _ in plan.wanted().values():
+        if training.model not in found:
+            with torch.device("meta"):
+                found[training.model] = built_in(create_model(training.model))[0]
+    return found
 
 
 def _spent(findings: Findings) -> dict[str, float]:
