@@ -123,3 +123,11 @@ def test_what_a_comparison_keeps_beside_a_run_is_not_told_as_left_out(tmp_path):
     Record(kind="odd", values={}).save(tmp_path / "run" / "odd")
     (told,) = find([tmp_path / "run"], KINDS).left_out
     assert "'odd'" in told
+
+
+def test_a_file_is_no_folder_for_the_page(tmp_path, capsys):
+    made_study().save(tmp_path / "study")
+    (tmp_path / "taken").write_text("mine")
+    assert main(["report", str(tmp_path / "study.json"), "--out", str(tmp_path / "taken")]) == 2
+    assert "is a file; give a folder" in capsys.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -19,7 +19,7 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from vitascope.bench.timing import Comparison, take_turns
+from vitascope.bench.timing import Comparison, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.measure.corruptions import CORRUPTIONS, corrupt
 from vitascope.record import Record
@@ -106,12 +106,11 @@ def time_corruptions(
         from imagecorruptions import corrupt as change
     except ImportError:
         raise UserError("the peer is missing: pip install 'vitascope[test]'") from None
-    start, before = perf_counter(), torch.get_num_threads()
-    torch.set_num_threads(threads)
+    start = perf_counter()
     speed: list[Row] = []
     rates: list[tuple[str, float, float]] = []
     counts = {side: batch_size * (16 if side < 100 else 1) for side in sides}
-    try:
+    with running_on(threads):
         for side, count in counts.items():
             images = pieces(count, side)
             arrays = list(images.permute(0, 2, 3, 1).contiguous().numpy())
@@ -122,8 +121,6 @@ def time_corruptions(
                 runs["peer"] = partial(theirs, change, arrays, name)
                 times[name] = take_turns(runs, rounds=rounds, least_seconds=0.0)
             _report(times, side, count * len(SEVERITIES), speed, rates)
-    finally:
-        torch.set_num_threads(before)
     config = {"images": counts, "rounds": rounds, "threads": threads, "constants": "imagenet"}
     return CorruptionBenchmark(tuple(speed), tuple(rates), config, perf_counter() - start)
 

@@ -19,7 +19,7 @@ from timm.models.convit import GPSA as TimmGPSA
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitascope.bench.timing import peak_memory, take_turns
+from vitascope.bench.timing import peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.models import create_model
@@ -96,11 +96,9 @@ def time_gpsa(
     if wrong:
         raise UserError(f"{wrong[0]} is not a ConViT of ours: give convit_tiny, convit_small, ...")
     start = perf_counter()
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
     torch.manual_seed(0)
     speed: list[Row] = []
-    try:
+    with running_on(threads):
         for name in models:
             for kind, mode in (("inference", inference), ("training", training)):
                 progress(f"{name}, {kind}")
@@ -111,8 +109,6 @@ def time_gpsa(
             row, sizes = _layer(side, rounds)
             speed.append(row)
             memory.append((f"{side} x {side}", *sizes))
-    finally:
-        torch.set_num_threads(before)
     config = {"models": models, "grids": grids, "batch_size": batch_size, "rounds": rounds}
     config |= {"threads": threads, "img_size": 224}
     return GPSABenchmark(tuple(speed), tuple(memory), config, perf_counter() - start)

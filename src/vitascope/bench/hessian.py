@@ -25,7 +25,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Comparison
+from vitascope.bench.timing import Comparison, running_on
 from vitascope.errors import UserError
 from vitascope.measure import hessian
 from vitascope.measure.objective import deterministic
@@ -109,7 +109,7 @@ def time_hessian(
 ) -> HessianBenchmark:
     """Let the two take turns at both accuracies."""
     start = perf_counter()
-    with _threads(threads):
+    with running_on(threads):
         torch.manual_seed(0)
         model = VisionTransformer(
             img_size=32,
@@ -183,13 +183,3 @@ def _counted(module: Any, name: str) -> Iterator[list[None]]:
         yield calls
     finally:
         setattr(module, name, function)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

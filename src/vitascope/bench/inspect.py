@@ -13,8 +13,8 @@ pytorch-cka also runs the network once and takes all pairs in one product, so no
 faster than it by more than its time over a plain pass, which is measured beside it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from importlib import import_module
 from io import StringIO
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vitascope import capture, measure
-from vitascope.bench.timing import take_turns
+from vitascope.bench.timing import running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.record import Record
 
@@ -66,7 +66,7 @@ def time_inspect(
 ) -> InspectBenchmark:
     """Run the measurements."""
     start = perf_counter()
-    with _threads(threads):
+    with running_on(threads):
         torch.manual_seed(0)
         model = VisionTransformer(
             img_size=img_size,
@@ -146,13 +146,3 @@ def _runs(
             continue
         runs[who] = run
     return runs
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import peak_memory, take_turns
+from vitascope.bench.timing import peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
 from vitascope.layers.neighbors import neighborhood_mask
@@ -80,12 +80,10 @@ def time_neighborhood(
     if min((*grids, *kernel_sizes, batch_size)) < 1:
         raise UserError("grids, kernel sizes and the batch must have one patch or image at least")
     start = perf_counter()
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
     torch.manual_seed(0)
     speed: list[Row] = []
     memory: list[tuple[str, int, int]] = []
-    try:
+    with running_on(threads):
         for side in grids:
             for k in kernel_sizes:
                 for mode in MODES:
@@ -94,8 +92,6 @@ def time_neighborhood(
                     row, sizes = _layer(side, k, mode, batch_size, rounds)
                     speed.append((f"{what} / {PEER}", *row))
                     memory.append((what, *sizes))
-    finally:
-        torch.set_num_threads(before)
     config = {"grids": grids, "kernel_sizes": kernel_sizes, "batch_size": batch_size}
     config |= {"dim": 192, "num_heads": 3, "rounds": rounds, "threads": threads}
     taken = perf_counter() - start

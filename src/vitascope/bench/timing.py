@@ -5,14 +5,16 @@ candidates take turns in one process, round after round; each round gives one ra
 reference, and the median over the rounds is reported with its quartiles.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+import torch
 from torch.profiler import ProfilerActivity, profile
 
-__all__ = ["Comparison", "peak_memory", "take_turns"]
+__all__ = ["Comparison", "peak_memory", "running_on", "take_turns"]
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,14 @@ def peak_memory(run: Callable[[], object]) -> int:
     events.sort(key=lambda event: event.start_ns())
     sizes = np.cumsum([event.nbytes() for event in events]) if events else np.zeros(1)
     return int(max(sizes.max(), 0))
+
+
+@contextmanager
+def running_on(count: int) -> Iterator[None]:
+    """Run the block with this many threads of torch; then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

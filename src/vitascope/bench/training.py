@@ -24,7 +24,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Comparison
+from vitascope.bench.timing import Comparison, running_on
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
 from vitascope.record import Record
@@ -144,12 +144,11 @@ def time_training(
     progress: Callable[[str], object] = lambda stage: None,
 ) -> TrainingBenchmark:
     """Let the candidates take turns, with the laptop's and with CIFAR's augmentation."""
-    before, started = torch.get_num_threads(), perf_counter()
-    torch.set_num_threads(threads)
+    started = perf_counter()
     torch.manual_seed(0)
     images = random_images(steps * batch_size)
     speed, rates = [], {}
-    try:
+    with running_on(threads):
         for name in ("laptop", "cifar"):
             varied = getattr(augment, name)()
             plan = recipe("laptop", epochs=1, batch_size=batch_size, augmentation=varied)
@@ -167,8 +166,6 @@ def time_training(
                 speed.append((pair, *times.speed("vitascope", peer)))
             for who in seconds:
                 rates[f"{name}: {who}"] = steps * batch_size / times.median(who)
-    finally:
-        torch.set_num_threads(before)
     config = {"model": model, "batch_size": batch_size, "steps": steps, "rounds": rounds}
     config |= {"threads": threads, "img_size": 32}
     return TrainingBenchmark(tuple(speed), rates, config, perf_counter() - started)

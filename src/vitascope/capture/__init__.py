@@ -11,11 +11,11 @@
 """
 
 from vitascope.capture.attention import attention, gated_layers, showing
+from vitascope.capture.events import has_fused_layers
 from vitascope.capture.features import edit, evaluating, features, matching
 from vitascope.capture.places import Places, located, places
 from vitascope.capture.streams import streams, without
 from vitascope.capture.units import Unit, units
-from vitascope.capture.watch import has_fused_layers
 
 __all__ = [
     "Places",

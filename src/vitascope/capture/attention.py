@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitascope.capture.events import Event, with_heads
 from vitascope.capture.features import matching
-from vitascope.capture.watch import Event, watching, with_heads
+from vitascope.capture.watch import watching
 from vitascope.errors import UserError
 
 __all__ = ["attention", "gated_layers", "showing"]

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from vitascope.capture.events import Event
 from vitascope.capture.features import evaluating, tensor_in
-from vitascope.capture.shadows import Shadows, centres, positions, rows, spacing
-from vitascope.capture.watch import Event, watching
+from vitascope.capture.planes import centres, positions, rows, spacing
+from vitascope.capture.shadows import Shadows
+from vitascope.capture.watch import watching
 from vitascope.errors import UserError
 
 __all__ = [

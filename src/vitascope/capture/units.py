@@ -13,11 +13,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vitascope.capture.events import Event
 from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.places import Layout, inheriting, layout_of, one_image, places_of
 from vitascope.capture.shadows import Shadows
 from vitascope.capture.streams import following
-from vitascope.capture.watch import Event, watching
+from vitascope.capture.watch import watching
 from vitascope.errors import UserError
 
 __all__ = ["Unit", "units"]

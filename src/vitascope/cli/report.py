@@ -40,6 +40,8 @@ class Report:
     """Also write every table."""
     serve: bool = False
     """Offer the explorer live on this machine, for images of your own; ends with Ctrl-C."""
+    data: str | None = None
+    """Images that --serve shows at first; needed for a model given by name, a run has its own."""
     port: int = 8000
     """Port of --serve; 0 takes a free one."""
     json: bool = False
@@ -56,7 +58,7 @@ def run(words: Sequence[str]) -> None:
     if args.serve:
         from vitascope.cli.serve import serve
 
-        serve(args.paths, port=args.port)
+        serve(args.paths, port=args.port, data=args.data)
         return
     from vitascope.report.compose import KINDS, compose
     from vitascope.report.found import find
@@ -91,6 +93,8 @@ def run(words: Sequence[str]) -> None:
 def _folder(args: Report) -> Path:
     """The folder asked for; that of the only path; ``report`` for several."""
     if args.out is not None:
+        if args.out.is_file():
+            raise UserError(f"--out {args.out} is a file; give a folder for report.html")
         return args.out
     if len(args.paths) > 1:
         return Path("report")

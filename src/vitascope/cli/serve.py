@@ -173,12 +173,12 @@ def _tried(port: int) -> None:
         raise UserError(f"port {port} {reason}; give another, or --port 0 for a free one") from None
 
 
-def serve(paths: Sequence[str], *, port: int = 8000) -> None:
+def serve(paths: Sequence[str], *, port: int = 8000, data: str | None = None) -> None:
     """Open the models, say where the page is, and answer until Ctrl-C."""
     from vitascope.studies.live import Live
 
     _tried(port)  # before models are opened, which takes longer
-    server = make_server(Live.open(paths), port)
+    server = make_server(Live.open(paths, data), port)
     print(f"{server.url} (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()

@@ -4,6 +4,7 @@ An instrument says what it wants to see, is shown each of it while the model run
 result in the end. Parts are found once, and every map and feature is made once a batch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -20,7 +21,7 @@ __all__ = ["Onlooker", "alone", "one_pass"]
 Refusals = dict[str, str]
 
 
-class Onlooker:
+class Onlooker(ABC):
     """An instrument during a pass: what it wants, what it is shown, what it found."""
 
     maps: Mapping[str, tuple[str, ...]] = {}  # attention layer -> mixed, content, position
@@ -29,16 +30,19 @@ class Onlooker:
 
     def see_map(self, layer: str, part: str, weights: Tensor) -> None:
         """An attention map. (B * windows, H, T, S)"""
+        return
 
     def see_features(self, unit: str, tensor: Tensor) -> None:
         """The stream after a unit, or its output."""
+        return
 
     def end_batch(self, images: Tensor) -> None:
         """These images went through."""
+        return
 
+    @abstractmethod
     def result(self, num_images: int) -> Any:
         """What was found."""
-        raise NotImplementedError
 
 
 def alone(

@@ -1,8 +1,9 @@
 """`docs/results.md` from the records beside it: what was measured, when, and how to get it again.
 
-`python -m vitascope.report.results docs/records benchmarks/records docs/results.md` writes it.
-Each record becomes a section in the order of the file names. A figure whose name starts with a
-record's name (``figures/cifar10-gates.png`` for ``cifar10.json``) is shown under it.
+`make results` writes it: `python -m vitascope.report.results FOLDER ... docs/results.md`.
+Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
+whose name starts with a record's name (``figures/cifar10-gates.png`` for
+``cifar10.json``) is shown under it.
 """
 
 import sys

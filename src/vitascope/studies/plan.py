@@ -146,7 +146,7 @@ class Findings:
         return found
 
 
-Figure = Mapping[str, Any]  # name, title, reading, panels: see report.study
+Figure = Mapping[str, Any]  # name, title, reading, panels: see report.study_exhibits
 
 
 @dataclass(frozen=True, kw_only=True)

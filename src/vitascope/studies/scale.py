@@ -6,7 +6,7 @@ about the paper's: the claims (who is ahead, what grows) are what can be compare
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitascope.errors import UserError, unknown
@@ -61,10 +61,9 @@ class Scale:
     points: int  # of a landscape along each direction
     small: float  # the share of the images that stands for "few"
     image_size: int | None = None
-    changes: Mapping[str, Any] = ()  # type: ignore[assignment]  # of every recipe
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of every recipe
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "changes", dict(self.changes))
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise UserError(f"seeds must be one or more different ones, not {list(self.seeds)}")
 

@@ -1,0 +1,197 @@
+"""What one attention computation was: its map, its tokens, and the two parts of a gated one.
+
+Four ways lead to an event: a fused kernel, whose map is recomputed from its arguments; a product
+with a softmax; an ``nn.MultiheadAttention`` or ``nn.TransformerEncoderLayer``, asked again with the
+same input; and a layer with a method ``attention`` that never forms the map it uses: a gated one
+(``gating_param``), or one that says so (``maps_on_request = True``).
+
+The map is what multiplies the values. Where its rows do not sum to 1 (dropout in training mode,
+the talking heads of CaiT) it is the softmax itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Event", "Frame", "attention_weights", "has_fused_layers", "is_fused_layer",
+           "is_opaque", "of_fused_layer", "of_kernel", "of_opaque", "of_product",
+           "with_heads"]  # fmt: skip
+
+
+@dataclass
+class Event:
+    """One attention computation: who, and how to get its map and its tokens."""
+
+    name: str
+    weights: Callable[[], Tensor]
+    query: Tensor | None = None  # (..., T, features), for their places
+    key: Tensor | None = None
+    scores: Tensor | None = None  # (..., T, S), where queries and keys are not at hand
+    content: Callable[[], Tensor] | None = None  # the two parts of a gated layer
+    position: Callable[[], Tensor] | None = None
+
+
+@dataclass
+class Frame:
+    """A module that is running."""
+
+    name: str
+    module: nn.Module
+    softmaxes: list[Tensor] = field(default_factory=list)
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The matrix that ``scaled_dot_product_attention`` multiplies the values with. (..., T, S)
+
+    Rows that may look nowhere are zero, as the kernel's output is.
+    """
+    if query.dtype in (torch.float16, torch.bfloat16):
+        query, key = query.float(), key.float()
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
+    scores = query @ key.mT * (1 / sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return scores.softmax(-1).nan_to_num(0.0)
+
+
+def is_opaque(module: nn.Module) -> bool:
+    """Layers that run differently when watched, or do not form the map they use."""
+    return isinstance(module, nn.MultiheadAttention) or (
+        (hasattr(module, "gating_param") or getattr(module, "maps_on_request", False) is True)
+        and callable(getattr(module, "attention", None))
+    )
+
+
+def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | None:
+    """The event of a layer that was not watched from inside."""
+    if isinstance(module, nn.MultiheadAttention):
+        names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return _multihead(name, module, given)
+    if is_opaque(module):
+        parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
+        tokens = args[0] if args else next(iter(kwargs.values()))
+        if not hasattr(module, "gating_param"):
+            return Event(name, parts, tokens, tokens)
+        return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
+                     position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip
+    return None
+
+
+def is_fused_layer(module: nn.Module) -> bool:
+    """Whether it is torch's own encoder layer, which has a path of one kernel."""
+    return type(module).forward is nn.TransformerEncoderLayer.forward
+
+
+def has_fused_layers(model: nn.Module) -> bool:
+    """Whether layers inside answer for themselves, so that their parts cannot be seen as well."""
+    return any(is_fused_layer(module) for module in model.modules())
+
+
+def of_fused_layer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event:
+    """What the attention inside an ``nn.TransformerEncoderLayer`` did, on either of its paths."""
+    names = ("src", "attn_mask", "key_padding_mask")
+    given = dict(zip(names, args, strict=False))
+    x = given.get("src", kwargs.get("src"))
+    x = module.norm1(x) if module.norm_first else x
+    mask = given.get("attn_mask", kwargs.get("src_mask"))
+    padding = given.get("key_padding_mask", kwargs.get("src_key_padding_mask"))
+    given = {"query": x, "key": x, "value": x, "attn_mask": mask, "key_padding_mask": padding}
+    attention = module.get_submodule("self_attn")
+    assert isinstance(attention, nn.MultiheadAttention)
+    return _multihead(f"{name}.self_attn" if name else "self_attn", attention, given)
+
+
+def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) -> Event:
+    query, key = given["query"], given["key"]
+
+    def weights() -> Tensor:
+        rest = {k: v for k, v in given.items() if k in ("key_padding_mask", "attn_mask")}
+        dropout, module.dropout = module.dropout, 0.0
+        try:
+            _, maps = nn.MultiheadAttention.forward(
+                module, query, key, given["value"], need_weights=True,
+                average_attn_weights=False, **rest)  # fmt: skip
+        finally:
+            module.dropout = dropout
+        assert maps is not None  # asked for
+        return maps
+
+    if query.ndim == 3 and not module.batch_first:
+        query_tokens, key_tokens = query.transpose(0, 1), key.transpose(0, 1)
+    else:
+        query_tokens, key_tokens = query, key
+    return Event(name, weights, query_tokens, key_tokens)
+
+
+def of_kernel(name: str, args: Any, kwargs: dict[str, Any]) -> Event:
+    """The event of a call of ``scaled_dot_product_attention``."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    query, key = given["query"], given["key"]
+    rest = {k: v for k, v in given.items() if k not in ("query", "key", "value", "dropout_p")}
+    return Event(name, lambda: attention_weights(query, key, **rest), query, key)
+
+
+def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
+    """A product whose operand is the softmax, or what became of it."""
+    soft = frame.softmaxes[-1]
+    for operand in operands:
+        for candidate in (operand, operand.mT) if operand.ndim >= 2 else ():
+            if candidate.shape[-2:] == soft.shape[-2:] and candidate.numel() == soft.numel():
+                break
+        else:
+            continue
+        with torch._C.DisableTorchFunction():
+            used = candidate.reshape(soft.shape)
+            tolerance = 1e-3 if used.dtype in (torch.float32, torch.float64) else 3e-2
+            whole = bool(((used.sum(-1) - 1).abs() < tolerance).all())
+            chosen = with_heads(used if whole else soft, frame.module)
+            event = Event(frame.name, partial(_same, chosen), scores=soft)
+            _split(event, frame, used)
+        return event
+    return None
+
+
+def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
+    """Content and position of a gated layer that forms both: the two must mix into ``mixed``."""
+    gating = getattr(frame.module, "gating_param", None)
+    if not isinstance(gating, Tensor) or len(frame.softmaxes) != 2:
+        return
+    gate = gating.sigmoid().view(-1, 1, 1)
+    first, second = frame.softmaxes
+    for content, position in ((first, second), (second, first)):
+        if torch.allclose((1 - gate) * content + gate * position, mixed, atol=1e-4):
+            event.content, event.position = partial(_same, content), partial(_same, position)
+            event.scores = content
+            return
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def with_heads(weights: Tensor, module: nn.Module) -> Tensor:
+    """(B * windows, H, T, S), whatever the layer's own arrangement."""
+    if weights.ndim == 3:  # (B * H, T, S), or one head
+        heads = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", 1)
+        heads = heads if isinstance(heads, int) and len(weights) % heads == 0 else 1
+        return weights.unflatten(0, (-1, heads))
+    return weights.flatten(0, -4)
