@@ -4,7 +4,6 @@ import http.client
 import json
 import re
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from PIL import Image
 
 from vitascope import capture
 from vitascope.cli import main
-from vitascope.cli.serve import make_server
+from vitascope.cli.serve import Server, make_server
 from vitascope.errors import UserError
 from vitascope.report import stored_maps
 from vitascope.studies.live import MOST_BYTES, Live, Refusal, decoded, runs_in
@@ -200,13 +199,31 @@ def test_a_taken_port_is_a_users_mistake(server, folder, capsys):
     assert "is taken; give another" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("moment", ["address", "serving"])
+def test_an_interrupt_ends_it_from_the_address_on(folder, monkeypatch, capsys, moment):
+    """Both moments made certain: a signal sent to a process falls into either."""
+    opened = []
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    def address(server):
+        opened.append(server)
+        if moment == "address":
+            monkeypatch.setattr(sys.stdout, "flush", lambda: (monkeypatch.undo(), stop()))
+        return f"http://here:{server.server_address[1]}/"
+
+    monkeypatch.setattr(Server, "url", property(address))
+    monkeypatch.setattr(Server, "serve_forever", stop)
+    assert main(["report", "--serve", str(folder), "--port", "0"]) == 0
+    assert "http://here" in capsys.readouterr().out
+    assert opened[0].socket.fileno() == -1  # closed
+
+
 def test_it_ends_cleanly_with_an_interrupt(folder):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = [sys.executable, "-m", "vitascope", "report", "--serve", str(folder)]
+    words = [sys.executable, "-m", "vitascope", "report", "--serve", str(folder), "--port", "0"]
     process = subprocess.Popen(
-        [*words, "--port", str(port)],
+        words,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -215,7 +232,7 @@ def test_it_ends_cleanly_with_an_interrupt(folder):
         ),  # ignored in the background
     )
     try:
-        assert f"http://127.0.0.1:{port}/" in process.stdout.readline()
+        assert re.match(r"http://127\.0\.0\.1:\d+/ ", process.stdout.readline())
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:

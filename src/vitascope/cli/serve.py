@@ -178,11 +178,9 @@ def serve(paths: Sequence[str], *, port: int = 8000, data: str | None = None) ->
     from vitascope.studies.live import Live
 
     _tried(port)  # before models are opened, which takes longer
-    server = make_server(Live.open(paths, data), port)
-    print(f"{server.url} (Ctrl-C ends)", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        server.server_close()
+    with make_server(Live.open(paths, data), port) as server:
+        try:  # whoever reads the address may press Ctrl-C at once
+            print(f"{server.url} (Ctrl-C ends)", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
