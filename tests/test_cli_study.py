@@ -4,6 +4,7 @@ import json
 import shlex
 
 import pytest
+from PIL import Image
 
 from vitascope.cli import main
 from vitascope.cli.options import parse
@@ -88,3 +89,17 @@ def test_a_mistake_is_one_line(words, says, capsys, tmp_path):
     err = capsys.readouterr().err
     assert says in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_test_sets_that_are_read_later_must_be_there_before_the_start(tmp_path, capsys):
+    for part in ("train", "val"):
+        for name in ("n01440764", "n01443537"):
+            folder = tmp_path / "imagenet" / part / name
+            folder.mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(folder / "ILSVRC2012_val_00000001.JPEG")
+    words = ["study", "broadcasting", "--scale", "paper", "--data", f"imagenet:{tmp_path}/imagenet"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert f"broadcasting has no images imagenet-v2:{tmp_path}/imagenet-v2: " in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()

@@ -10,7 +10,7 @@ import torch
 
 from vitascope import record
 from vitascope.cli.options import parse
-from vitascope.cli.study_paper import understand
+from vitascope.cli.study_paper import scale_of, understand
 from vitascope.cli.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
@@ -21,7 +21,7 @@ from vitascope.studies.budget import FLOPS, budget, gigabytes, hours, size_of
 from vitascope.studies.catalog import catalog
 from vitascope.studies.engine import Engine, _launched, run_cells, waves
 from vitascope.studies.plan import Ask, Claim, Plan, Reading, Row, Study, Table, Training
-from vitascope.studies.scale import PAPER, SMOKE
+from vitascope.studies.scale import LAPTOP, PAPER, SMOKE
 from vitascope.studies.sizes import count
 from vitascope.studies.trained import command, folder_of, read, recipe_of, run_of
 from vitascope.studies.training import pairs, recipe_from
@@ -280,13 +280,19 @@ def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     assert found["training_seconds"] > 0
 
 
-def test_the_command_of_a_study_is_understood():
-    for scale in (SMOKE, replace(PAPER, data="imagenet:/a b", epochs=3, seeds=(1, 2))):
-        _, _, name, *words = shlex.split(answering.command("sizes", scale))
-        studies, args = understand(name, words)
-        assert [study.name for study in studies] == ["sizes"]
-        assert (args.scale, args.data, args.seeds) == (scale.name, (scale.data,), scale.seeds)
-        assert args.epochs == scale.epochs
+@pytest.mark.parametrize(
+    "scale",
+    [
+        SMOKE,
+        replace(PAPER, data="imagenet:/a b", epochs=3, seeds=(1, 2)),
+        replace(LAPTOP, data="photos", image_size=32, recipe="cifar"),
+    ],
+)
+def test_the_command_of_a_study_gives_its_scale_again(scale):
+    _, _, name, *words = shlex.split(answering.command("sizes", scale))
+    (study,), args = understand(name, words)
+    assert study.name == "sizes"
+    assert scale_of(study, args) == scale
 
 
 def test_a_missing_reading_is_named(tmp_path):

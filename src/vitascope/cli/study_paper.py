@@ -92,7 +92,7 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
         if args.plan:
             return
     scales = {study.name: scale_of(study, args) for study in studies}
-    check_images(scales.values())
+    check_images({study.name: study.plan(scales[study.name]) for study in studies})
     found, failed, values = [], [], []
     for i, study in enumerate(studies):
         if not (args.quiet or args.json) and len(studies) > 1:

@@ -1,6 +1,6 @@
 """Answer a study at a scale: run its cells, fill its tables, judge its claims, write its record."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
@@ -17,7 +17,7 @@ from vitascope.studies.built_in import built_in
 from vitascope.studies.catalog import order_of
 from vitascope.studies.engine import Engine, run_cells
 from vitascope.studies.plan import FINAL, Claim, Findings, Plan, Study, Table
-from vitascope.studies.scale import Scale
+from vitascope.studies.scale import SCALES, Scale
 from vitascope.studies.trained import finished
 from vitascope.studies.verdict import judge
 
@@ -40,16 +40,36 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
     return found
 
 
-def check_images(scales: Iterable[Scale]) -> None:
-    """The images must be there before anything starts.
+def check_images(plans: Mapping[str, Plan]) -> None:
+    """All images must be there before anything starts: to train on, and to be read on elsewhere.
+
+    Args:
+        plans: By the name of their study.
 
     Raises:
-        UserError: If they are not, or if a scale names a set without its place.
+        UserError: If some are not, or if a set is named without its place.
     """
-    for source, size in dict.fromkeys((scale.data, scale.image_size) for scale in scales):
-        if source in ("imagenet", "cifar100"):
-            raise UserError(f"say where the images are: --data {source}:PATH")
-        load(source, image_size=size)
+    known = set()
+    for name, plan in plans.items():
+        for source in _sources(plan):
+            if source in known:
+                continue
+            known.add(source)
+            if source[0] in ("imagenet", "cifar100"):
+                raise UserError(f"say where the images are: --data {source[0]}:PATH")
+            try:
+                load(source[0], image_size=source[1])
+            except UserError as error:
+                raise UserError(f"{name} has no images {source[0]}: {error}") from None
+
+
+def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
+    """Images and the size they are wanted in."""
+    for training, readings in plan.wanted().values():
+        yield training.data, training.image_size
+        for reading in readings.values():
+            if "data" in reading.options:
+                yield reading.options["data"], training.image_size
 
 
 def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
@@ -159,5 +179,10 @@ def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
     """What to type to get the study again."""
     words = [f"vitascope study {name} --scale {scale.name} --data {quote(scale.data)}"]
     words += ["--seeds " + " ".join(map(str, scale.seeds))]
-    words += [f"--epochs {scale.epochs}"] if scale.epochs is not None else []
+    if scale.epochs is not None:
+        words.append(f"--epochs {scale.epochs}")
+    if scale.image_size is not None:
+        words.append(f"--image-size {scale.image_size}")
+    if scale.recipe != SCALES[scale.name].recipe:
+        words.append(f"--recipe {quote(scale.recipe)}")
     return " ".join([*words, *extra])
