@@ -158,7 +158,7 @@ def planned(study: Any, args: Paper) -> list[str]:
     scale = scale_of(study, args)
     plan = study.plan(scale)
     cost = budget([plan], len(scale.seeds))
-    images = study.data.get(scale.name, study.data["laptop"])
+    images = scale.data if args.data else study.data.get(scale.name, study.data["laptop"])
     lines = [f"{study.name}: {cost.num_runs} runs of {len(plan.wanted())} trainings; {images}"]
     if scale.is_paper:
         lines.append(f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"

@@ -4,13 +4,13 @@ Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 12a (building it up), 
 (accuracy, corruptions, spectra on CIFAR-100), E.1 and C.1 right (ImageNet). The text gives no
 numbers of these figures.
 
-Deviations. Corruptions are made from the test images; the paper reads the published CIFAR-100-C
-and ImageNet-C. Fig. 12a is a search that decides on held-out images (``vitascope study buildup``);
+Deviation: Fig. 12a is a search that decides on held-out images (``vitascope study buildup``);
 here its networks are trained one and all, and the test set is what the table shows.
 """
 
 from typing import Any
 
+from vitascope.studies.papers.vit_corrupted import corrupted
 from vitascope.studies.papers.vit_drawn import dots_figure
 from vitascope.studies.papers.vit_networks import CIFAR, IMAGENET, NETWORKS
 from vitascope.studies.papers.vit_overfitting import rank
@@ -21,7 +21,6 @@ from vitascope.studies.plan import (
     Figure,
     Findings,
     Plan,
-    Reading,
     Row,
     Study,
     Table,
@@ -40,16 +39,6 @@ _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alo
 }
 
 
-def _robust(scale: Scale, runs: dict[str, Training], where: str) -> Table:
-    """Top-1 on clean images, and mean over corruptions and severities."""
-    corrupted = Reading(name="corruption", options=scale.look())
-    rows = [Row(label=label, cells=[Ask(training=t),
-                                    Ask(training=t, reading=corrupted, key="mean")])
-            for label, t in runs.items()]  # fmt: skip
-    return Table(name="top1", title=f"Accuracy and robustness ({where})", corner="network",
-                 columns=["clean", "corrupted"], rows=rows)  # fmt: skip
-
-
 def alternet(scale: Scale) -> Plan:
     """Fig. 12b and 12c."""
     names = scale.pick(paper=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
@@ -61,7 +50,7 @@ def alternet(scale: Scale) -> Plan:
         runs["ResNeXt-50"] = scale.training((("resnext50_cifar", {}),) * 2, recipe="cifar")
     early = spectrum(scale)
     three = {label: runs[label] for label in (vit, resnet, alter)}
-    table = _robust(scale, runs, "Fig. 12b")
+    table = corrupted(scale, runs, "Fig. 12b")
     claims = [
         more("ViT Fig. 12", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
              "clean"),
@@ -154,7 +143,7 @@ def large_data(scale: Scale) -> Plan:
         runs |= {n: scale.training((spec, spec), recipe="cifar", changes=like)
                  for n, spec in _MORE.items()}  # fmt: skip
     resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
-    table = _robust(scale, runs, "Fig. E.1")
+    table = corrupted(scale, runs, "Fig. E.1")
     loss = Table(name="nll", title="Training loss (Fig. C.1 right)", corner="network",
                  columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
                  rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vitascope.studies.papers.vit_corrupted import corrupted
 from vitascope.studies.papers.vit_drawn import against_figure
 from vitascope.studies.papers.vit_networks import CIFAR, NETWORKS
 from vitascope.studies.papers.vit_spectra import (
@@ -34,8 +35,7 @@ def pooling(scale: Scale) -> Plan:
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in ("ViT-Ti", "ViT-Ti GAP")}
     token, gap = runs
     early = spectrum(scale)
-    top1 = Table(name="top1", title="Top-1 (section 2)", corner="network", columns=["top-1"],
-                 rows=[Row(label=k, cells=[Ask(training=t)]) for k, t in runs.items()])  # fmt: skip
+    top1 = _accuracy(runs, "top1", "section 2")
     claims = [
         more("ViT Fig. 6", "average pooling leaves fewer negative eigenvalues", "nep", token, gap,
              "early"),
@@ -75,7 +75,12 @@ def bias(scale: Scale) -> Plan:
     for runs, prefix, where in ((by_kernel, "kernel", "Fig. 7"), (by_patch, "patch", "Fig. C.3")):
         tables += [replace(t, name=f"{prefix}-{t.name}")
                    for t in eigenvalues(runs, {"early": early}, where)]  # fmt: skip
-        tables += _performance(runs, prefix, where)
+    tables += [
+        corrupted(scale, by_kernel, "Fig. 7", "kernel-top1"),
+        _loss(by_kernel, "kernel-nll", "Fig. 7"),
+        _accuracy(by_patch, "patch-top1", "Fig. C.3"),
+        _loss(by_patch, "patch-nll", "Fig. C.3"),
+    ]
     near, fine, coarse = f"{kernels[-1]} x {kernels[-1]}", *list(by_patch)[:: len(by_patch) - 1]
     claims = [
         more("ViT Fig. 7", f"{near} attention has fewer negative eigenvalues than global",
@@ -83,7 +88,7 @@ def bias(scale: Scale) -> Plan:
         more("ViT Fig. 7", f"{near} attention reaches a lower training loss", "kernel-nll",
              "global", near, "NLL"),
         more("ViT Fig. 7", f"{near} attention is more accurate", "kernel-top1", near, "global",
-             "top-1"),
+             "clean"),
         more("ViT Fig. C.3", "small patches allow more negative eigenvalues than large ones",
              "patch-nep", fine, coarse, "early"),
         more("ViT Fig. C.3", "small patches make the eigenvalues smaller", "patch-ape", coarse,
@@ -92,8 +97,12 @@ def bias(scale: Scale) -> Plan:
              list(by_patch)[-2], coarse, "top-1"),
     ]  # fmt: skip
     if len(kernels) > 1:
-        claims.append(more("ViT Fig. 7", "5 x 5 has fewer negative eigenvalues than 3 x 3",
-                           "kernel-nep", "3 x 3", "5 x 5", "early"))  # fmt: skip
+        claims += [
+            more("ViT Fig. 7", "5 x 5 has fewer negative eigenvalues than 3 x 3", "kernel-nep",
+                 "3 x 3", "5 x 5", "early"),
+            more("ViT Fig. 7", "5 x 5 stands corruptions better than 3 x 3", "kernel-top1",
+                 "5 x 5", "3 x 3", "corrupted"),
+        ]  # fmt: skip
     if len(patches) > 2:
         claims.append(more("ViT Fig. C.3", "the smallest patches harm the accuracy too",
                            "patch-top1", list(by_patch)[1], fine, "top-1"))  # fmt: skip
@@ -108,16 +117,19 @@ def bias(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _performance(runs: Mapping[str, Training], prefix: str, where: str) -> list[Table]:
-    """Top-1, and the loss on the training images in the last epoch."""
-    return [
-        Table(name=f"{prefix}-top1", title=f"Top-1 ({where})", corner="network", columns=["top-1"],
-              rows=[Row(label=k, cells=[Ask(training=t)]) for k, t in runs.items()]),
-        Table(name=f"{prefix}-nll", title=f"Training loss ({where})", corner="network",
-              columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
-              rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
-                    for k, t in runs.items()]),
-    ]  # fmt: skip
+def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Table:
+    rows = [Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()]
+    return Table(
+        name=name, title=f"Top-1 ({where})", corner="network", columns=["top-1"], rows=rows
+    )
+
+
+def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
+    """The loss on the training images in the last epoch."""
+    rows = [Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
+            for label, t in runs.items()]  # fmt: skip
+    return Table(name=name, title=f"Training loss ({where})", corner="network", columns=["NLL"],
+                 unit="NLL, nats", digits=3, accuracy=False, log=True, rows=rows)  # fmt: skip
 
 
 def heads(scale: Scale) -> Plan:
