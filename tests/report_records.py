@@ -249,3 +249,15 @@ def write_inspection(folder: Path, model: str, **shape) -> Path:
     for kind, record in inspection(model, **shape).items():
         record.save(folder / kind)
     return folder
+
+
+def made_evaluation(model="vit_micro", right=0.8, data="digits", images=400) -> Record:
+    """What ``vitascope evaluate --out`` writes, of made-up numbers."""
+    bins = {"count": [0, 100, 300], "confidence": [0.0, 0.5, 0.9], "accuracy": [0.0, 0.6, right]}
+    return Record(
+        kind="evaluation",
+        values={"top1": right, "top5": None, "nll": 0.7, "ece": 0.1, "num_images": images},
+        arrays={f"bin_{name}": np.array(value) for name, value in bins.items()},
+        config={"subject": model, "name": model, "data": data, "split": "test", "notes": [data]},
+        seconds=1.0,
+    )

@@ -1,12 +1,20 @@
 """Training and evaluating from the command line, as a user does."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from vitascope.cli import main
+from vitascope.record import load
+from vitascope.report.compose import KINDS, compose
+from vitascope.report.found import find
+from vitascope.settings import COMMAND
+from vitascope.train import load_run
+from vitascope.train.run import differences
 
 WORDS = ["train", "--data", "digits", "--recipe", "laptop", "--epochs", "1", "--fraction", "0.2"]
 WORDS += ["--set", "scale_epochs=false", "batch_size=32", "--no-tracking"]
@@ -24,6 +32,33 @@ def run(tmp_path_factory):
 def test_a_run_folder_holds_what_it_should(run):
     names = {path.name for path in run.iterdir()}
     assert {"config.yaml", "metrics.jsonl", "model.safetensors", "record.json"} <= names
+
+
+def test_a_run_keeps_the_line_that_was_typed(run):
+    made = load(run / "record").made
+    assert made["command"].startswith("vitascope train --data digits --recipe laptop --epochs 1 ")
+    assert made["command"].endswith(f"--seed 3 --out {run} --quiet")
+    assert made["command"] == load_run(run).config["made"]["command"]
+    assert COMMAND not in os.environ
+
+
+def test_without_that_line_the_pages_command_makes_the_same_run(run, tmp_path, capsys):
+    words = ["--model", "convit_micro", "--model-args", "embed_dim=36", "num_heads=4"]
+    words += ["--set", "batch_size=16", "scale_epochs=false", "augmentation.mixup=0.2"]
+    words += ['travel=["*gating_param"]', "--fraction", "0.1", "--epochs", "1", "--seed", "5"]
+    words += ["--data", "digits", "--image-size", "8", "--no-tracking", "--quiet"]
+    assert main(["train", *words, "--out", str(tmp_path / "a")]) == 0
+    path = tmp_path / "a" / "record.json"
+    body = json.loads(path.read_text())
+    del body["made"]["command"]
+    path.write_text(json.dumps(body))
+    (section,) = compose(find([tmp_path / "a"], KINDS)).sections
+    _, *again = shlex.split(section.agains[0].command)
+    assert again[-2:] == ["--out", str(tmp_path / "a")]
+    assert main([*again[:-1], str(tmp_path / "b"), "--no-tracking", "--quiet"]) == 0
+    first, second = (load_run(tmp_path / name) for name in "ab")
+    assert differences(first.config, second.config) == []
+    assert first.weights.read_bytes() == second.weights.read_bytes()
 
 
 def test_resuming_a_finished_run_gives_it_back(run, capsys):

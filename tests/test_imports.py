@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "vitascope"
 
 MAY_IMPORT = {
     "errors": set(),
+    "settings": set(),
     "_imports": set(),
     "capture": set(),
     "record": set(),
@@ -26,7 +27,7 @@ MAY_IMPORT = {
     "report": {"record"},
     "cli": {"studies", "report", "bench"},
 }
-ANYWHERE = {"errors"}
+ANYWHERE = {"errors", "settings"}
 
 
 def package_of(path: Path) -> str:

@@ -35,6 +35,13 @@ def test_it_says_how_to_get_it_again(tmp_path):
     assert "commit" in made
 
 
+def test_it_keeps_the_command_if_there_was_one(monkeypatch):
+    monkeypatch.delenv("VITASCOPE_COMMAND", raising=False)
+    assert "command" not in Record(kind="x").made
+    monkeypatch.setenv("VITASCOPE_COMMAND", "vitascope train --seed 1")
+    assert Record(kind="x").made["command"] == "vitascope train --seed 1"
+
+
 def test_numbers_that_are_not_finite_become_null_not_broken_json(tmp_path):
     path = Record(kind="x", values={"a": float("nan"), "b": np.inf}).save(tmp_path / "x")
     assert json.loads(path.read_text())["values"] == {"a": None, "b": None}

@@ -85,7 +85,7 @@ def test_a_record_that_no_page_shows_is_refused(tmp_path):
 
 def test_no_path_at_all_is_refused(capsys):
     assert main(["report"]) == 2
-    assert "give a run, an inspection" in capsys.readouterr().err
+    assert "give a run, an evaluation, an inspection" in capsys.readouterr().err
 
 
 def test_the_page_of_one_path_lies_in_its_folder(tmp_path, capsys):
@@ -131,3 +131,14 @@ def test_a_file_is_no_folder_for_the_page(tmp_path, capsys):
     assert main(["report", str(tmp_path / "study.json"), "--out", str(tmp_path / "taken")]) == 2
     assert "is a file; give a folder" in capsys.readouterr().err
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_name_that_ends_in_html_is_the_pages(tmp_path, capsys):
+    made_study().save(tmp_path / "study")
+    words = ["report", str(tmp_path / "study.json"), "--out", str(tmp_path / "o" / "mine.html")]
+    assert main([*words, "--tables", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == words[-1]
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"mine.html", "tables"}
+    (tmp_path / "dir.html").mkdir()
+    assert main([*words[:-1], str(tmp_path / "dir.html")]) == 2
+    assert "is a folder that is called like a page" in capsys.readouterr().err

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from report_making import made_up
-from report_records import EVIL, Page, inspection, made_study, write_inspection, write_run
+from report_records import (
+    EVIL,
+    Page,
+    inspection,
+    made_evaluation,
+    made_study,
+    write_inspection,
+    write_run,
+)
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
@@ -23,12 +31,13 @@ def report_of(*paths) -> Report:
 
 
 def everything(folder):
-    """A folder with a comparison, two studies, two inspections and three runs."""
+    """A folder with a comparison, two studies, two inspections, an evaluation and three runs."""
     made_up().save(folder / "c" / "compare")
     made_study().save(folder / "s" / "one")
     made_study("other", ("agrees",)).save(folder / "s" / "other")
     write_inspection(folder / "i" / "convit", "model_0")
     write_inspection(folder / "i" / "vit", "vit_micro", gated=False, layers=6)
+    made_evaluation().save(folder / "e" / "vit")
     for seed in (0, 1):
         write_run(folder / "r" / str(seed), seed=seed)
     write_run(folder / "r" / "open", "convit_micro", finished=False)
@@ -45,7 +54,7 @@ def whole(tmp_path_factory):
 def test_one_page_holds_records_of_every_kind_in_a_fixed_order(whole):
     report, _, _ = whole
     kinds = [section.kind for section in report.sections]
-    assert kinds == ["compare", "study", "study", "inspection", "run"]
+    assert kinds == ["compare", "study", "study", "inspection", "evaluation", "run"]
     assert report.left_out == ()
 
 
@@ -120,6 +129,7 @@ def test_a_model_keeps_its_colour_through_all_sections(tmp_path):
 def test_what_comes_from_outside_stays_text_in_every_section(tmp_path):
     made_study(words=EVIL, models=(EVIL, "b")).save(tmp_path / "s" / "one")
     write_inspection(tmp_path / "i", EVIL, subject=EVIL)
+    made_evaluation(EVIL, data=EVIL).save(tmp_path / "e" / "one")
     write_run(tmp_path / "r", EVIL, data=EVIL)
     page = Page(render_page(report_of(tmp_path)))
     assert page.all("img") == []
@@ -282,3 +292,33 @@ def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_p
     assert book.of("convit_micro") == LookBook([("convit_micro", "convit")]).of("convit_micro")
     assert book.of("vit_micro") == LookBook([("vit_micro", "vit")]).of("vit_micro")
     assert compose(find([tmp_path / "plain"], KINDS)).looks.of("vit_micro").colour == 0
+
+
+@pytest.mark.parametrize(("second", "word"), [(0.78, "no more"), (0.6, "more")])
+def test_evaluations_are_compared_with_the_noise_of_their_images(tmp_path, second, word):
+    made_evaluation("a", 0.8).save(tmp_path / "a")
+    made_evaluation("b", second).save(tmp_path / "b")
+    (section,) = report_of(tmp_path).sections
+    share = f"b {100 * second:.1f} ± "
+    assert section.answer.startswith("a is right most often: 80.0 ± 2.0 % of 400 images (digits); ")
+    assert share in section.answer
+    assert f"The first two differ by {word} than chance" in section.leads[0]
+    assert [row.cells[0].best for row in section.tables[0].rows] == [True, False]
+    (line, _, _) = section.figures[0].panels[0].series
+    assert (line.x, line.y) == ([50.0, 90.0], [60.0, 80.0])  # the empty bin is no point
+    assert (
+        section.agains[0].command
+        == f"vitascope evaluate a --data digits --split test --out {tmp_path}/a"
+    )
+
+
+def test_the_line_that_was_typed_is_how_to_get_it_again(tmp_path):
+    typed = "vitascope evaluate runs/a --images 100 --out e"
+    made = {**made_evaluation().made, "command": typed}
+    replace(made_evaluation(), made=made).save(tmp_path / "a")
+    (section,) = report_of(tmp_path).sections
+    assert section.agains[0].command == typed
+    made["command"] = "vitascope compare --data digits"  # made something larger
+    replace(made_evaluation(), made=made).save(tmp_path / "a")
+    (section,) = report_of(tmp_path).sections
+    assert section.agains[0].command.startswith("vitascope evaluate vit_micro ")

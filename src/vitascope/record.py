@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from vitascope.errors import UserError
+from vitascope.settings import COMMAND
 
 __all__ = ["Record", "atomic_write", "circumstances", "load", "write_text"]
 
@@ -34,7 +35,7 @@ _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "acc
 
 
 def circumstances() -> dict[str, Any]:
-    """Where and with what this process runs: time, commit, versions, machine."""
+    """Where and with what this process runs: time, command, commit, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -51,6 +52,7 @@ def circumstances() -> dict[str, Any]:
         machine["device"] = torch.cuda.get_device_name()
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **({"command": os.environ[COMMAND]} if os.environ.get(COMMAND) else {}),
         "commit": _commit(),
         "versions": versions,
         "machine": machine,

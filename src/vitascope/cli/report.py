@@ -16,7 +16,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Make one page of runs, inspections, comparisons and studies: the answer first, then why.
+    """Make one page of runs, evaluations, inspections, comparisons and studies: the answer first.
 
     The page is a single file that needs no network: figures with a sentence under each, tables,
     definitions and the commands to get everything again. Several models are drawn together.
@@ -29,9 +29,10 @@ class Report:
     """
 
     paths: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Folders or records: runs, inspections, comparisons, studies, explorers."""
+    """Folders or records: runs, evaluations, inspections, comparisons, studies, explorers."""
     out: Path | None = None
-    """Folder for report.html, figures/ and tables/; the path's own, or report for several."""
+    """Folder for report.html, figures/ and tables/; the path's own, or report for several. A name
+    that ends in .html is the page's."""
     title: str | None = None
     """A title for the page."""
     formats: tuple[Literal["png", "svg", "pdf"], ...] = ()
@@ -54,7 +55,7 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope report`` and write the page."""
     args = parse(Report, "vitascope report", words)
     if not args.paths:
-        raise UserError("give a run, an inspection, a comparison or a study to report on")
+        raise UserError("give a run, an evaluation, an inspection, a comparison or a study")
     if args.serve:
         from vitascope.cli.serve import serve
 
@@ -64,9 +65,9 @@ def run(words: Sequence[str]) -> None:
     from vitascope.report.found import find
     from vitascope.report.page import write_report
 
-    folder = _folder(args)
+    folder, name = _place(args)
     report = compose(find(args.paths, KINDS), args.title)
-    page = write_report(report, folder)
+    page = write_report(report, folder, name)
     told: dict[str, Any] = {
         "report": str(page),
         "answer": report.lead.answer,
@@ -90,16 +91,24 @@ def run(words: Sequence[str]) -> None:
         _tell(told)
 
 
-def _folder(args: Report) -> Path:
-    """The folder asked for; that of the only path; ``report`` for several."""
-    if args.out is not None:
-        if args.out.is_file():
-            raise UserError(f"--out {args.out} is a file; give a folder for report.html")
-        return args.out
+def _place(args: Report) -> tuple[Path, str]:
+    """The folder asked for, that of the only path, or ``report`` for several; and the page's name.
+
+    Raises:
+        UserError: If there is a file where a folder should be, or a folder where a page should.
+    """
+    name, out = "report.html", args.out
+    if out is not None:
+        page = out.suffix.lower() in (".html", ".htm")
+        if page and out.is_dir():
+            raise UserError(f"--out {out} is a folder that is called like a page; give another")
+        if out.is_file() and not page:
+            raise UserError(f"--out {out} is a file; give a folder for report.html, or NAME.html")
+        return (out.parent, out.name) if page else (out, name)
     if len(args.paths) > 1:
-        return Path("report")
+        return Path("report"), name
     path = Path(args.paths[0])
-    return path if path.is_dir() else path.parent
+    return (path if path.is_dir() else path.parent), name
 
 
 def _tell(told: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ BUILDERS = {  # in the page's order: a builder's file, and the kinds of records 
         "lesion", "occlusion", "fgsm", "pgd", "frequency", "corruption", "calibration", "hessian",
         "density", "landscape", "trajectory",
     ),
+    "evaluation": ("evaluation",),
     "run": ("run",),
 }  # fmt: skip
 EXPLORER = "explorer"

@@ -21,7 +21,9 @@ _DEPTH = 4
 _MOST_RECORDS = 400
 _MOST_BYTES = 64_000_000  # of a record's JSON
 _NOT_INTO = {"checkpoint", "weights", "events", "figures", "tables", "parts", "maps"}
-_POSSIBLE = "give a run, an inspection, a comparison or a study (a folder or its .json)"
+_POSSIBLE = (
+    "give a run, an evaluation, an inspection, a comparison or a study (a folder or its .json)"
+)
 _PARTS = ("looks",)  # what a comparison keeps beside its runs; it is in its own record
 
 

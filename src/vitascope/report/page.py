@@ -45,9 +45,9 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
     return write_report(compose(Found(sources=tuple(sources))), folder)
 
 
-def write_report(report: Report, folder: Path) -> Path:
+def write_report(report: Report, folder: Path, name: str = "report.html") -> Path:
     """Write ``folder/report.html``, whole or not at all."""
-    path = Path(folder) / "report.html"
+    path = Path(folder) / name
     write_text(path, render_page(report))
     return path
 

@@ -8,8 +8,9 @@ from vitascope.report.exhibits import Cell, Dots, DotSeries, Figure, Row, Table
 from vitascope.report.found import Source
 from vitascope.report.palette import LookBook
 from vitascope.report.scale import count
-from vitascope.report.sections import Section, again, command_line
+from vitascope.report.sections import Section, again, made_by
 from vitascope.report.words import number, signed
+from vitascope.settings import command_line
 
 __all__ = ["KINDS", "TOGETHER", "models", "sections"]
 
@@ -53,6 +54,7 @@ def _section(source: Source, looks: LookBook) -> Section:
         [("--base", config.get("base")), ("--data", config.get("data")),
          ("--seeds", tuple(config.get("seeds") or ()))],
     )  # fmt: skip
+    command = made_by(record, "study") or command
     made = again(record, command, seed=config.get("seeds") or record.seed)
     return Section(
         kind="buildup", label="Study", title="Building attention into a network",

@@ -11,13 +11,14 @@ from vitascope.report.instruments_text import left_out, summary_rows
 from vitascope.report.palette import LookBook, apart
 from vitascope.report.panels import room
 from vitascope.report.scale import count
-from vitascope.report.sections import Again, Section, again, command_line
+from vitascope.report.sections import Again, Section, again, made_by
 from vitascope.report.seen import Instrument, Seen
 from vitascope.report.seen_curvature import CURVATURE
 from vitascope.report.seen_heads import HEADS
 from vitascope.report.seen_robustness import ROBUSTNESS
 from vitascope.report.seen_units import UNITS
 from vitascope.report.words import duration, plural
+from vitascope.settings import command_line
 
 __all__ = ["INSTRUMENTS", "KINDS", "TOGETHER", "models", "sections"]
 
@@ -172,7 +173,8 @@ def _again(sitting: Sitting, name: str, titled: bool) -> Again:
     spent = {round(one.record.seconds or 0, 3) for one in sitting.values()}
     return again(
         record,
-        command_line(["vitascope", "inspect", subject], options),
+        made_by(record, "inspect", "evaluate")
+        or command_line(["vitascope", "inspect", subject], options),
         took=f"{duration(sum(spent))} for {plural(len(sitting), 'instrument')}",
         title=name if titled else "",
         notes=(*map(str, config.get("notes") or ()), *left_out(by_name)),

@@ -7,20 +7,30 @@ from vitascope.report.exhibits import Cell, Figure, Lines, Row, Series, Table
 from vitascope.report.found import Source
 from vitascope.report.palette import LookBook, apart
 from vitascope.report.scale import count
-from vitascope.report.sections import Again, Badge, Section, again, command_line
+from vitascope.report.sections import Again, Badge, Section, again, made_by
 from vitascope.report.words import duration, number
+from vitascope.settings import changed, command_line
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections"]
+__all__ = ["KINDS", "TERMS", "TOGETHER", "models", "sections"]
 
 KINDS = ("run",)
 TOGETHER = True  # all records in one section
 
+_NO_ARGUMENT = (
+    "name",
+    "num_classes",
+    "in_chans",
+    "img_size",
+    "drop_path_rate",
+    "pretrained",
+    "weights",
+)  # of a model: they follow from data and recipe, or are options
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
     "train_nll": ("Training loss", "NLL (nats)", 1, 0.0, float("inf")),
     "test_nll": ("Loss on the test images", "NLL (nats)", 1, 0.0, float("inf")),
 }
-_TERMS = (
+TERMS = (
     ("Top-1 accuracy", "The share of test images whose most probable class is the right one."),
     ("NLL", "Negative log-likelihood of the right class, in nats; lower is better."),
     ("ECE", "Expected calibration error: the mean gap between confidence and accuracy."),
@@ -96,7 +106,7 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
             facts=_facts(sources),
             figures=figures,
             tables=(_table(sources, names, looks),),
-            terms=_TERMS,
+            terms=TERMS,
             agains=tuple(_again(s, n, several) for s, n in zip(sources, names, strict=True)),
             source="record.json" if not several else "",
         )
@@ -203,9 +213,24 @@ def _table(sources: Sequence[Source], names: Sequence[str], looks: LookBook) -> 
 
 
 def _again(source: Source, name: str, titled: bool) -> Again:
-    recipe, data = _config(source, "recipe"), _config(source, "data")
-    options = [("--model", _config(source, "model").get("name")), ("--data", data.get("name")),
-               ("--recipe", recipe.get("name")), ("--epochs", recipe.get("epochs")),
-               ("--seed", source.record.seed), ("--out", source.folder)]  # fmt: skip
-    command = command_line(["vitascope", "train"], options)
-    return again(source.record, command, recipe=recipe, title=name if titled else "")
+    recipe, record = _config(source, "recipe"), source.record
+    command = made_by(record, "train") or _command(source, recipe)
+    teacher = record.config.get("teacher")
+    notes = (f"TEACHER is a {teacher}.",) if "--teacher TEACHER" in command else ()
+    return again(record, command, recipe=recipe, notes=notes, title=name if titled else "")
+
+
+def _command(source: Source, recipe: Mapping[str, Any]) -> str:
+    """The training from its settings alone: all of them, for the usual ones may change."""
+    data, model = _config(source, "data"), _config(source, "model")
+    given = {name: value for name, value in model.items() if name not in _NO_ARGUMENT}
+    size = data.get("size") or (None,)
+    options = [
+        ("--model", model.get("name")), ("--model-args", changed(given)),
+        ("--pretrained", model.get("pretrained")), ("--weights", model.get("weights")),
+        ("--data", data.get("name")), ("--image-size", size[-1]), ("--recipe", recipe.get("name")),
+        ("--set", changed({k: v for k, v in recipe.items() if k != "name"})),
+        ("--teacher", "TEACHER" if source.record.config.get("teacher") else None),
+        ("--seed", source.record.seed), ("--out", source.folder),
+    ]  # fmt: skip
+    return command_line(["vitascope", "train"], options)

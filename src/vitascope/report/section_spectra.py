@@ -7,10 +7,11 @@ import numpy as np
 from vitascope.report.exhibits import Cell, Figure, Lines, Row, Series, Table
 from vitascope.report.found import Source
 from vitascope.report.palette import LookBook
-from vitascope.report.sections import Section, again, command_line
+from vitascope.report.sections import Section, again, made_by
 from vitascope.report.seen_curvature import shares
 from vitascope.report.spectra import HEAD, rows
 from vitascope.report.words import number
+from vitascope.settings import command_line
 
 __all__ = ["KINDS", "TOGETHER", "models", "sections"]
 
@@ -78,7 +79,7 @@ def _section(source: Source, looks: LookBook) -> Section:
     runs = record.config.get("runs") or ()
     command = command_line(["vitascope", "study", "spectra", *runs],
                            [("--epochs", tuple(e for e in epochs if e is not None))])  # fmt: skip
-    made = again(record, command)
+    made = again(record, made_by(record, "study") or command)
     figure = Figure(name="spectra", title="Eigenvalues of the Hessian", reading=answer,
                     how="A line left of zero is a loss that bends down there.",
                     panels=tuple(panels))  # fmt: skip

@@ -3,8 +3,7 @@
 A builder turns the records of one kind into sections; ``KINDS`` says which reads which.
 """
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +13,7 @@ from vitascope.record import Record
 from vitascope.report.exhibits import Figure, Table
 from vitascope.report.words import duration
 
-__all__ = ["Again", "Badge", "Claim", "Section", "again", "command_line"]
+__all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by"]
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
@@ -89,16 +88,11 @@ def again(record: Record, command: str = "", **more: Any) -> Again:
     return Again(command=command, rows=tuple(rows), **more)
 
 
-def command_line(words: Sequence[str], options: Iterable[tuple[str, Any]]) -> str:
-    """A command; options that are None, False or empty are left out.
+def made_by(record: Record, *commands: str) -> str:
+    """The line that was typed to make a record, if it was one of these commands; else nothing.
 
-    >>> command_line(["vitascope", "train"], [("--model", "a b"), ("--seed", 0), ("--quiet", None)])
-    "vitascope train --model 'a b' --seed 0"
+    >>> made_by(Record(kind="run", made={"command": "vitascope train --seed 1"}), "train")
+    'vitascope train --seed 1'
     """
-    said = [shlex.quote(str(word)) for word in words]
-    for name, value in options:
-        if value is None or value is False or value == ():
-            continue
-        many = value if isinstance(value, (tuple, list)) else [value]
-        said += [name, *([] if value is True else (shlex.quote(str(item)) for item in many))]
-    return " ".join(said)
+    line = str(record.made.get("command") or "")
+    return line if line.split(" ")[1:2] in [[command] for command in commands] else ""

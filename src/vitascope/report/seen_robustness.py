@@ -1,6 +1,6 @@
 """What several models stand, together: occlusion, attacks, noise, corruptions, calibration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from vitascope.report.robustness_readings import READINGS, chance
 from vitascope.report.robustness_text import percent
 from vitascope.report.seen import Instrument, Seen
 
-__all__ = ["ROBUSTNESS"]
+__all__ = ["ROBUSTNESS", "reliability"]
 
 
 def _reading(models: Sequence[Seen]) -> str:
@@ -109,19 +109,23 @@ def corruption(models: Sequence[Seen]) -> Figure:
 
 
 def calibration(models: Sequence[Seen]) -> Figure:
-    """Reliability: accuracy against confidence."""
+    """Accuracy against confidence."""
+    return reliability(models, [seen.values for seen in models], _reading(models))
+
+
+def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], reading: str) -> Figure:
+    """Accuracy against confidence, from each model's bins (count, confidence, accuracy)."""
     series = []
-    for seen in models:
-        counts = np.asarray(seen.values["bin_count"])
-        there = counts > 0
-        x, y = (100 * np.asarray(seen.values[f"bin_{name}"], float)[there]
+    for seen, binned in zip(models, bins, strict=True):
+        there = np.asarray(binned["bin_count"]) > 0
+        x, y = (100 * np.asarray(binned[f"bin_{name}"], float)[there]
                 for name in ("confidence", "accuracy"))  # fmt: skip
         series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), look=seen.look))
     even = Series(label="perfect", x=[0, 100], y=[0, 100], look=Look(6, "circle", "2 3"))
     panel = Lines(title="", x_label="confidence (%)", y_label="accuracy (%)", marks=True,
                   series=(*series, even), floor=0.0, ceiling=100.0)  # fmt: skip
     return Figure(
-        name="calibration", title="As sure as it should be?", reading=_reading(models),
+        name="calibration", title="As sure as it should be?", reading=reading,
         how="Below the dotted line the model is too sure.", panels=(panel,),
         definition="ECE = Σ_m |B_m|/N |accuracy(B_m) − confidence(B_m)| over bins of confidence.",
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from shlex import quote
 from statistics import fmean, stdev
 from typing import Any
 
@@ -13,6 +12,7 @@ from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.record import Record, circumstances
+from vitascope.settings import command_line
 from vitascope.studies.built_in import built_in
 from vitascope.studies.catalog import order_of
 from vitascope.studies.engine import Engine, run_cells
@@ -177,12 +177,10 @@ def _spent(findings: Findings) -> dict[str, float]:
 
 def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
     """What to type to get the study again."""
-    words = [f"vitascope study {name} --scale {scale.name} --data {quote(scale.data)}"]
-    words += ["--seeds " + " ".join(map(str, scale.seeds))]
-    if scale.epochs is not None:
-        words.append(f"--epochs {scale.epochs}")
-    if scale.image_size is not None:
-        words.append(f"--image-size {scale.image_size}")
-    if scale.recipe != SCALES[scale.name].recipe:
-        words.append(f"--recipe {quote(scale.recipe)}")
-    return " ".join([*words, *extra])
+    usual = SCALES[scale.name].recipe
+    options = [
+        ("--scale", scale.name), ("--data", scale.data), ("--seeds", scale.seeds),
+        ("--epochs", scale.epochs), ("--image-size", scale.image_size),
+        ("--recipe", scale.recipe if scale.recipe != usual else None),
+    ]  # fmt: skip
+    return " ".join([command_line(["vitascope", "study", name], options), *extra])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from shlex import quote
 from time import perf_counter
 from typing import Any
 
@@ -21,10 +20,11 @@ from vitascope.data import Dataset, EvalBatches, Subset, load, subset
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
+from vitascope.settings import changed, command_line
 from vitascope.studies.subject import build, reopen
 from vitascope.train import Recipe, log_spaced, recipe, train
 
-__all__ = ["Comparison", "Job", "commands", "flat", "jobs_of", "look", "run_job", "safe"]
+__all__ = ["Comparison", "Job", "commands", "jobs_of", "look", "run_job", "safe"]
 
 LOOKS = 6  # epochs at which weights are kept and looked at
 LOOK_IMAGES = 128
@@ -160,38 +160,14 @@ def look(folder: Path, dataset: Dataset, epochs: Sequence[int]) -> Record:
 def commands(question: Comparison, out: str | Path) -> list[str]:
     """One ``vitascope train`` a cell, for any scheduler; `compare` then finds them finished."""
     dataset = load(question.data, image_size=question.image_size)
-    size = [f"--image-size {question.image_size}"] if question.image_size else []
-    named = flat(recipe(question.recipe.name, epochs=question.recipe.epochs).to_dict())
-    lines = []
-    for job in jobs_of(question, dataset, Path(out)):
-        wanted = flat(job.recipe.to_dict())
-        changed = {key: value for key, value in wanted.items() if named.get(key) != value}
-        sets = ["--set", *(quote(f"{key}={_word(value)}") for key, value in changed.items())]
-        words = [
-            "vitascope train",
-            f"--model {quote(job.model)}",
-            f"--data {quote(question.data)}",
-            *size,
-        ]
-        words += [f"--recipe {question.recipe.name}", f"--epochs {question.recipe.epochs}"]
-        words += [
-            *sets,
-            f"--seed {job.seed}",
-            f"--out {quote(str(job.out))}",
-            "--resume --no-tracking",
-        ]
-        lines.append(" ".join(words))
-    return lines
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields by their dotted names."""
-    out = {}
-    for key, value in values.items():
-        inner = flat(value, f"{prefix}{key}.") if isinstance(value, dict) else None
-        out.update(inner if inner is not None else {prefix + key: value})
-    return out
-
-
-def _word(value: Any) -> str:
-    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+    usual = recipe(question.recipe.name, epochs=question.recipe.epochs).to_dict()
+    return [
+        command_line(["vitascope", "train"], [
+            ("--model", job.model), ("--data", question.data),
+            ("--image-size", question.image_size), ("--recipe", question.recipe.name),
+            ("--epochs", question.recipe.epochs),
+            ("--set", changed(job.recipe.to_dict(), usual)), ("--seed", job.seed),
+            ("--out", job.out), ("--resume", True), ("--no-tracking", True),
+        ])
+        for job in jobs_of(question, dataset, Path(out))
+    ]  # fmt: skip

@@ -10,7 +10,6 @@ a page is made from; :mod:`vitascope.studies.evidence` turns numbers into words.
 
 from dataclasses import asdict
 from pathlib import Path
-from shlex import quote
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -21,8 +20,9 @@ from vitascope import record
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
+from vitascope.settings import command_line, flat
 from vitascope.studies.built_in import built_in
-from vitascope.studies.cells import Comparison, flat, jobs_of, run_job, safe
+from vitascope.studies.cells import Comparison, jobs_of, run_job, safe
 from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
 from vitascope.studies.explore import explored
 from vitascope.studies.side_by_side import side_by_side
@@ -207,11 +207,11 @@ def _looks(
 
 def _command(question: Comparison) -> str:
     """What to type to get this again."""
-    words = [f"vitascope compare --data {quote(question.data)}"]
-    words += [f"--recipe {question.recipe.name} --epochs {question.recipe.epochs}"]
-    words += ["--models " + " ".join(map(quote, question.models))]
-    words += ["--fractions " + " ".join(f"{f:g}" for f in question.fractions)]
-    words += ["--seeds " + " ".join(map(str, question.seeds))]
-    words += [f"--image-size {question.image_size}"] if question.image_size else []
-    words += ["--set " + " ".join(map(quote, question.overrides))] if question.overrides else []
-    return " ".join(words)
+    fractions = tuple(f"{fraction:g}" for fraction in question.fractions)
+    options = [
+        ("--data", question.data), ("--recipe", question.recipe.name),
+        ("--epochs", question.recipe.epochs), ("--models", question.models),
+        ("--fractions", fractions), ("--seeds", question.seeds),
+        ("--image-size", question.image_size), ("--set", question.overrides),
+    ]  # fmt: skip
+    return command_line(["vitascope", "compare"], options)

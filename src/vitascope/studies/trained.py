@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from shlex import quote
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +18,8 @@ from vitascope import record
 from vitascope.data import Dataset, load, subset
 from vitascope.errors import unknown
 from vitascope.record import Record
-from vitascope.studies.cells import flat, look
+from vitascope.settings import changed, command_line
+from vitascope.studies.cells import look
 from vitascope.studies.curvature import Curvature
 from vitascope.studies.evaluating import evaluate_subject
 from vitascope.studies.inspect import MEASURES, ON_REQUEST, Look, inspect_subject
@@ -160,32 +160,17 @@ def command(
 ) -> str:
     """The training as ``vitascope train``, for a launcher or a scheduler."""
     plan = recipe_of(training, dataset)
-    named = flat(recipe(training.recipe).to_dict())
-    changed = {k: v for k, v in flat(plan.to_dict()).items() if named.get(k) != v}
-    words = [launcher] if launcher else []
-    words += ["vitascope train", f"--model {quote(training.model)}"]
-    words += [f"--data {quote(training.data)}", f"--recipe {training.recipe}"]
-    if training.image_size:
-        words.append(f"--image-size {training.image_size}")
-    if training.model_args:
-        args = (quote(f"{k}={_word(v)}") for k, v in training.model_args.items())
-        words.append("--model-args " + " ".join(args))
-    if changed:
-        words.append("--set " + " ".join(quote(f"{k}={_word(v)}") for k, v in changed.items()))
-    if training.teacher is not None:
-        teacher = training.teacher
-        name = teacher if isinstance(teacher, str) else str(folder_of(teacher, seed, out))
-        words.append(f"--teacher {quote(name)} --distillation {plan.distillation}")
-    words.append(f"--seed {seed} --out {quote(str(folder_of(training, seed, out)))} --resume")
-    return " ".join(words)
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(_word, value)) + "]"
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    teacher = training.teacher
+    if isinstance(teacher, Training):
+        teacher = str(folder_of(teacher, seed, out))
+    options = [
+        ("--model", training.model), ("--data", training.data), ("--recipe", training.recipe),
+        ("--image-size", training.image_size), ("--model-args", changed(training.model_args)),
+        ("--set", changed(plan.to_dict(), recipe(training.recipe).to_dict())),
+        ("--teacher", teacher), ("--distillation", plan.distillation if teacher else None),
+        ("--seed", seed), ("--out", folder_of(training, seed, out)), ("--resume", True),
+    ]  # fmt: skip
+    return f"{launcher} {command_line(['vitascope', 'train'], options)}".strip()
 
 
 def finished(training: Training, reading: Reading, seed: int, out: Path) -> Record | None:

@@ -26,7 +26,7 @@ from vitascope.train.progress import Progress
 from vitascope.train.run import Run, finish, write_metrics
 from vitascope.train.schedule import learning_rate
 from vitascope.train.stop import Interrupted, StopRequest, diverged
-from vitascope.train.trackers import PROJECT, flat
+from vitascope.train.trackers import PROJECT, told
 from vitascope.train.update import Update
 
 __all__ = ["Course"]
@@ -87,7 +87,7 @@ class Course:
     def run(self) -> Run:
         """All epochs that are left, then the final weights and the record."""
         self._greet()
-        self.engine.accelerator.init_trackers(PROJECT, flat(self.config))
+        self.engine.accelerator.init_trackers(PROJECT, told(self.config))
         epochs, steps = self.recipe.total_epochs, len(self.batches)
         if self.step == 0:
             self._observe(0)

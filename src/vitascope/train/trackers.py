@@ -6,8 +6,9 @@ from typing import Any
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
 
 from vitascope.errors import UserError, unknown
+from vitascope.settings import flat
 
-__all__ = ["PROJECT", "chosen", "flat"]
+__all__ = ["PROJECT", "chosen", "told"]
 
 PROJECT = "vitascope"  # what services file the runs under
 USUAL = "tensorboard"
@@ -36,17 +37,13 @@ def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTr
     return list(names)
 
 
-def flat(config: Mapping[str, Any], above: str = "") -> dict[str, int | float | str]:
+def told(config: Mapping[str, Any]) -> dict[str, int | float | str]:
     """Nested settings as one level of plain values, which is all that trackers take.
 
-    >>> flat({"recipe": {"lr": 0.1, "ema": None}, "seed": 3})
+    >>> told({"recipe": {"lr": 0.1, "ema": None}, "seed": 3})
     {'recipe.lr': 0.1, 'recipe.ema': 'None', 'seed': 3}
     """
-    found: dict[str, int | float | str] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{above}{key}.")
-        else:
-            plain = isinstance(value, (int, float, str))
-            found[above + str(key)] = value if plain else str(value)
-    return found
+    return {
+        name: value if isinstance(value, (int, float, str)) else str(value)
+        for name, value in flat(config).items()
+    }
