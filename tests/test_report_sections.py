@@ -23,6 +23,8 @@ from vitascope.report.compose import KINDS, Report, compose
 from vitascope.report.found import find
 from vitascope.report.page import render_page
 from vitascope.report.palette import LookBook
+from vitascope.report.panels import draw_panel
+from vitascope.report.paper import draw_figure
 from vitascope.report.section_study import tally
 
 
@@ -322,3 +324,35 @@ def test_the_line_that_was_typed_is_how_to_get_it_again(tmp_path):
     replace(made_evaluation(), made=made).save(tmp_path / "a")
     (section,) = report_of(tmp_path).sections
     assert section.agains[0].command.startswith("vitascope evaluate vit_micro ")
+
+
+def test_units_are_marked_and_counted_by_their_kind(tmp_path):
+    values = {
+        "units": ["stem", "a.attn", "a.mlp", "b.attn", "b.conv"],
+        "kind": ["stem", "attention", "mlp", "attention", "convolution"],
+        "stage": [0] * 5,
+        "variance": [1.0, 0.5, 2.0, 2.5, 3.0],
+    }
+    Record(kind="variance", values=values, config={"name": "mine"}).save(tmp_path / "v")
+    (section,) = report_of(tmp_path).sections
+    assert section.answer == (
+        "mine's variance goes from 1 to 3, falling after 1 of 2 attention units, 0 of 1 MLP and "
+        "0 of 1 convolution."
+    )
+    (figure,) = section.figures
+    assert figure.how == "Marks: ● attention, ■ MLP, ▲ convolution, ◆ other units."
+    (line,) = figure.panels[0].series
+    assert line.marks == ["diamond", "circle", "square", "circle", "triangle"]
+    drawn = str(draw_panel(figure.panels[0]))
+    assert drawn.count("<circle") == 2
+    legend = draw_figure(figure).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "attention", "MLP", "convolution", "other units"]  # fmt: skip
+
+
+def test_a_long_answer_is_set_smaller(tmp_path):
+    made_evaluation().save(tmp_path / "a")
+    short = report_of(tmp_path)
+    long = replace(short, sections=(replace(short.sections[0], answer="word " * 40),))
+    assert '<h1 class="long">' in render_page(long)
+    assert "<h1>" in render_page(short)

@@ -45,6 +45,7 @@ class Series:
     look: Look
     low: Numbers | None = None
     high: Numbers | None = None
+    marks: Sequence[str] | None = None  # the shape of each point, in place of the look's
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from vitascope.report.scale import Scale, short, ticks
 __all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "x_marks"]
 
 MOST_POINTS = 200  # drawn of a line
+_MOST_MARKS = 60  # on a line
 _FEW = 5  # more bands than this lie on top of each other
 
 
@@ -105,14 +106,16 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
         if panel.joined:
             plot.line(xs, ys, line.look, tip=tip)
         end = (plot.px(xs[-1]), plot.py(ys[-1]))
-        if not panel.joined or (panel.marks and len(run) <= 40):
+        if not panel.joined or (panel.marks and len(run) <= _MOST_MARKS):
+            shapes = [line.marks[i] if line.marks else line.look.marker for i in run]
+            size = 4.6 if line.marks else 3.2  # shapes that are to be read
             dots = [
                 svg.tag(
                     "g",
-                    svg.marker(line.look.marker, plot.px(a), plot.py(b), 3.2),
+                    svg.marker(shape, plot.px(a), plot.py(b), size),
                     svg.tag("title", f"{line.label} at {_at(panel, a)}: {b:.3g}"),
                 )
-                for a, b in zip(xs, ys, strict=True)
+                for shape, a, b in zip(shapes, xs, ys, strict=True)
             ]
             plot.parts.append(svg.tag("g", *dots, class_=line.look.css))
     return end

@@ -18,6 +18,7 @@ from vitascope.report.maps import map_levels
 from vitascope.report.palette import COLOURS, Look
 from vitascope.report.plot import thin
 from vitascope.report.scale import ticks
+from vitascope.report.seen import MARKS, REST
 from vitascope.report.svg import shorten
 
 __all__ = ["draw_figure"]
@@ -39,7 +40,8 @@ def draw_figure(figure: Figure) -> Drawing:
         for axis, panel in zip(axes, figure.panels, strict=False):
             _DRAW[type(panel)](axis, panel)
             if panel.title:
-                axis.set_title(_short(panel.title), fontsize=9, loc="left")
+                over = 18 if isinstance(panel, Lines) and axis.get_legend() else 6  # a legend
+                axis.set_title(_short(panel.title), fontsize=9, loc="left", pad=over)
         for axis in axes[len(figure.panels) :]:
             axis.set_axis_off()
     return drawing
@@ -62,8 +64,11 @@ def _lines(axis: Axes, panel: Lines) -> None:
         for run in runs_of(line, panel, _MOST):
             xs, ys = ([float(part[i] or 0) for i in run] for part in (line.x, line.y))
             dotted = panel.marks or len(run) == 1 or not panel.joined
-            mark = MARKERS[line.look.marker] if dotted else ""
+            mark = MARKERS[line.look.marker] if dotted and line.marks is None else ""
             axis.plot(xs, ys, **style, lw=1.5 if panel.joined else 0, marker=mark, ms=3.5)
+            for i, x, y in zip(run, xs, ys, strict=True):
+                if line.marks is not None:
+                    axis.plot(x, y, MARKERS[line.marks[i]], color=style["color"], ms=5)
             last = (xs[-1], ys[-1])
             if line.low is not None and line.high is not None:
                 low, high = (_array(part, run) for part in (line.low, line.high))
@@ -98,6 +103,18 @@ def _lines(axis: Axes, panel: Lines) -> None:
         turned = max(map(len, names)) > 3
         axis.set_xticks(shown, names, rotation=90 if turned else 0, fontsize=7 if turned else 9)
     set_ends(axis, ends)
+    _kinds(axis, {mark for line in panel.series for mark in line.marks or ()})
+
+
+def _kinds(axis: Axes, shapes: set[str]) -> None:
+    """Which shape is which kind of unit, above the lines."""
+    kinds = [(shape, words) for shape, words in (*MARKS.values(), REST) if shape in shapes]
+    for shape, words in kinds:
+        label = words.partition(" ")[2]
+        axis.plot([], [], MARKERS[shape], color=_INK, ms=4.5, label=label)
+    if kinds:
+        axis.legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=4,
+                    borderpad=0, handletextpad=0.2, columnspacing=1)  # fmt: skip
 
 
 def _array(part: Sequence[float | None], run: Sequence[int]) -> np.ndarray:

@@ -9,7 +9,7 @@ from vitascope.report.exhibits import Figure, Lines, Series
 from vitascope.report.palette import Look
 from vitascope.report.words import short_names
 
-__all__ = ["Instrument", "Seen", "along", "joined"]
+__all__ = ["Instrument", "Seen", "along", "joined", "marks_told", "sentence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,12 @@ class Seen:
         return self.record.values
 
 
+MARKS = {  # of a unit's kind: the shape, and how it is told
+    "attention": ("circle", "● attention"),
+    "mlp": ("square", "■ MLP"),
+    "convolution": ("triangle", "▲ convolution"),
+}
+REST = ("diamond", "◆ other units")
 Instrument = Callable[[Sequence[Seen]], Figure]
 
 
@@ -47,7 +53,8 @@ def along(
         ends = spread(seen) if spread is not None else None
         low = None if ends is None else [float(end[0]) for end in ends]
         high = None if ends is None else [float(end[1]) for end in ends]
-        series.append(Series(label=seen.label, x=xs, y=ys, look=seen.look, low=low, high=high))
+        series.append(Series(label=seen.label, x=xs, y=ys, look=seen.look, low=low, high=high,
+                             marks=_marks(seen) if places == "units" else None))  # fmt: skip
     noun = "attention layer" if places == "layers" else "unit"
     short = [f"{int(n) + 1}" if n.isdigit() else n for n in short_names(lists[0])]
     return Lines(
@@ -59,6 +66,24 @@ def along(
     )
 
 
+def _marks(seen: Seen) -> list[str] | None:
+    """The shape of each unit's mark."""
+    kinds = seen.values.get("kind")
+    return None if kinds is None else [MARKS.get(kind, REST)[0] for kind in kinds]
+
+
+def marks_told(models: Sequence[Seen]) -> str:
+    """Which shape is which kind of unit, of those that are there; empty where kinds are unknown.
+
+    >>> marks_told([])
+    ''
+    """
+    kinds = {kind for seen in models for kind in seen.values.get("kind") or ()}
+    said = [words for kind, (_, words) in MARKS.items() if kind in kinds]
+    said += [REST[1]] if kinds - set(MARKS) else []
+    return f"Marks: {', '.join(said)}." if said else ""
+
+
 def joined(parts: Sequence[str], most: int = 4) -> str:
     """Parts of a sentence, the first few of them.
 
@@ -67,3 +92,12 @@ def joined(parts: Sequence[str], most: int = 4) -> str:
     """
     said = "; ".join(parts[:most])
     return said + (f"; and {len(parts) - most} more." if len(parts) > most else ".")
+
+
+def sentence(words: str) -> str:
+    """Words that begin as a sentence does.
+
+    >>> sentence("at first"), sentence("vit_micro looks")
+    ('At first', 'Vit_micro looks')
+    """
+    return words[:1].upper() + words[1:]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitascope.report.exhibits import Figure, Maps
-from vitascope.report.seen import Instrument, Seen, along, joined
+from vitascope.report.seen import Instrument, Seen, along, joined, sentence
 from vitascope.report.words import number, short_names
 
 __all__ = ["HEADS"]
@@ -122,7 +122,7 @@ def maps(models: Sequence[Seen]) -> Figure:
         )
     said = joined(parts)
     return Figure(
-        name="maps", title="What one patch looks at", reading=said[0].upper() + said[1:],
+        name="maps", title="What one patch looks at", reading=sentence(said),
         how="A row a layer, a column a head; log colours over three decades; ringed: the patch "
         "that looks.",
         panels=panels,

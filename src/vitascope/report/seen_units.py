@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitascope.report.exhibits import Dots, DotSeries, Figure, Heat, Lines, Series
-from vitascope.report.seen import Instrument, Seen, along, joined
-from vitascope.report.words import number, short_names
+from vitascope.report.seen import Instrument, Seen, along, joined, marks_told
+from vitascope.report.words import number, plural, short_names
 
 __all__ = ["UNITS"]
 
@@ -22,9 +22,7 @@ def fourier(models: Sequence[Seen]) -> Figure:
         )
         series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
         high = seen.values["high"]
-        parts.append(
-            f"{number(high[-1])} in {seen.label} (from {number(high[0])} after its first unit)"
-        )
+        parts.append(f"{seen.label} {number(high[0])} to {number(high[-1])}{_falls(seen, high)}")
     ends = Lines(
         title="After the last unit",
         x_label="frequency (π)",
@@ -37,8 +35,9 @@ def fourier(models: Sequence[Seen]) -> Figure:
     return Figure(
         name="fourier",
         title="Which frequencies pass",
-        reading=joined(parts),
-        how="Lower: high frequencies are damped more, relative to the mean of the map.",
+        reading=f"High frequencies from the first unit to the last: {joined(parts, 3)}",
+        how="Lower: high frequencies are damped more, relative to the mean of the map. "
+        + marks_told(models),
         panels=(way, ends),
         definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
         "map after a unit, in natural logarithms (Park & Kim, arXiv 2202.06709, Fig. 2a and 8).",
@@ -52,29 +51,34 @@ def variance(models: Sequence[Seen]) -> Figure:
     parts = []
     for seen in models:
         found = seen.values["variance"]
-        falls = _falls(seen)
-        end = f"; it falls after {falls[0]} of {falls[1]} attention units" if falls[1] else ""
         parts.append(
-            f"{seen.label}'s variance goes from {number(found[0])} to {number(found[-1])}{end}"
+            f"{seen.label}'s variance goes from {number(found[0])} to {number(found[-1])}"
+            f"{_falls(seen, found)}"
         )
     panel = along(models, "units", lambda s: s.values["variance"], title="", y_log=log,
                   y_label="variance over space", floor=0.0)  # fmt: skip
     return Figure(
         name="variance", title="Gathering or spreading", reading=joined(parts, 3), panels=(panel,),
+        how=marks_told(models),
         definition="Variance of the feature map over space, averaged over channels and images, "
         "after each unit (Park & Kim, Fig. 9): averaging lowers it.",
     )  # fmt: skip
 
 
-def _falls(seen: Seen) -> tuple[int, int]:
-    """After how many of the attention units the variance is lower than before."""
-    found, kinds = seen.values["variance"], seen.values["kind"]
-    steps = [
-        b < a
-        for a, b, kind in zip(found, found[1:], kinds[1:], strict=False)
-        if kind == "attention"
-    ]
-    return sum(steps), len(steps)  # fmt: skip
+def _falls(seen: Seen, found: Sequence[float]) -> str:
+    """After how many units of each kind a number is lower than before them, in words."""
+    said = []
+    for kind, noun in (("attention", "attention unit"), ("mlp", "MLP"), ("convolution",) * 2):
+        steps = [
+            after < before
+            for before, after, now in zip(found, found[1:], seen.values["kind"][1:], strict=False)
+            if now == kind
+        ]
+        if steps:
+            said.append(f"{sum(steps)} of {plural(len(steps), noun)}")
+    if len(said) > 1:
+        said = [", ".join(said[:-1]), said[-1]]
+    return f", falling after {' and '.join(said)}" if said else ""
 
 
 def cka(models: Sequence[Seen]) -> Figure:
@@ -116,7 +120,7 @@ def lesion(models: Sequence[Seen]) -> Figure:
         name="lesion",
         title="Which units are needed",
         reading=joined(parts or ["No unit was dropped"]),
-        how="One unit is dropped at a time, nothing is trained again.",
+        how=f"One unit is dropped at a time, nothing is trained again. {marks_told(models)}",
         panels=(panel,),
         definition="lost(u) = accuracy of the network − accuracy without unit u (Park & Kim, "
         "Fig. 10b).",
