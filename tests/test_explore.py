@@ -14,7 +14,7 @@ from vitascope.report import stored_maps
 from vitascope.studies.compact import FLOOR, TOLERANCE, compact
 from vitascope.studies.explore import explored
 from vitascope.studies.on_grid import on_grid, separated
-from vitascope.studies.subject import Subject, build
+from vitascope.studies.subject import Subject, build, open_subject
 from vitascope.studies.thinning import chosen, fitting
 
 
@@ -222,6 +222,8 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, t
     run = compared / "runs/convit_micro/0.1/seed-0"
     words = ["--images", "3", "--measures", "explorer", "--out", str(tmp_path)]
     assert main(["inspect", str(run), *words]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
+    assert 'id="ex-data"' in (tmp_path / "report.html").read_text(encoding="utf-8")
     record = load_record(tmp_path / "explorer")
     kept = load_record(compared / "explorer" / "convit_micro")
     assert record.values["epochs"] == [0, 1]
@@ -243,3 +245,29 @@ def test_a_network_without_attention_is_refused_in_a_line(digits):
     assert isinstance(subject, Subject)
     with pytest.raises(UserError, match="the explorer needs attention"):
         explored(subject, digits)
+
+
+HUGGING_FACE = """
+def vit():
+    from transformers import ViTConfig, ViTForImageClassification
+    return ViTForImageClassification(ViTConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=48,
+        image_size=8, patch_size=2, num_channels=1, num_labels=10, initializer_range=0.5))
+"""
+
+
+def test_a_model_of_hugging_face_is_explored_as_well(tmp_path, monkeypatch, digits):
+    (tmp_path / "hugging.py").write_text(HUGGING_FACE)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = "hugging:vit --data digits --measures explorer --images 4 --quiet --out"
+    assert main(["inspect", *words.split(), str(tmp_path)]) == 0
+    record = load_record(tmp_path / "explorer")
+    torch.manual_seed(0)
+    subject = open_subject("hugging:vit")
+    with capture.attention(subject.model) as used, capture.evaluating(subject.model):
+        subject.model(batch_of(record, digits))
+    assert [layer["name"] for layer in record.values["layers"]] == list(used)
+    for name, truth in used.items():
+        found = np.stack([stored_maps.mixed(record, name, image=i) for i in range(4)])
+        patches = truth[..., 1:, 1:] / truth[..., 1:, 1:].sum(-1, keepdim=True)
+        assert variation(torch.from_numpy(found), patches) <= TOLERANCE

@@ -183,7 +183,7 @@ def _look(args: Inspect, look: Any) -> None:
         if found.explorer is not None:
             found.explorer.save(args.out / "explorer")
         write_figures(args.out, found.records)
-        if found.records:
+        if found.records or found.explorer is not None:
             from vitascope.report.below import page_below
 
             page_below(args.out)
@@ -199,7 +199,8 @@ def _tell(args: Inspect, found: Any) -> None:
     from vitascope.report.instruments_text import left_out, summary
     from vitascope.report.robustness_readings import READINGS
 
-    print(summary(found.records))
+    if found.records:
+        print(summary(found.records))
     for record in found.records.values():
         if record.kind in READINGS:
             print(f"{record.kind}: {READINGS[record.kind](record)}")
@@ -209,4 +210,5 @@ def _tell(args: Inspect, found: Any) -> None:
         for line in [*left_out(found.records), *(f"note: {note}" for note in found.notes)]:
             print(line)
     if args.out is not None:
-        print(args.out / "report.html" if found.records else args.out)
+        shown = found.records or found.explorer is not None
+        print(args.out / "report.html" if shown else args.out)
