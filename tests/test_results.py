@@ -79,7 +79,24 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     assert "5 claims: 3 agree, 1 within noise, 1 disagrees" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
-    assert [line.split("|")[3:6] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
+    assert [line.split("|")[4:7] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
+    assert {line.split("|")[3] for line in table} == {" digits "}
+
+
+def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
+    ordered("sizes", 1, ("agrees",)).save(tmp_path / "records" / "sizes")
+    other = ordered("sizes", 1, ("disagrees",))
+    values = {**other.values, "data": "some/where/photos"}
+    replace(other, values=values).save(tmp_path / "records" / "sizes-photos")
+    table = [
+        line.split("|")[1:4:2]
+        for line in results_page([tmp_path / "records"], tmp_path).splitlines()
+        if line.startswith("| [")
+    ]
+    assert table == [
+        [" [sizes](#sizes) ", " digits "],
+        [" [sizes-photos](#sizes-photos) ", " photos "],
+    ]
     assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
 
 

@@ -199,7 +199,7 @@ def results_page(folders: Sequence[Path], figures: Path) -> str:
     paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
     records = in_order([(path.stem, load(path)) for path in paths])
     parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
-    studies = [record for _, record in records if record.kind == "study"]
+    studies = [pair for pair in records if pair[1].kind == "study"]
     if studies:
         parts += ["## What of the papers holds here", verdicts(studies)]
     drawn = _owners(figures, [name for name, _ in records])

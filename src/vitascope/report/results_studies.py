@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from vitascope.record import Record
 from vitascope.report.study_text import MARKS, counted
@@ -17,18 +18,18 @@ def in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]:
     return [*studies, *(pair for pair in records if pair[1].kind != "study")]
 
 
-def verdicts(studies: Sequence[Record]) -> str:
-    """A line a study: what it covers, and how many of the paper's claims are seen."""
+def verdicts(studies: Sequence[tuple[str, Record]]) -> str:
+    """A line a named study: what it covers, on what, how many of the paper's claims are seen."""
     rows, every = [], []
-    for record in studies:
+    for name, record in studies:
         found = [claim["verdict"] for claim in record.values["claims"]]
         every += found
         counts = Counter(found)
-        name = record.values["study"]
-        rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]),
+        images = Path(str(record.values["data"])).name
+        rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]), images,
                      *(str(counts[verdict] or "") for verdict in MARKS)])  # fmt: skip
-    scales = sorted({str(record.values["scale"]) for record in studies})
-    hours = sum(record.values["training_seconds"] for record in studies) / 3600
+    scales = sorted({str(record.values["scale"]) for _, record in studies})
+    hours = sum(record.values["training_seconds"] for _, record in studies) / 3600
     words = (
         f"{len(studies)} studies at the {' and '.join(scales)} scale, {counted(every)}. The "
         "papers' models, images and epochs are far larger, so a disagreement says where a claim "
@@ -36,4 +37,4 @@ def verdicts(studies: Sequence[Record]) -> str:
         f"trained once; counted for each study they are {hours:.1f} hours of one core that was "
         "shared with other work."
     )
-    return f"{words}\n\n{markdown(['study', 'covers', *MARKS], rows)}"
+    return f"{words}\n\n{markdown(['study', 'covers', 'images', *MARKS], rows)}"
