@@ -81,6 +81,7 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     table = [line for line in page.splitlines() if line.startswith("| [")]
     assert [line.split("|")[4:7] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
     assert {line.split("|")[3] for line in table} == {" digits "}
+    assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
 
 
 def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
@@ -97,7 +98,6 @@ def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
         [" [sizes](#sizes) ", " digits "],
         [" [sizes-photos](#sizes-photos) ", " photos "],
     ]
-    assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
 
 
 def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
