@@ -14,7 +14,7 @@ __all__ = ["in_order", "verdicts"]
 def in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]:
     """Studies in the papers' order and before the rest, which stays as it is."""
     studies = [pair for pair in records if pair[1].kind == "study"]
-    studies.sort(key=lambda pair: pair[1].values.get("order") or 0)
+    studies.sort(key=lambda pair: (pair[1].values.get("order") or 0, pair[0]))
     return [*studies, *(pair for pair in records if pair[1].kind != "study")]
 
 
