@@ -5,32 +5,22 @@ windows, shifted or dilated, pooled keys, subsampled queries, class tokens and p
 of their own.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from vitascope.capture.events import Event
 from vitascope.capture.features import evaluating, tensor_in
-from vitascope.capture.planes import centres, positions, rows, spacing
+from vitascope.capture.layout import aside
+from vitascope.capture.planes import distinct, positions, rows, spacing
 from vitascope.capture.shadows import Shadows
 from vitascope.capture.watch import watching
 from vitascope.errors import UserError
 
-__all__ = [
-    "Layout",
-    "Places",
-    "inheriting",
-    "layout_of",
-    "located",
-    "one_image",
-    "places",
-    "places_of",
-]
+__all__ = ["Places", "inheriting", "located", "one_image", "places", "places_of"]
 
 
 @dataclass(frozen=True)
@@ -59,16 +49,7 @@ class Places:
     @property
     def grid(self) -> tuple[int, int]:
         """Distinct places of the queries, down and across."""
-        return _count(self.query[..., 0]), _count(self.query[..., 1])
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How an image-like tensor is arranged."""
-
-    name: str  # NCHW, NHWC, NLC or NCL
-    grid: tuple[int, int]
-    num_prefix_tokens: int = 0
+        return distinct(self.query[..., 0]), distinct(self.query[..., 1])
 
 
 def one_image(example_input: Tensor) -> Tensor:
@@ -184,67 +165,6 @@ class inheriting:
     def __exit__(self, *_: Any) -> None:
         for handle in self.handles:
             handle.remove()
-
-
-@contextmanager
-def aside() -> Iterator[None]:
-    """Compute without being watched or shadowed."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        yield
-
-
-def layout_of(shadows: Shadows, tensor: Tensor) -> Layout | None:
-    """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
-    planes = shadows.of(tensor)
-    if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
-        return None
-    key = tuple((plane.data_ptr(), plane.shape, plane.stride()) for plane in planes)
-    if key not in shadows.layouts:  # most layers leave every place where it is
-        with aside():
-            shadows.layouts[key] = _layout(centres(planes), tensor.ndim), planes
-        if len(shadows.layouts) > 16:
-            shadows.layouts.pop(next(iter(shadows.layouts)))
-    return shadows.layouts[key][0]
-
-
-def _layout(position: Tensor, ndim: int) -> Layout | None:
-    """Of places (1, ..., 2)."""
-    for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[ndim]:
-        if position.narrow(channels, 0, 1).isnan().all():
-            continue
-        along = position.nan_to_num(-1)
-        if bool((along == along.narrow(channels, 0, 1)).all()):
-            at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
-            found = _grid(at) if ndim == 3 else _image(at)
-            if found is not None:
-                return Layout(name, *found)
-    return None
-
-
-def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
-    down, across = _count(at[..., 0]), _count(at[..., 1])
-    return ((down, across), 0) if (down, across) == tuple(at.shape[:2]) else None
-
-
-def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
-    """Row-major patches behind prefix tokens that have no place."""
-    placed = ~at[:, 0].isnan()
-    patches = at[placed]
-    down, across = _count(patches[:, 0]), _count(patches[:, 1])
-    prefix = len(at) - len(patches)
-    if down * across != len(patches) or bool(placed[:prefix].any()) or not len(patches):
-        return None
-    order = patches.view(down, across, 2)
-    if (order[..., 0].diff(dim=1).abs() > 0.1).any() or (
-        order[..., 1].diff(dim=0).abs() > 0.1
-    ).any():
-        return None
-    return (down, across), prefix
-
-
-def _count(values: Tensor) -> int:
-    values = values[~values.isnan()]
-    return len((values * 16).round().unique())
 
 
 def places_of(event: Event, shadows: Shadows) -> Places | None:

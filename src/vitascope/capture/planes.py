@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Planes", "attended", "carry", "centres", "nowhere", "positions", "product", "rows",
-           "spacing", "unit", "window"]  # fmt: skip
+__all__ = ["Planes", "attended", "carry", "centres", "distinct", "nowhere", "positions", "product",
+           "rows", "spacing", "unit", "window"]  # fmt: skip
 
 Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
 
@@ -25,6 +25,12 @@ def rows(planes: Planes | None) -> Tensor | None:
 def centres(planes: Planes) -> Tensor:
     """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
     return positions(single(planes))
+
+
+def distinct(values: Tensor) -> int:
+    """How many different places there are along one axis, to a sixteenth of a pixel."""
+    values = values[~values.isnan()]
+    return len((values * 16).round().unique())
 
 
 def spacing(places: Tensor) -> tuple[float, float]:

@@ -40,6 +40,11 @@ class Source:
         """Where it lies."""
         return self.path.parent
 
+    def settings(self, part: str) -> Mapping[str, Any]:
+        """One part of what it was asked to do (``recipe``, ``data``); empty if it has none."""
+        found = self.record.config.get(part)
+        return found if isinstance(found, Mapping) else {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:

@@ -1,30 +1,20 @@
 """Trainings: how accurate the models became, how, and at what cost."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from vitascope.report.exhibits import Cell, Figure, Lines, Row, Series, Table
 from vitascope.report.found import Source
 from vitascope.report.palette import LookBook, apart
+from vitascope.report.run_again import run_again
 from vitascope.report.scale import count
-from vitascope.report.sections import Again, Badge, Section, again, made_by
+from vitascope.report.sections import Badge, Section
 from vitascope.report.words import duration, number
-from vitascope.settings import changed, command_line
 
 __all__ = ["KINDS", "TERMS", "TOGETHER", "models", "sections"]
 
 KINDS = ("run",)
 TOGETHER = True  # all records in one section
 
-_NO_ARGUMENT = (
-    "name",
-    "num_classes",
-    "in_chans",
-    "img_size",
-    "drop_path_rate",
-    "pretrained",
-    "weights",
-)  # of a model: they follow from data and recipe, or are options
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
     "train_nll": ("Training loss", "NLL (nats)", 1, 0.0, float("inf")),
@@ -37,14 +27,9 @@ TERMS = (
 )
 
 
-def _config(source: Source, part: str) -> Mapping[str, Any]:
-    found = source.record.config.get(part)
-    return found if isinstance(found, Mapping) else {}
-
-
 def model_name(source: Source) -> str:
     """The model that was trained."""
-    return str(_config(source, "model").get("name") or source.folder.resolve().name)
+    return str(source.settings("model").get("name") or source.folder.resolve().name)
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -73,7 +58,7 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
     finals = [_last(source, "top1") for source in sources]
     order = sorted(range(len(names)), key=lambda i: -(finals[i] or 0))
     best = order[0]
-    data = {str(_config(s, "data").get("name") or "its images") for s in sources}
+    data = {str(s.settings("data").get("name") or "its images") for s in sources}
     where = next(iter(data)) if len(data) == 1 else "their images"
     epochs = sources[best].record.values.get("epochs")
     answer = f"{names[best]} reaches {number(_percent(finals[best]), 1)} % top-1 on {where}"
@@ -88,6 +73,7 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
     seeds = {s.record.seed for s in sources}
     leads = [f"Not finished: {', '.join(open_runs)}."] if open_runs else []
     several = len(names) > 1
+    titles = names if several else [""]
     question = "Which training ends best?" if several else f"How good did {names[0]} become?"
     if several and len(seeds) == 1:
         leads.append(
@@ -107,7 +93,7 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
             figures=figures,
             tables=(_table(sources, names, looks),),
             terms=TERMS,
-            agains=tuple(_again(s, n, several) for s, n in zip(sources, names, strict=True)),
+            agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
             source="record.json" if not several else "",
         )
     ]  # fmt: skip
@@ -126,7 +112,7 @@ def _percent(value: float | None) -> float | None:
 
 
 def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
-    data, recipe = _config(sources[0], "data"), _config(sources[0], "recipe")
+    data, recipe = sources[0].settings("data"), sources[0].settings("recipe")
     facts = [
         ("images", data.get("name")),
         ("to train on", data.get("train_images")),
@@ -210,27 +196,3 @@ def _table(sources: Sequence[Source], names: Sequence[str], looks: LookBook) -> 
         columns=columns,
         rows=tuple(rows),
     )
-
-
-def _again(source: Source, name: str, titled: bool) -> Again:
-    recipe, record = _config(source, "recipe"), source.record
-    command = made_by(record, "train") or _command(source, recipe)
-    teacher = record.config.get("teacher")
-    notes = (f"TEACHER is a {teacher}.",) if "--teacher TEACHER" in command else ()
-    return again(record, command, recipe=recipe, notes=notes, title=name if titled else "")
-
-
-def _command(source: Source, recipe: Mapping[str, Any]) -> str:
-    """The training from its settings alone: all of them, for the usual ones may change."""
-    data, model = _config(source, "data"), _config(source, "model")
-    given = {name: value for name, value in model.items() if name not in _NO_ARGUMENT}
-    size = data.get("size") or (None,)
-    options = [
-        ("--model", model.get("name")), ("--model-args", changed(given)),
-        ("--pretrained", model.get("pretrained")), ("--weights", model.get("weights")),
-        ("--data", data.get("name")), ("--image-size", size[-1]), ("--recipe", recipe.get("name")),
-        ("--set", changed({k: v for k, v in recipe.items() if k != "name"})),
-        ("--teacher", "TEACHER" if source.record.config.get("teacher") else None),
-        ("--seed", source.record.seed), ("--out", source.folder),
-    ]  # fmt: skip
-    return command_line(["vitascope", "train"], options)
