@@ -10,7 +10,8 @@ from vitascope.models import create_model
 from vitascope.models.suffix import split_suffix
 from vitascope.record import Record
 from vitascope.studies.catalog import catalog
-from vitascope.studies.papers.broadcasting import _entropy, _under
+from vitascope.studies.papers.broadcasting import _entropy
+from vitascope.studies.papers.broadcasting_robust import _under
 from vitascope.studies.plan import Ask, Training
 from vitascope.studies.scale import LAPTOP, PAPER, SCALES
 

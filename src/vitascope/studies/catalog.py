@@ -16,7 +16,7 @@ __all__ = ["catalog", "covered", "find", "order_of"]
 _FILES = ("convit_accuracy", "convit_parts", "convit_inside", "convit_locality",
           "vit_landscape", "vit_convexity", "vit_overfitting", "vit_augmentation",
           "vit_features", "vit_stages", "vit_alternet",
-          "broadcasting", "broadcasting_places")  # fmt: skip
+          "broadcasting", "broadcasting_robust", "broadcasting_places")  # fmt: skip
 
 
 def catalog() -> dict[str, Study]:
