@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from vitascope.studies.evidence import Cell, crossings, half_width, recommend, tabulate
+from vitascope.studies.evidence import Cell, crossings, tabulate
+from vitascope.studies.noise import half_width
+from vitascope.studies.recommendation import recommend
 
 COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
 

@@ -30,7 +30,7 @@ from vitascope import record
 from vitascope.data import subset
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.studies.evidence import half_width, pooled_spread
+from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.studies.trials import (
     BuildUp,
     Images,

@@ -23,8 +23,9 @@ from vitascope.record import Record, circumstances
 from vitascope.settings import command_line, flat
 from vitascope.studies.built_in import built_in
 from vitascope.studies.cells import Comparison, jobs_of, run_job, safe
-from vitascope.studies.evidence import Cell, crossings, plain_rows, recommend, tabulate
+from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explore import explored
+from vitascope.studies.recommendation import recommend
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
 from vitascope.studies.subject import build, reopen

@@ -13,12 +13,10 @@ cell and no test set to count there is no noise to compare with: that is within 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import inf, log
 from typing import Literal
 
-from scipy import stats
-
-from vitascope.studies.evidence import pooled_spread
+from vitascope.studies.noise import half_interval, pooled_spread, sampling
 
 __all__ = ["Judgement", "Verdict", "judge"]
 
@@ -70,12 +68,10 @@ def judge(
         contrast += weight * mean
         variance += weight**2 * spread / len(values)
         if num_test is not None:
-            share = min(max(mean / 100, 1 / (2 * num_test)), 1 - 1 / (2 * num_test))
-            variance += weight**2 * 1e4 * share * (1 - share) / num_test
+            variance += weight**2 * sampling(mean, num_test)
     if not freedom and num_test is None:
         return Judgement("within noise", contrast, None, "one seed: the noise is unknown")
-    quantile = float(stats.t.ppf(0.975, freedom) if freedom else stats.norm.ppf(0.975))
-    half = quantile * sqrt(variance)
+    half = half_interval(variance, freedom)
     return Judgement(_verdict(contrast - margin, half), contrast, half, "")
 
 
