@@ -21,7 +21,8 @@ def test_the_list_names_every_study_with_claim_data_and_time(capsys):
         assert study.claim in text
         assert study.data["paper"] in text
         assert all(what in text for what in study.covers)
-    assert text.count("A100-hours") == text.count("on two cores") == len(catalog())
+    assert text.count("A100-hour") == text.count("on two cores") == len(catalog())
+    assert "about 1 A100-hour\n" in text
 
 
 def test_a_machine_can_read_the_list(capsys):

@@ -356,3 +356,17 @@ def test_a_long_answer_is_set_smaller(tmp_path):
     long = replace(short, sections=(replace(short.sections[0], answer="word " * 40),))
     assert '<h1 class="long">' in render_page(long)
     assert "<h1>" in render_page(short)
+
+
+def test_noise_of_low_and_high_frequencies_is_told_apart_for_each_model(tmp_path):
+    for name, found in (("a", [0.5, 0.8]), ("b", [0.7, 0.6])):
+        record = inspection(name)["frequency"]
+        replace(record, values={**record.values, "accuracy": found}).save(tmp_path / name / "f")
+    (section,) = report_of(tmp_path).sections
+    assert section.answer.startswith(
+        "Top-1 with noise up to 0.5 π and above: a 50.0 % and 80.0 %, b 70.0 % and 60.0 % ("
+    )
+    one_sided = {**record.values, "frequencies": [0.6, 0.9]}
+    replace(record, values=one_sided).save(tmp_path / "b" / "f")
+    (section,) = report_of(tmp_path).sections
+    assert section.answer.startswith("Top-1 falls at worst: a from 90.0 % to 50.0 %, b from")

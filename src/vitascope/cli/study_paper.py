@@ -183,12 +183,12 @@ def listed() -> list[dict[str, Any]]:
 
     rows = []
     for study in catalog().values():
-        hours = budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours
+        hours = max(budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours, 1)
         took = f"{max(laptop_minutes(study.plan(LAPTOP), len(LAPTOP.seeds)), 1):.0f} min"
         rows.append({
             "name": study.name, "covers": list(study.covers), "title": study.title,
             "claim": study.claim, "data": dict(study.data),
             "time": {"smoke": "seconds", "laptop": took,
-                     "paper": f"{max(hours, 1):,.0f} A100-hours"},
+                     "paper": f"{hours:,.0f} A100-hour{'s' * (hours >= 1.5)}"},
         })  # fmt: skip
     return rows

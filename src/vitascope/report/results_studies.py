@@ -33,8 +33,9 @@ def verdicts(studies: Sequence[tuple[str, Record]]) -> str:
     words = (
         f"{len(studies)} studies at the {' and '.join(scales)} scale, {counted(every)}. The "
         "papers' models, images and epochs are far larger, so a disagreement says where a claim "
-        "stops holding at this size, not that the paper is wrong. Runs that studies share were "
-        f"trained once; counted for each study they are {hours:.1f} hours of one core that was "
-        "shared with other work."
+        "stops holding at this size, not that the paper is wrong. Every claim is judged by itself: "
+        "of 40 with nothing behind them about one would seem to agree and one to disagree. Runs "
+        f"that studies share were trained once; counted for each study they are {hours:.1f} hours "
+        "of one core that was shared with other work."
     )
     return f"{words}\n\n{markdown(['study', 'covers', 'images', *MARKS], rows)}"

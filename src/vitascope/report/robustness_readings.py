@@ -8,7 +8,7 @@ import numpy as np
 from vitascope.record import Record
 from vitascope.report.robustness_text import attack_words, epsilon_words, percent, severity_words
 
-__all__ = ["READINGS", "chance"]
+__all__ = ["READINGS", "chance", "low_and_high"]
 
 
 def chance(record: Record) -> str:
@@ -43,19 +43,22 @@ def _read_attack(record: Record) -> str:
     )
 
 
+def low_and_high(record: Record) -> tuple[float, float] | None:
+    """Mean accuracy under noise up to 0.5 pi, and above; None if one of them was not tried."""
+    pairs = list(zip(record.values["frequencies"], record.values["accuracy"], strict=True))
+    low, high = ([a for f, a in pairs if (f > 0.5) == above] for above in (False, True))
+    return (float(np.mean(low)), float(np.mean(high))) if low and high else None
+
+
 def _read_frequency(record: Record) -> str:
     values = record.values
     found, at = values["accuracy"], values["frequencies"]
     worst, best = int(np.argmin(found)), int(np.argmax(found))
-    middle = 0.5
-    sides = [
-        np.mean([a for f, a in zip(at, found, strict=True) if (f > middle) == high] or [np.nan])
-        for high in (False, True)
-    ]
+    sides = low_and_high(record)
     start = f"Noise of rms {values['rms']:g} hurts most at {at[worst]:g} π "
     start += f"({percent(values['clean'])} to {percent(found[worst])}) and least at "
     start += f"{at[best]:g} π ({percent(found[best])})"
-    if not np.isfinite(sides).all():
+    if sides is None:
         return f"{start}."
     return f"{start}; mean up to 0.5 π {percent(sides[0])}, above {percent(sides[1])}."
 

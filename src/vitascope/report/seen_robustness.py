@@ -7,7 +7,7 @@ import numpy as np
 
 from vitascope.report.exhibits import Figure, Heat, Lines, Series
 from vitascope.report.palette import Look
-from vitascope.report.robustness_readings import READINGS, chance
+from vitascope.report.robustness_readings import READINGS, chance, low_and_high
 from vitascope.report.robustness_text import percent
 from vitascope.report.seen import Instrument, Seen
 
@@ -25,6 +25,11 @@ def _reading(models: Sequence[Seen]) -> str:
     if first.kind == "corruption":
         parts = [f"{seen.label} {percent(seen.values['mean'])}" for seen in models]
         return f"Top-1 over all corruptions: {', '.join(parts)} ({chance(first)})."
+    sides = [low_and_high(seen.record) for seen in models] if first.kind == "frequency" else [None]
+    if all(sides):
+        parts = [f"{seen.label} {percent(low)} and {percent(high)}"
+                 for seen, (low, high) in zip(models, filter(None, sides), strict=True)]  # fmt: skip
+        return f"Top-1 with noise up to 0.5 π and above: {', '.join(parts)} ({chance(first)})."
     ends = [(seen.label, seen.values["clean"], min(seen.values["accuracy"])) for seen in models]
     parts = [f"{name} from {percent(clean)} to {percent(worst)}" for name, clean, worst in ends]
     return f"Top-1 falls at worst: {', '.join(parts)} ({chance(first)})."
