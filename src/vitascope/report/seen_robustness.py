@@ -25,10 +25,12 @@ def _reading(models: Sequence[Seen]) -> str:
     if first.kind == "corruption":
         parts = [f"{seen.label} {percent(seen.values['mean'])}" for seen in models]
         return f"Top-1 over all corruptions: {', '.join(parts)} ({chance(first)})."
-    sides = [low_and_high(seen.record) for seen in models] if first.kind == "frequency" else [None]
-    if all(sides):
-        parts = [f"{seen.label} {percent(low)} and {percent(high)}"
-                 for seen, (low, high) in zip(models, filter(None, sides), strict=True)]  # fmt: skip
+    sides = [low_and_high(seen.record) for seen in models] if first.kind == "frequency" else []
+    if sides and all(sides):
+        shown = [(percent(low), percent(high)) for low, high in filter(None, sides)]
+        parts = [
+            f"{s.label} {low} and {high}" for s, (low, high) in zip(models, shown, strict=True)
+        ]
         return f"Top-1 with noise up to 0.5 π and above: {', '.join(parts)} ({chance(first)})."
     ends = [(seen.label, seen.values["clean"], min(seen.values["accuracy"])) for seen in models]
     parts = [f"{name} from {percent(clean)} to {percent(worst)}" for name, clean, worst in ends]
