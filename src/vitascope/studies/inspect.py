@@ -6,7 +6,7 @@ asked for.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
@@ -16,74 +16,18 @@ import torch
 
 from vitascope import capture, measure
 from vitascope.data import EvalBatches
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError
 from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
-from vitascope.studies.curvature import CURVATURE, Curvature, curvature
+from vitascope.studies.curvature import CURVATURE, curvature
 from vitascope.studies.explore import explored
+from vitascope.studies.look import EXPLORER, MEASURES, ON_REQUEST, Look
 from vitascope.studies.robustness import ROBUSTNESS, Trial, measured
 from vitascope.studies.sitting import Sitting, is_named, matched, seat, size_of, tried
 from vitascope.studies.steps import OnStep, Steps
 
 __all__ = ["MEASURES", "ON_REQUEST", "Inspection", "Look", "inspect_subject", "list_units"]
-
-MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
-            "lesion")  # fmt: skip
-ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
-EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """The question in full."""
-
-    subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
-    data: str | None = None  # a run's own when left out
-    measures: tuple[str, ...] = ()  # when left out, all of MEASURES that make sense
-    layers: tuple[str, ...] = ("*",)  # wildcards for attention layers
-    units: tuple[str, ...] = ("*",)  # wildcards for units
-    num_images: int = 256  # test images, drawn with the seed
-    batch_size: int = 64
-    image_size: int | None = None  # side; the model's own when left out
-    epoch: int | None = None  # of a run: the weights kept then
-    other: str | None = None  # a second model, for CKA between the two
-    query: tuple[float, float] = (0.5, 0.5)  # of the maps: down and across, 0 to 1
-    grid: tuple[int, int] | None = None  # patches, where they cannot be found out
-    num_prefix_tokens: int | None = None  # tokens before the patches there
-    pretrained: bool = False  # timm's weights for a model given by name
-    seed: int = 0  # of random weights and of the choice of images
-    device: str | None = None
-    curvature: Curvature = field(default_factory=Curvature)
-    explorer: bool = False  # also the maps of every patch, for a page; or name it in measures
-
-    def __post_init__(self) -> None:
-        for name in self.measures:
-            if name not in (*MEASURES, *ON_REQUEST, EXPLORER):
-                raise unknown("measure", name, (*MEASURES, *ON_REQUEST, EXPLORER))
-        if self.other is not None and self.measures and "cka" not in self.measures:
-            raise UserError("--other is for CKA: add cka to --measures, or leave --measures out")
-        if self.num_images < 1 or self.batch_size < 1:
-            raise UserError("give at least 1 for --images and --batch-size")
-        if self.grid is not None and min(self.grid) < 1:
-            raise UserError(f"a grid has at least one patch each way, not {self.grid}")
-
-    def seat(self) -> Sitting:
-        """Open the model."""
-        return seat(**self.opened)
-
-    @property
-    def opened(self) -> dict[str, Any]:
-        """How the model is opened, here or in another process."""
-        return {
-            "text": self.subject, "data": self.data, "epoch": self.epoch, "seed": self.seed,
-            "pretrained": self.pretrained, "image_size": self.image_size, "device": self.device,
-        }  # fmt: skip
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """What cannot be found out."""
-        return {"grid": self.grid, "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @dataclass(frozen=True, kw_only=True)
