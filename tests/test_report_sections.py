@@ -370,3 +370,23 @@ def test_noise_of_low_and_high_frequencies_is_told_apart_for_each_model(tmp_path
     replace(record, values=one_sided).save(tmp_path / "b" / "f")
     (section,) = report_of(tmp_path).sections
     assert section.answer.startswith("Top-1 falls at worst: a from 90.0 % to 50.0 %, b from")
+
+
+def test_folders_of_one_run_are_one_model_and_keep_their_commands(tmp_path):
+    found = inspection("convit_micro", subject="runs/a")
+    for place, kinds in (("inside", ("gates", "lesion")), ("stands", ("fgsm",))):
+        for kind in kinds:
+            record = found[kind]
+            made = {**record.made, "command": f"vitascope inspect runs/a --out {place}"}
+            config = {**record.config, "run": "runs/a"}
+            replace(record, config=config, made=made).save(tmp_path / place / kind)
+    (section,) = report_of(tmp_path).sections
+    assert section.title == "Inside convit_micro"
+    assert {figure.name for figure in section.figures} == {"gates", "lesion", "fgsm"}
+    assert [again.command for again in section.agains] == [
+        "vitascope inspect runs/a --out inside",
+        "vitascope inspect runs/a --out stands",
+    ]
+    other = {**found["fgsm"].config, "run": "runs/b"}
+    replace(found["fgsm"], config=other).save(tmp_path / "stands" / "fgsm")
+    assert report_of(tmp_path).sections[0].title == "Inside 2 models"

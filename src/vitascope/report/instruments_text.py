@@ -9,6 +9,7 @@ from vitascope.record import Record
 from vitascope.report.robustness_readings import READINGS
 from vitascope.report.robustness_text import rows as robustness_rows
 from vitascope.report.text import table
+from vitascope.report.words import plural
 
 __all__ = ["left_out", "summary", "summary_rows"]
 
@@ -91,7 +92,7 @@ def _masking(values: Mapping[str, Any]) -> list[list[str]]:
         whole["position embeddings"] = values["no_positions"]
     for part in ("content", "position"):
         for k, accuracy in values[f"{part}_masked"].items():
-            whole[f"{part} of {k} layers"] = accuracy
+            whole[f"{part} of {plural(int(k), 'layer')}"] = accuracy
     return [
         ["masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %", "", ""]
         for what, accuracy in whole.items()

@@ -38,7 +38,7 @@ def model_name(source: Source) -> str:
 
 
 def _sittings(sources: Sequence[Source]) -> list[Sitting]:
-    """Records of the same model, epoch and folder belong together."""
+    """Records of the same model, epoch and folder belong together; so do folders of one run."""
     found: dict[tuple[Any, ...], list[Sitting]] = {}
     for source in sources:
         config = source.record.config
@@ -48,7 +48,21 @@ def _sittings(sources: Sequence[Source]) -> list[Sitting]:
         if free is None:
             turns.append(free := {})
         free[source.record.kind] = source
-    return [turn for turns in found.values() for turn in turns]
+    together: list[Sitting] = []
+    for sitting in (turn for turns in found.values() for turn in turns):
+        home = next((one for one in together if _one_run(one, sitting)), None)
+        if home is None:
+            together.append(sitting)
+        else:
+            home.update(sitting)
+    return together
+
+
+def _one_run(first: Sitting, second: Sitting) -> bool:
+    """Whether two sittings held different instruments to the same weights of a run."""
+    one, two = (_any(sitting).record.config for sitting in (first, second))
+    same = all(one.get(what) == two.get(what) for what in ("run", "epoch", "model"))
+    return bool(one.get("run")) and same and not first.keys() & second.keys()
 
 
 def _any(sitting: Sitting) -> Source:
@@ -119,7 +133,11 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
             terms=tuple(
                 (figure.title, figure.definition) for figure in figures if figure.definition
             ),
-            agains=tuple(_again(s, n, several) for s, n in zip(sittings, names, strict=True)),
+            agains=tuple(
+                again
+                for s, n in zip(sittings, names, strict=True)
+                for again in _agains(s, n if several else "")
+            ),
         )
     ]
 
@@ -157,7 +175,14 @@ def _tables(sittings: Sequence[Sitting], names: Sequence[str]) -> Iterator[Table
                         numeric=False)  # fmt: skip
 
 
-def _again(sitting: Sitting, name: str, titled: bool) -> Again:
+def _agains(sitting: Sitting, title: str) -> Iterator[Again]:
+    """A command for each folder that the records lie in."""
+    folders = dict.fromkeys(source.folder for source in sitting.values())
+    for folder in folders:
+        yield _again({k: source for k, source in sitting.items() if source.folder == folder}, title)
+
+
+def _again(sitting: Sitting, title: str) -> Again:
     source = _any(sitting)
     record, config = source.record, source.record.config
     chosen = [kind for kind in INSTRUMENTS if kind in sitting]
@@ -176,6 +201,6 @@ def _again(sitting: Sitting, name: str, titled: bool) -> Again:
         made_by(record, "inspect", "evaluate")
         or command_line(["vitascope", "inspect", subject], options),
         took=f"{duration(sum(spent))} for {plural(len(sitting), 'instrument')}",
-        title=name if titled else "",
+        title=title,
         notes=(*map(str, config.get("notes") or ()), *left_out(by_name)),
     )

@@ -135,7 +135,8 @@ def masking(models: Sequence[Seen]) -> Figure:
             groups["no position embeddings"] = ("no_positions", "")
         for part in ("content", "position"):
             for layers in seen.values[f"{part}_masked"]:
-                groups[f"no {part} in {layers} layers"] = (f"{part}_masked", layers)
+                where = plural(int(layers), "layer")
+                groups[f"no {part} in {where}"] = (f"{part}_masked", layers)
     series, parts = [], []
     for seen in models:
         found = []
