@@ -80,7 +80,7 @@ class Evaluate:
     device: str | None = None
     """cpu, cuda, mps."""
     out: Path | None = None
-    """Write a record, OUT.json; with --on a folder of MEASURE.json and figures/MEASURE.png ..."""
+    """Write a record, OUT.json; with --on a folder of records, figures and report.html."""
     json: bool = False
     """Print JSON."""
     quiet: bool = False
@@ -151,12 +151,15 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
         records = evaluate_on(args.model, args.data, trial=trial, on_step=bar, **how)
     finally:
         close()
+    page = None
     if args.out is not None:
+        from vitascope.report.below import page_below
         from vitascope.report.instruments import write_figures
 
         for name, record in records.items():
             record.save(args.out / name)
         write_figures(args.out, records, ("png", "svg", "pdf"))
+        page = page_below(args.out)
     notes = next(iter(records.values())).config["notes"]
     if args.json:
         found = {name: dict(record.values) for name, record in records.items()}
@@ -171,8 +174,8 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
     if not args.quiet:
         for line in [*left_out(records), *(f"note: {note}" for note in notes)]:
             print(line)
-    if args.out is not None:
-        print(args.out)
+    if page is not None:
+        print(page)
 
 
 def _plain(args: Evaluate, how: dict[str, Any]) -> None:
