@@ -272,6 +272,13 @@ def test_an_instruments_record_without_its_numbers_is_refused(tmp_path):
         report_of(tmp_path)
 
 
+@pytest.mark.parametrize("values", [{}, {"top1": "x"}, {"top1": 1.0, "num_images": 0}])
+def test_an_evaluation_without_its_numbers_is_refused(tmp_path, values):
+    Record(kind="evaluation", values=values, config={"name": "a"}).save(tmp_path / "e")
+    with pytest.raises(UserError, match=r"e\.json: not a whole record of an evaluation: "):
+        report_of(tmp_path)
+
+
 def test_a_broken_record_among_whole_ones_is_left_out_and_named(tmp_path):
     made_study().save(tmp_path / "one")
     Record(kind="spectra").save(tmp_path / "spectra")

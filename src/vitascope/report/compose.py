@@ -111,7 +111,8 @@ def _tried(
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         names = ", ".join(str(source.path) for source in sources)
         kind = sources[0].record.kind
-        refused.append(UserError(f"{names}: not a whole record of a {kind}: {error!r}"))
+        article = "an" if kind[:1] in "aeiou" else "a"
+        refused.append(UserError(f"{names}: not a whole record of {article} {kind}: {error!r}"))
     return []
 
 
