@@ -41,10 +41,10 @@ def test_other_json_is_passed_over_and_other_records_are_named(tmp_path):
     made_study().save(tmp_path / "one")
     (tmp_path / "state.json").write_text('{"step": 3}')
     (tmp_path / "broken.json").write_text('{"kind": ')
-    Record(kind="bench-gpsa").save(tmp_path / "speed")
+    Record(kind="odd-one").save(tmp_path / "speed")
     found = find([tmp_path], KINDS)
     assert [source.record.kind for source in found.sources] == ["study"]
-    assert found.left_out == (f"{tmp_path / 'speed.json'}: a record of 'bench-gpsa'",)
+    assert found.left_out == (f"{tmp_path / 'speed.json'}: a record of 'odd-one'",)
 
 
 def test_a_half_written_line_of_metrics_is_passed_over(tmp_path):
@@ -78,8 +78,8 @@ def test_what_is_no_record_is_refused_in_one_line(tmp_path, capsys, name, conten
 
 
 def test_a_record_that_no_page_shows_is_refused(tmp_path):
-    Record(kind="bench-gpsa").save(tmp_path / "speed")
-    with pytest.raises(UserError, match="record of 'bench-gpsa', which a report cannot show"):
+    Record(kind="odd-one").save(tmp_path / "speed")
+    with pytest.raises(UserError, match="record of 'odd-one', which a report cannot show"):
         find([tmp_path / "speed.json"], KINDS)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.compose import KINDS, Report, compose
+from vitascope.report.compose import BUILDERS, KINDS, Report, compose
 from vitascope.report.found import find
 from vitascope.report.page import render_page
 from vitascope.report.palette import LookBook
@@ -397,3 +398,27 @@ def test_folders_of_one_run_are_one_model_and_keep_their_commands(tmp_path):
     other = {**found["fgsm"].config, "run": "runs/b"}
     replace(found["fgsm"], config=other).save(tmp_path / "stands" / "fgsm")
     assert report_of(tmp_path).sections[0].title == "Inside 2 models"
+
+
+def test_benchmarks_are_told_as_ratios_with_their_tables(tmp_path):
+    values = {
+        "speed": [["layer / timm's", 2.0, 3.0, 4.0], ["model / ViT", 0.8, 0.9, 1.0]],
+        "memory": [["14 x 14", 1e6, 4e6]],
+    }
+    made = Record(kind="bench-gpsa", values=values, config={"threads": 1}, seed=0)
+    made.save(tmp_path / "speed")
+    (section,) = report_of(tmp_path).sections
+    assert section.answer == (
+        "1.95 times as fast as its peers in the median, from 0.9 (model / ViT) to 3 "
+        "(layer / timm's)."
+    )
+    speed, memory = section.tables
+    assert [cell.words for cell in speed.rows[0].cells] == ["3.00", "2.00 to 4.00"]
+    assert [cell.words for cell in memory.rows[0].cells] == ["1.0 MB", "4.0 MB", "0.250"]
+    assert section.agains[0].command == "vitascope bench gpsa"
+    assert [line.values for line in section.figures[0].panels[0].series] == [[[3.0], [0.9]]]
+
+
+def test_the_pages_kinds_are_those_of_its_builders():
+    for name, kinds in BUILDERS.items():
+        assert kinds == import_module(f"vitascope.report.section_{name}").KINDS

@@ -26,6 +26,8 @@ BUILDERS = {  # in the page's order: a builder's file, and the kinds of records 
     ),
     "evaluation": ("evaluation",),
     "run": ("run",),
+    "bench": ("bench-gpsa", "bench-training", "bench-inspect", "bench-neighborhood",
+              "bench-corruptions", "bench-hessian"),
 }  # fmt: skip
 EXPLORER = "explorer"
 KINDS = (*(kind for kinds in BUILDERS.values() for kind in kinds), EXPLORER)

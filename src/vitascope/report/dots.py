@@ -45,7 +45,7 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
     numbers = dots_range(panel)
     if not numbers:
         return Markup('<p class="none">No number to draw.</p>')
-    most = 30 if width > 500 else 22
+    most = 48 if width > 500 else 22
     room = 14 + max(svg.width(svg.shorten(group, most), 12) for group in panel.groups)
     step = _LINE * len(panel.series) + 12
     tall = 36 + step * len(panel.groups) + 44
