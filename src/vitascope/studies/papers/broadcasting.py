@@ -197,7 +197,7 @@ STUDIES = (
     Study(name="broadcasting", title="Does uniform attention help a ViT?",
           claim="CB and CB_S raise accuracy, lower both losses and free attention to be sparse",
           covers=("CB Table S1", "CB Fig. S1"), plan=broadcasting, data=BESIDE),
-    Study(name="broadcasting-small-images", title="Does it help on small images?",
+    Study(name="broadcasting-small-images", title="Does uniform attention help on small images?",
           claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
           covers=("CB Table S4",), plan=small_images,
           data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"}),

@@ -130,7 +130,7 @@ STUDIES = (
     Study(name="broadcasting-hierarchical", title="Does uniform attention help other families too?",
           claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
           covers=("CB Table S3",), plan=hierarchical, data=IMAGENET),
-    Study(name="broadcasting-places", title="Where does it belong, and is the class token of use?",
+    Study(name="broadcasting-places", title="Where does uniform attention belong?",
           claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
           covers=("CB Table S5", "CB Table S6"), plan=places, data=IMAGENET),
 )  # fmt: skip
