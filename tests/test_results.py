@@ -89,11 +89,9 @@ def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
     other = ordered("sizes", 1, ("disagrees",))
     values = {**other.values, "data": "some/where/photos"}
     replace(other, values=values).save(tmp_path / "records" / "sizes-photos")
-    table = [
-        line.split("|")[1:4:2]
-        for line in results_page([tmp_path / "records"], tmp_path).splitlines()
-        if line.startswith("| [")
-    ]
+    page = results_page([tmp_path / "records"], tmp_path)
+    assert "1 studies, 1 of them on other images too, at the laptop scale, 2 claims" in page
+    table = [line.split("|")[1:4:2] for line in page.splitlines() if line.startswith("| [")]
     assert table == [
         [" [sizes](#sizes) ", " digits "],
         [" [sizes-photos](#sizes-photos) ", " photos "],

@@ -30,8 +30,11 @@ def verdicts(studies: Sequence[tuple[str, Record]]) -> str:
                      *(str(counts[verdict] or "") for verdict in MARKS)])  # fmt: skip
     scales = sorted({str(record.values["scale"]) for _, record in studies})
     hours = sum(record.values["training_seconds"] for _, record in studies) / 3600
+    names = {record.values["study"] for _, record in studies}
+    again = len(studies) - len(names)
+    more = f", {again} of them on other images too," if again else ""
     words = (
-        f"{len(studies)} studies at the {' and '.join(scales)} scale, {counted(every)}. The "
+        f"{len(names)} studies{more} at the {' and '.join(scales)} scale, {counted(every)}. The "
         "papers' models, images and epochs are far larger, so a disagreement says where a claim "
         "stops holding at this size, not that the paper is wrong. Every claim is judged by itself: "
         "of 40 with nothing behind them about one would seem to agree and one to disagree. Runs "
