@@ -32,6 +32,11 @@ def test_every_value_comes_back_as_it_was(value):
     assert pairs(changed({"field": value}), "--set") == {"field": value}
 
 
+def test_tuples_come_back_as_lists():
+    found = pairs(changed({"kinds": (("c", "a"), (1.5,))}), "--set")
+    assert found == {"kinds": [["c", "a"], [1.5]]}
+
+
 def test_what_is_usual_is_not_typed():
     usual = {"lr": 0.1, "subset": {"fraction": 1.0, "seed": 0}, "ema": None}
     wanted = {"lr": 0.1, "subset": {"fraction": 0.5, "seed": 0}, "ema": None}

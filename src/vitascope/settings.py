@@ -1,7 +1,7 @@
 """Settings as they are typed: dotted names, FIELD=VALUE, and the command line that takes them."""
 
 import json
-import re
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 __all__ = ["COMMAND", "changed", "command_line", "flat", "typed"]
 
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
-_NO_STRINGS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}  # to YAML
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -26,17 +25,16 @@ def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def typed(value: Any) -> str:
-    """A value as ``--set`` takes it: as YAML, quoted only where that would be read as another.
+    """A value as ``--set`` takes it: YAML on one line.
 
-    >>> typed([1, 2]), typed(None), typed(True), typed("cosine"), typed("no"), typed(["*gate"])
-    ('[1,2]', 'null', 'true', 'cosine', '"no"', '["*gate"]')
+    >>> typed((1, 2)), typed(None), typed(True), typed("cosine"), typed("no"), typed(["*gate"])
+    ('[1, 2]', 'null', 'true', 'cosine', "'no'", "['*gate']")
     """
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(typed, value)) + "]"
-    if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", value) and value.lower() not in _NO_STRINGS
-        return value if plain else json.dumps(value, ensure_ascii=False)
-    return "null" if value is None else str(value).lower()
+    import yaml  # help must be immediate
+
+    plain = json.loads(json.dumps(value))  # tuples are lists
+    line = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True, width=math.inf)
+    return str(line).removesuffix("\n").removesuffix("\n...")
 
 
 def changed(wanted: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> tuple[str, ...]:
@@ -46,10 +44,9 @@ def changed(wanted: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -
     ('subset.fraction=0.5',)
     """
     before, missing = flat(usual or {}), object()
-    after = flat(wanted)
     return tuple(
         f"{name}={typed(value)}"
-        for name, value in after.items()
+        for name, value in flat(wanted).items()
         if before.get(name, missing) != value
     )
 

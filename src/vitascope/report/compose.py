@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,7 @@ from vitascope.report.sections import Section
 
 __all__ = ["EXPLORER", "KINDS", "Report", "compose"]
 
-BUILDERS = {  # in the page's order: a builder's file, and the kinds of records it reads
+BUILDERS = {  # in the page's order: section_<name>.py, and the kinds of records it reads
     "comparison": ("compare",),
     "study": ("study",),
     "buildup": ("buildup",),
@@ -29,6 +30,7 @@ BUILDERS = {  # in the page's order: a builder's file, and the kinds of records 
     "bench": ("bench-gpsa", "bench-training", "bench-inspect", "bench-neighborhood",
               "bench-corruptions", "bench-hessian"),
 }  # fmt: skip
+_TOGETHER = {"inspection", "evaluation", "run"}  # all records in one section; else one each
 EXPLORER = "explorer"
 KINDS = (*(kind for kinds in BUILDERS.values() for kind in kinds), EXPLORER)
 
@@ -71,20 +73,26 @@ def compose(found: Found, title: str | None = None) -> Report:
     of: dict[str, list[Source]] = {}
     for source in found.sources:
         of.setdefault(source.record.kind, []).append(source)
-    parts: list[tuple[ModuleType, list[Source]]] = []
+    parts: list[tuple[ModuleType, list[Source], bool]] = []
     for name, kinds in BUILDERS.items():
         mine = [source for kind in kinds for source in of.get(kind, [])]
         mine.sort(key=lambda source: source.record.values.get("order") or 0)  # studies: the papers'
         if mine:
-            parts.append((import_module(f"vitascope.report.section_{name}"), mine))
-    pairs = [pair for builder, mine in parts for pair in _tried(builder.models, mine, [])]
+            builder = import_module(f"vitascope.report.section_{name}")
+            parts.append((builder, mine, name in _TOGETHER))
+    named = [
+        _tried(partial(builder.models, mine), mine, [])
+        for builder, mine, _ in parts
+        if hasattr(builder, "models")  # that other figures draw too
+    ]
+    pairs = [pair for tried in named for found_models in tried for pair in found_models]
     looks = LookBook([*pairs, *_explored(of.get(EXPLORER, []))])
     refused: list[UserError] = []
     sections: list[Section] = []
-    for builder, mine in parts:
-        groups = [mine] if builder.TOGETHER else [[source] for source in mine]
-        for group in groups:
-            sections += _tried(builder.sections, group, refused, looks)
+    for builder, mine, together in parts:
+        for group in [mine] if together else [[source] for source in mine]:
+            given = group if together else group[0]
+            sections += _tried(partial(builder.section, given, looks), group, refused)
     if refused and not sections:
         raise refused[0]
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
@@ -103,11 +111,11 @@ def compose(found: Found, title: str | None = None) -> Report:
 
 
 def _tried(
-    build: Callable[..., list[Any]], sources: Sequence[Source], refused: list[UserError], *more: Any
+    build: Callable[[], Any], sources: Sequence[Source], refused: list[UserError]
 ) -> list[Any]:
     """What a builder makes of some records; records that lack something are refused by name."""
     try:
-        return build(sources, *more)
+        return [build()]
     except UserError as error:
         refused.append(error)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:

@@ -46,7 +46,7 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
 
 
 def write_report(report: Report, folder: Path, name: str = "report.html") -> Path:
-    """Write ``folder/report.html``, whole or not at all."""
+    """Write the page into ``folder``, whole or not at all; return where it is."""
     path = Path(folder) / name
     write_text(path, render_page(report))
     return path

@@ -1,6 +1,6 @@
 """Benchmarks: how fast against peers, as ratios from one process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
 
 from vitascope.report.bench_tables import ABOUT, bench_tables
@@ -10,24 +10,11 @@ from vitascope.report.palette import LookBook
 from vitascope.report.sections import Section, again, made_by
 from vitascope.report.words import listed, number
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections"]
-
-KINDS = tuple(f"bench-{name}" for name in ("gpsa", "training", "inspect", "neighborhood",
-                                           "corruptions", "hessian"))  # fmt: skip
-TOGETHER = False  # a section a record
+__all__ = ["section"]
 
 
-def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
-    """None: what is timed is told in the rows."""
-    return []
-
-
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(source: Source, looks: LookBook) -> Section:
     """One section a benchmark."""
-    return [_section(source, looks) for source in sources]
-
-
-def _section(source: Source, looks: LookBook) -> Section:
     record = source.record
     name = record.kind.removeprefix("bench-")
     ratios = {what: float(mid) for what, _, mid, _ in record.values["speed"]}

@@ -12,23 +12,11 @@ from vitascope.report.sections import Section, again, made_by
 from vitascope.report.words import number, signed
 from vitascope.settings import command_line
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections"]
-
-KINDS = ("buildup",)
-TOGETHER = False  # a section a record
+__all__ = ["section"]
 
 
-def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
-    """Nothing that other figures draw."""
-    return []
-
-
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(source: Source, looks: LookBook) -> Section:
     """One section a search."""
-    return [_section(source, looks) for source in sources]
-
-
-def _section(source: Source, looks: LookBook) -> Section:
     record = source.record
     said = says(record)
     rows = record.values["candidates"]

@@ -19,10 +19,8 @@ from vitascope.report.scale import count, short
 from vitascope.report.sections import Badge, Section
 from vitascope.report.words import number, signed
 
-__all__ = ["KINDS", "TOGETHER", "drawn", "models", "sections"]
+__all__ = ["drawn", "models", "section"]
 
-KINDS = ("compare",)
-TOGETHER = False  # a section a record
 
 _SINGLE = "Thin lines: heads (point at one to see which); thick: their mean."
 _BANDS = "Bands: from the least head to the most; lines: their mean."
@@ -37,12 +35,8 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     ]
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(source: Source, looks: LookBook) -> Section:
     """One section a comparison."""
-    return [_section(source, looks) for source in sources]
-
-
-def _section(source: Source, looks: LookBook) -> Section:
     bare = Comparison(source.record)
     comparison = Comparison(source.record, {name: looks.of(name) for name in bare.models})
     advice, data = comparison.values["recommendation"], comparison.values["data"]

@@ -16,10 +16,7 @@ from vitascope.report.seen_robustness import reliability
 from vitascope.report.words import number
 from vitascope.settings import command_line
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections"]
-
-KINDS = ("evaluation",)
-TOGETHER = True  # all records in one section
+__all__ = ["models", "section"]
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -27,7 +24,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(model_name(source), "other") for source in sources]
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(sources: Sequence[Source], looks: LookBook) -> Section:
     """All evaluations together."""
     names = labels_of([{"evaluation": source} for source in sources])
     chosen = apart([looks.of(model_name(source)) for source in sources])
@@ -41,21 +38,19 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
     if several:
         leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
     figures = _figures(sources, names, chosen)
-    return [
-        Section(
-            kind="evaluation",
-            label="Evaluation" if not several else "Evaluations",
-            title=f"How good {names[0]} is" if not several else f"How good {len(names)} models are",
-            question="How often is it right?" if not several else "Which is right most often?",
-            answer=answer,
-            leads=tuple(leads),
-            figures=figures,
-            tables=(_table(sources, names, chosen),),
-            terms=(*TERMS[:2], *((figure.title, figure.definition) for figure in figures)),
-            agains=tuple(_again(s, n, several) for s, n in zip(sources, names, strict=True)),
-            source=sources[0].path.name if not several else "",
-        )
-    ]
+    return Section(
+        kind="evaluation",
+        label="Evaluation" if not several else "Evaluations",
+        title=f"How good {names[0]} is" if not several else f"How good {len(names)} models are",
+        question="How often is it right?" if not several else "Which is right most often?",
+        answer=answer,
+        leads=tuple(leads),
+        figures=figures,
+        tables=(_table(sources, names, chosen),),
+        terms=(*TERMS[:2], *((figure.title, figure.definition) for figure in figures)),
+        agains=tuple(_again(s, n, several) for s, n in zip(sources, names, strict=True)),
+        source=sources[0].path.name if not several else "",
+    )
 
 
 def _error(record: Record) -> float:

@@ -20,11 +20,9 @@ from vitascope.report.seen_units import UNITS
 from vitascope.report.words import duration, plural
 from vitascope.settings import command_line
 
-__all__ = ["INSTRUMENTS", "KINDS", "TOGETHER", "models", "sections"]
+__all__ = ["INSTRUMENTS", "models", "section"]
 
 INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
-KINDS = tuple(INSTRUMENTS)
-TOGETHER = True  # all records in one section
 
 Sitting = dict[str, Source]  # the records of one model, by instrument
 
@@ -101,7 +99,7 @@ def labels_of(sittings: Sequence[Sitting]) -> list[str]:
     return [name if names.index(name) == i else f"{name} ({i + 1})" for i, name in enumerate(names)]
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(sources: Sequence[Source], looks: LookBook) -> Section:
     """All inspections in one section, a figure an instrument."""
     sittings = _sittings(sources)
     names = labels_of(sittings)
@@ -119,27 +117,23 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
         ("images", " and ".join(sorted(data)[:3])),
         ("images looked at", " to ".join(map(count, dict.fromkeys(images[:1] + images[-1:])))),
     ]
-    return [
-        Section(
-            kind="inspection",
-            label="Inspection",
-            title=f"Inside {what}",
-            question=f"What goes on inside {what}?",
-            answer=drawn[0].reading,
-            leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
-            facts=tuple((key, value) for key, value in facts if value),
-            figures=figures,
-            tables=tuple(_tables(sittings, names)),
-            terms=tuple(
-                (figure.title, figure.definition) for figure in figures if figure.definition
-            ),
-            agains=tuple(
-                again
-                for s, n in zip(sittings, names, strict=True)
-                for again in _agains(s, n if several else "")
-            ),
-        )
-    ]
+    return Section(
+        kind="inspection",
+        label="Inspection",
+        title=f"Inside {what}",
+        question=f"What goes on inside {what}?",
+        answer=drawn[0].reading,
+        leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
+        facts=tuple((key, value) for key, value in facts if value),
+        figures=figures,
+        tables=tuple(_tables(sittings, names)),
+        terms=tuple((figure.title, figure.definition) for figure in figures if figure.definition),
+        agains=tuple(
+            again
+            for s, n in zip(sittings, names, strict=True)
+            for again in _agains(s, n if several else "")
+        ),
+    )
 
 
 def _figures(

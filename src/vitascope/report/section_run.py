@@ -10,10 +10,8 @@ from vitascope.report.scale import count
 from vitascope.report.sections import Badge, Section
 from vitascope.report.words import duration, number
 
-__all__ = ["KINDS", "TERMS", "TOGETHER", "models", "sections"]
+__all__ = ["TERMS", "models", "section"]
 
-KINDS = ("run",)
-TOGETHER = True  # all records in one section
 
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
@@ -52,7 +50,7 @@ def labels_of(sources: Sequence[Source]) -> list[str]:
     return found
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(sources: Sequence[Source], looks: LookBook) -> Section:
     """All runs together in one section."""
     names = labels_of(sources)
     finals = [_last(source, "top1") for source in sources]
@@ -80,23 +78,21 @@ def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
             "One seed a model: the spread is not known, and small differences mean little."
         )
     figures = _figures(sources, names, looks)
-    return [
-        Section(
-            kind="run",
-            label="Training" if not several else "Trainings",
-            title=f"Training {names[0]}" if not several else f"Training {len(names)} models",
-            question=question,
-            answer=answer,
-            badge=Badge(words="Not finished") if open_runs else None,
-            leads=tuple(leads),
-            facts=_facts(sources),
-            figures=figures,
-            tables=(_table(sources, names, looks),),
-            terms=TERMS,
-            agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
-            source="record.json" if not several else "",
-        )
-    ]  # fmt: skip
+    return Section(
+        kind="run",
+        label="Training" if not several else "Trainings",
+        title=f"Training {names[0]}" if not several else f"Training {len(names)} models",
+        question=question,
+        answer=answer,
+        badge=Badge(words="Not finished") if open_runs else None,
+        leads=tuple(leads),
+        facts=_facts(sources),
+        figures=figures,
+        tables=(_table(sources, names, looks),),
+        terms=TERMS,
+        agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
+        source="record.json" if not several else "",
+    )  # fmt: skip
 
 
 def _last(source: Source, what: str) -> float | None:

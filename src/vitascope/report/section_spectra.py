@@ -13,10 +13,8 @@ from vitascope.report.spectra import HEAD, rows
 from vitascope.report.words import number
 from vitascope.settings import command_line
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections"]
+__all__ = ["models", "section"]
 
-KINDS = ("spectra",)
-TOGETHER = False  # a section a record
 
 _TERMS = (
     ("NEP", "Share of the largest Hessian eigenvalues that are below zero: how far from convex."),
@@ -29,12 +27,8 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(row["run"], "other") for source in sources for row in source.record.values["rows"]]
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(source: Source, looks: LookBook) -> Section:
     """One section a study."""
-    return [_section(source, looks) for source in sources]
-
-
-def _section(source: Source, looks: LookBook) -> Section:
     record = source.record
     found = record.values["rows"]
     epochs = list(dict.fromkeys(row["epoch"] for row in found))

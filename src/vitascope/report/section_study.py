@@ -11,10 +11,8 @@ from vitascope.report.sections import VERDICTS, Badge, Claim, Section, again
 from vitascope.report.study_exhibits import study_figure, study_table
 from vitascope.report.words import listed
 
-__all__ = ["KINDS", "TOGETHER", "models", "sections", "tally", "told"]
+__all__ = ["models", "section", "tally", "told"]
 
-KINDS = ("study",)
-TOGETHER = False  # a section a record
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -63,12 +61,8 @@ def tally(claims: Sequence[Claim]) -> str:
     return ", ".join(said[:-1]) + f" and {said[-1]}"
 
 
-def sections(sources: Sequence[Source], looks: LookBook) -> list[Section]:
+def section(source: Source, looks: LookBook) -> Section:
     """One section a study."""
-    return [_section(source, looks) for source in sources]
-
-
-def _section(source: Source, looks: LookBook) -> Section:
     record, values = source.record, source.record.values
     claims = tuple(_claim(item) for item in values.get("claims") or ())
     figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())

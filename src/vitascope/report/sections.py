@@ -1,6 +1,7 @@
 """What a part of the page is made of: its answer, its figures and tables, and how to get it again.
 
-A builder turns the records of one kind into sections; ``KINDS`` says which reads which.
+Each ``section_<name>.py`` makes them of some kinds of records; which, and whether one a record or
+one of all together, :mod:`vitascope.report.compose` says.
 """
 
 from collections.abc import Mapping
