@@ -1,4 +1,9 @@
-"""Small image sets for the tests to work on."""
+"""Small image sets for the tests to work on, and limits that a test must keep."""
+
+import resource
+import signal
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,3 +40,31 @@ def write_folder(root, classes, count=5, size=(12, 12), suffix="png"):
         for i in range(count):
             photo(100 * number + i, *size).save(root / name / f"{i:02d}.{suffix}")
     return root
+
+
+@contextmanager
+def little_memory(megabytes):
+    """Inside, the process may grow by so much; beyond it every allocation fails."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + megabytes * 2**20, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@contextmanager
+def no_waiting(seconds=60):
+    """Inside, whoever waits for something that never comes is stopped, and the test fails."""
+
+    def stop(*_):
+        raise AssertionError(f"still waiting after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

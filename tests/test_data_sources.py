@@ -150,7 +150,7 @@ def test_a_broken_image_is_named_in_notes_and_warnings_and_skipped(tmp_path, cut
     with pytest.warns(UserWarning, match="skipped broken image") as caught:
         found = load(str(tmp_path))
     assert len(caught) == 1
-    assert found.notes[0] == f"skipped broken image {broken}"
+    assert found.notes[0].startswith(f"skipped broken image {broken}: it")
     assert len(found.train) + len(found.test) == 9
 
 

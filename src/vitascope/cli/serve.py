@@ -6,6 +6,7 @@ takes an image only with the token that stands in its page (against other pages 
 
 import errno
 import hmac
+import io
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ import socket
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from vitascope.errors import UserError
@@ -26,7 +28,7 @@ HOST = "127.0.0.1"
 LOOK = "/look"
 TYPES = ("image/png", "image/jpeg", "image/webp")
 AT_ONCE = 4  # uploads being read; more are asked to come again
-SECONDS = 30  # a silent connection is kept
+SECONDS = 30  # a request may take to arrive, and an answer to leave
 
 
 class Server(ThreadingHTTPServer):
@@ -56,12 +58,37 @@ class Server(ThreadingHTTPServer):
         return page(self.live.records, live).encode("utf-8")
 
 
+class Arriving(io.RawIOBase):
+    """A connection to read from until a moment, however slowly the bytes come."""
+
+    def __init__(self, connection: socket.socket, seconds: float):
+        self.connection, self.until = connection, monotonic() + seconds
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """What has come; TimeoutError when the moment is past."""
+        left = self.until - monotonic()
+        if left <= 0:
+            raise TimeoutError("the request took too long to arrive")
+        self.connection.settimeout(left)
+        return self.connection.recv_into(buffer)
+
+
 class Handler(BaseHTTPRequestHandler):
     """One page, and one thing to ask."""
 
     server: Server
     timeout = SECONDS
     server_version, sys_version = "vitascope", ""
+
+    def setup(self) -> None:
+        """Read the whole request, head and body, within one time limit."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(Arriving(self.connection, self.timeout))
 
     def do_GET(self) -> None:
         """The page."""
@@ -106,15 +133,24 @@ class Handler(BaseHTTPRequestHandler):
         elif self.headers.get_content_type() not in TYPES:
             self._refuse(415, "only PNG, JPEG and WebP images are taken")
         else:
+            raw = self._body(int(length))
+            if raw is None:
+                self._refuse(408, "the image did not arrive in time")
+                return
             try:
-                found = self.server.live.look(self.rfile.read(int(length)))
+                found = self.server.live.look(raw)
             except Refusal as refusal:
                 self._refuse(refusal.status, str(refusal))
                 return
-            except OSError:  # the body did not come
-                self._refuse(408, "the image did not arrive")
-                return
             self._json(200, data_of(found))
+
+    def _body(self, length: int) -> bytes | None:
+        """The body, or None if not all of it came."""
+        try:
+            raw = self.rfile.read(length)
+        except OSError:
+            return None
+        return raw if len(raw) == length else None
 
     def _at_home(self) -> bool:
         """Asked by its own name, from its own page."""
@@ -131,6 +167,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, "application/json", json.dumps(body, allow_nan=False).encode("utf-8"))
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.connection.settimeout(self.timeout)
         self.send_response(status)
         for name, value in (
             ("Content-Type", kind),

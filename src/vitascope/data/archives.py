@@ -13,16 +13,18 @@ import io
 import pickle
 import struct
 import tarfile
+import zlib
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 
+from vitascope.data.decoding import reason
 from vitascope.data.folder import existing
-from vitascope.data.images import MemoryImages
+from vitascope.data.images import MemoryImages, class_numbers
 from vitascope.errors import UserError
 
 __all__ = ["FASHION_CLASSES", "cifar", "fashion_mnist_folder", "idx"]
@@ -51,6 +53,10 @@ LAYOUT = {  # training files, test file, file and key of the class names, key of
 }
 
 
+MOST_FILE = 2**29  # bytes of a file of CIFAR; the largest has 155 MB
+MOST_PIXELS = 2**30  # bytes of an idx file; the largest set known, EMNIST, has 640 MB
+
+
 class ArrayUnpickler(pickle.Unpickler):
     """Reads numbers, strings, lists, dicts and numpy arrays, and refuses everything else."""
 
@@ -71,22 +77,41 @@ class ArrayUnpickler(pickle.Unpickler):
 
 
 def members(path: Path) -> Callable[[str], bytes]:
-    """A function from a file's name to its content, for a folder or a tar archive of them."""
+    """A function from a file's name to its content, for a folder or a tar archive of them.
+
+    It raises KeyError where there is no such file, and OSError where it cannot be read.
+    """
     if path.is_dir():
         found = {p.name: p for p in path.rglob("*") if p.is_file()}
-        return lambda name: found[name].read_bytes()
+
+        def read(name: str) -> bytes:
+            with open(found[name], "rb") as file:
+                return limited(file)
+
+        return read
+    wanted = {
+        name for train, test, (meta, _), _ in LAYOUT.values() for name in (*train, test, meta)
+    }
     try:
         with tarfile.open(path) as archive:
             inside = {
-                Path(m.name).name: archive.extractfile(m).read()  # type: ignore[union-attr]
+                Path(m.name).name: limited(archive.extractfile(m))  # type: ignore[arg-type]
                 for m in archive
-                if m.isfile()
+                if m.isreg() and Path(m.name).name in wanted
             }
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except Exception as error:  # damaged archives raise nearly anything
         raise UserError(
-            f"{path} is not a whole tar archive ({error}); download it again"
+            f"{path} is not a whole tar archive ({reason(error)}); download it again"
         ) from error
     return inside.__getitem__
+
+
+def limited(file: IO[bytes]) -> bytes:
+    """The content of a file, if it is not far longer than it can be."""
+    content = file.read(MOST_FILE + 1)
+    if len(content) > MOST_FILE:
+        raise OSError(f"it has more than {MOST_FILE:,} bytes")
+    return content
 
 
 def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
@@ -99,46 +124,78 @@ def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
     train, test, (meta, names_key), labels_key = LAYOUT[kind]
     read = members(existing(path, "folder or archive"))
 
-    def entry(name: str) -> dict:
+    def entry(name: str, *keys: str) -> list[Any]:
         try:
-            return ArrayUnpickler(io.BytesIO(read(name)), encoding="latin1").load()
+            content = read(name)
         except KeyError:
             raise UserError(
                 f"{path} has no file {name!r}; {kind} is made of {', '.join((*train, test, meta))}"
             ) from None
-        except (pickle.UnpicklingError, EOFError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{name} in {path} is damaged ({error}); download it again") from error
+        try:
+            found = ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+            return [found[key] for key in keys]
+        except UserError:
+            raise
+        except Exception as error:  # a damaged pickle raises nearly anything
+            raise damaged(name, reason(error)) from error
 
-    classes = tuple(entry(meta)[names_key])
+    def damaged(name: str, why: str) -> UserError:
+        return UserError(f"{name} in {path} is damaged ({why}); download it again")
 
-    def images(names: tuple[str, ...]) -> MemoryImages:
-        entries = [entry(name) for name in names]
-        pixels = np.concatenate([e["data"] for e in entries]).reshape(-1, 3, 32, 32)
-        labels = np.concatenate([np.asarray(e[labels_key]) for e in entries])
-        return MemoryImages(torch.from_numpy(pixels), labels, classes)
+    (names,) = entry(meta, names_key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise damaged(meta, f"{names_key} is no list of names")
+
+    def images(files: tuple[str, ...]) -> MemoryImages:
+        pixels, labels = [], []
+        for name in files:
+            data, numbers = entry(name, "data", labels_key)
+            if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
+                raise damaged(name, "data is no table of bytes")
+            if data.shape[1] != 3072 or not isinstance(numbers, list) or len(numbers) != len(data):
+                raise damaged(name, f"data is {data.shape} and does not fit its labels")
+            pixels.append(data)
+            labels += numbers
+        joined = torch.from_numpy(np.concatenate(pixels).reshape(-1, 3, 32, 32))
+        if not len(joined):
+            raise damaged(files[0], "it has no images")
+        return MemoryImages(joined, labels, names)
 
     return images(train), images((test,))
 
 
 def read_idx(folder: Path, name: str) -> np.ndarray:
-    """One idx file of uint8, packed or not."""
+    """One idx file of uint8, packed or not; its header says how much is read of it.
+
+    Raises:
+        UserError: If it is missing, damaged, or larger than what is held in memory.
+    """
     for path in (folder / name, folder / f"{name}.gz", folder / name.replace("-idx", ".idx")):
         if path.is_file():
             break
     else:
         raise UserError(f"no {name} nor {name}.gz in {folder}; MNIST has four such files")
+    num_dims = 3 if "images" in name else 1
+    broken = UserError(f"{path} is not a whole idx file of bytes; download it again")
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path} is damaged ({error}); download it again") from error
-    whole = raw[:3] == b"\0\0\x08" and len(raw) >= 4 + 4 * raw[3]
-    shape = struct.unpack_from(f">{raw[3]}I", raw, 4) if whole else ()
-    start = 4 + 4 * len(shape)
-    if not whole or len(raw) - start != prod(shape):
-        raise UserError(f"{path} is not a whole idx file of bytes; download it again")
-    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            head = file.read(4 + 4 * num_dims)
+            if head[:4] != bytes([0, 0, 8, num_dims]) or len(head) != 4 + 4 * num_dims:
+                raise broken
+            shape = struct.unpack(f">{num_dims}I", head[4:])
+            if prod(shape) > MOST_PIXELS:
+                raise UserError(
+                    f"{path} says it holds {' x '.join(map(str, shape))} bytes; at most "
+                    f"{MOST_PIXELS:,} are read: make class folders of its images instead"
+                )
+            values = bytearray()
+            while chunk := file.read(min(1 << 20, prod(shape) + 1 - len(values))):
+                values += chunk  # grows with what is there, whatever the header says
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged ({reason(error)}); download it again") from error
+    if len(values) != prod(shape) or not values:
+        raise broken
+    return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 def idx(path: str, classes: tuple[str, ...] | None = None) -> tuple[MemoryImages, MemoryImages]:
@@ -152,7 +209,7 @@ def idx(path: str, classes: tuple[str, ...] | None = None) -> tuple[MemoryImages
         for part in ("train", "t10k")
     }
     if classes is None:
-        classes = tuple(str(i) for i in range(int(found["train"][1].max()) + 1))
+        classes = class_numbers(found["train"][1], path)
     train, test = (
         MemoryImages(torch.from_numpy(pixels)[:, None], labels, classes)
         for pixels, labels in found.values()

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from vitascope.data.decoding import reason
 from vitascope.data.folder import class_folders, existing, list_files
 from vitascope.data.imagenet import outputs_of, synsets
-from vitascope.data.images import FileImages, ImageSet, MemoryImages
+from vitascope.data.images import FileImages, ImageSet, MemoryImages, class_numbers
 from vitascope.data.loader import EvalBatches
 from vitascope.errors import UserError, unknown
 
@@ -104,9 +105,16 @@ def corrupted_sets(path: str | Path, *, image_size: int | None = None) -> Corrup
 
 def _array(file: Path) -> np.ndarray:
     try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{file} is not a whole numpy array ({error}); download it again") from None
+        found = np.load(existing(file, "array"), mmap_mode="r", allow_pickle=False)
+    except UserError:
+        raise
+    except Exception as error:  # a damaged header raises nearly anything
+        raise UserError(
+            f"{file} is not a whole numpy array ({reason(error)}); download it again"
+        ) from None
+    if not isinstance(found, np.ndarray):
+        raise UserError(f"{file} is an archive of arrays; give the array itself")
+    return found
 
 
 def _from_array(file: Path, severity: int, image_size: int | None) -> ImageSet:
@@ -124,8 +132,8 @@ def _from_array(file: Path, severity: int, image_size: int | None) -> ImageSet:
             f"{5 * count} labels (or {count}, the same for each severity)"
         )
     part = slice((severity - 1) * count, severity * count)
-    kept = np.array(labels[part] if len(labels) == 5 * count else labels, dtype=np.int64)
-    classes = [str(number) for number in range(int(labels.max()) + 1)]
+    kept = labels[part] if len(labels) == 5 * count else labels
+    classes = class_numbers(labels, str(file.with_name(f"{LABELS}.npy")))
     images = torch.from_numpy(np.array(pixels[part])).permute(0, 3, 1, 2).contiguous()
     return MemoryImages(images, kept, classes, side=image_size)
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.decoding import decoded
+from vitascope.data.file_batches import decoded
 from vitascope.data.images import FileImages, ImageSet
 from vitascope.data.streams import Purpose, stream
 
@@ -70,6 +71,7 @@ def pixel_statistics(
 def some_pixels(images: ImageSet, indices: np.ndarray) -> Iterator[Tensor]:
     """The images at these positions, a few at a time; broken files are reported and left out."""
     length = 64 if isinstance(images, FileImages) else 4096
+    length = max(1, min(length, 2**28 // max(1, prod(images.size))))  # 256 MB at a time
     parts = [indices[i : i + length] for i in range(0, len(indices), length)]
     if isinstance(images, FileImages):
         for batch in decoded(images, parts, None, None, num_workers=0):

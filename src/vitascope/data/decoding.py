@@ -1,178 +1,186 @@
-"""Decode and vary images from files, one by one, in as many processes as wanted.
+"""One image from a file or from bytes: the same for training, evaluation and the live page.
 
-timm's and torchvision's transforms draw from the global generators of ``random``, numpy and torch.
-Here all three are seeded for each sample and put back as they were, so what happens to an image
-depends on the seed, the epoch and its place in the epoch alone.
+Every image becomes 8-bit grey (``L``) or colour (``RGB``):
+
+* its EXIF orientation is applied, so it stands as a viewer shows it;
+* transparent pixels lie on white;
+* grey values of 16 bits are divided by 257 (65535 is white), those of 12 bits by 4095 / 255; of
+  16-bit colours pillow keeps the upper byte;
+* floating-point values must lie in [0, 1] (1 is white). Other values, and whole numbers of 32 bits,
+  have no known white: they are refused rather than cut off at 255.
+
+The number of pixels is known from the header and bounded before anything is decoded, and only a
+regular file is opened (a pipe would be waited for). Of an animation the first image counts.
 """
 
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
-import torch
-from PIL import Image, ImageOps
-from torch import Tensor
-from torch.utils.data import DataLoader
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from vitascope.data.augment import Augmentation
-from vitascope.data.batches import Place
-from vitascope.data.images import FileImages, to_tensor
-from vitascope.data.streams import Purpose, stream
 from vitascope.errors import UserError
 
-__all__ = ["Decoded", "TrainView", "decoded", "seeded"]
+__all__ = ["GREY", "MOST_PIXELS", "TooLarge", "fit", "opened", "reason", "shown_size", "upright"]
+
+MOST_PIXELS = 89_478_485  # pillow's own limit: 256 MB as RGB
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")  # none runs programs
+DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of more than 8 bits, all grey
+GREY = ("1", "L", "LA", "La", *DEEP)
+ORIENTATION, BITS = 0x0112, 258  # tags of EXIF and TIFF
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """Images of a batch and their positions in the set."""
-
-    pixels: Tensor  # (b, C, H, W) uint8
-    indices: np.ndarray  # (b,) int64
+class TooLarge(OSError):
+    """An image with more pixels than are decoded."""
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed the three global generators inside the block, and restore them after it."""
-    before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[]):
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002
-        torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(before)
-            np.random.set_state(before_numpy)  # noqa: NPY002
+def reason(error: BaseException) -> str:
+    """What an error of some library says, in one line of bearable length.
 
-
-def posterize(image: Image.Image, bits: int, **_: Any) -> Image.Image:
-    """Keep the upper bits. timm asks for none at magnitude 10, which pillow refuses: black."""
-    return ImageOps.posterize(image, bits) if bits else image.point(lambda _: 0)
-
-
-def rand_augment(config: str, params: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
-    """timm's RandAugment for one image at a time."""
-    from timm.data import auto_augment
-
-    try:
-        transform = auto_augment.rand_augment_transform(config, params)
-    except (AssertionError, ValueError) as error:
-        raise UserError(
-            f"unknown RandAugment string {config!r}; it looks like 'rand-m9-mstd0.5-inc1'"
-        ) from error
-    for operation in transform.ops:
-        if operation.aug_fn is auto_augment.posterize:
-            operation.aug_fn = posterize
-    return transform
-
-
-class TrainView:
-    """timm's training transforms up to uint8: crop, mirror, RandAugment or colour jitter."""
-
-    def __init__(self, augmentation: Augmentation, *, side: int, hflip: float, fill: list[int]):
-        from timm.data.transforms import RandomResizedCropAndInterpolation, str_to_interp_mode
-        from torchvision import transforms as T
-
-        a = augmentation
-        mode = str_to_interp_mode(a.interpolation)
-        steps: list = []
-        if a.crop == "resized":
-            steps.append(RandomResizedCropAndInterpolation(side, a.scale, a.ratio, a.interpolation))
-        else:
-            steps += [T.Resize(side, mode), T.CenterCrop(side)]
-        if a.crop == "pad":
-            steps.append(T.RandomCrop(side, padding=a.padding(side)))
-        if hflip > 0:
-            steps.append(T.RandomHorizontalFlip(hflip))
-        if a.rand_augment:
-            params = {
-                "translate_const": int(side * 0.45),
-                "img_mean": tuple(fill) if len(fill) > 1 else fill[0],
-                "interpolation": Image.Resampling[a.interpolation.upper()],
-            }
-            steps.append(rand_augment(a.rand_augment, params))
-        elif a.color_jitter > 0:
-            steps.append(T.ColorJitter(*[a.color_jitter] * 3))
-        self.transform = T.Compose(steps)
-
-    def __call__(self, image: Image.Image, seed: int) -> Tensor:
-        """One image, varied as its seed says. (C, side, side) uint8"""
-        with seeded(seed):
-            return to_tensor(self.transform(image))
-
-
-class _Batches(torch.utils.data.Dataset):
-    """Batch number -> its images; what a worker runs. A broken file comes back as its index."""
-
-    def __init__(
-        self,
-        images: FileImages,
-        orders: list[np.ndarray],
-        places: list[Place] | None,
-        view: TrainView | None,
-    ):
-        self.images, self.orders, self.places, self.view = images, orders, places, view
-
-    def __len__(self) -> int:
-        return len(self.orders)
-
-    def __getitem__(self, number: int) -> tuple[Decoded | None, list[int]]:
-        pixels, indices, broken = [], [], []
-        for row, wanted in enumerate(self.orders[number].tolist()):
-            index = wanted
-            while True:
-                try:
-                    pixels.append(self._one(number, row, index))
-                    indices.append(index)
-                    break
-                except OSError:
-                    broken.append(index)
-                    if self.view is None:  # evaluation leaves it out
-                        break
-                    index = (index + 1) % len(self.images)  # training takes the next one
-                    if index == wanted:
-                        raise
-        return (Decoded(torch.stack(pixels), np.array(indices)) if pixels else None), broken
-
-    def _one(self, number: int, row: int, index: int) -> Tensor:
-        if self.view is None or self.places is None:
-            return self.images.view(index)
-        place = self.places[number]
-        sample = place.rows.start + row
-        rng = stream(Purpose.IMAGE, place.seed, epoch=place.epoch, step=place.step, sample=sample)
-        return self.view(self.images.decode(index), int(rng.integers(2**32)))
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def decoded(
-    images: FileImages,
-    orders: list[np.ndarray],
-    places: list[Place] | None,
-    view: TrainView | None,
-    *,
-    num_workers: int,
-) -> Iterator[Decoded]:
-    """The images of each batch in ``orders``, varied by ``view`` or as evaluation sees them.
-
-    A broken file is reported once by name. In training the next image of the set that can be read
-    stands in for it, with its own label; in evaluation it is left out.
+    >>> reason(ValueError("bad\\n  header"))
+    'bad header'
     """
-    loader = DataLoader(
-        _Batches(images, orders, places, view),
-        batch_size=None,
-        collate_fn=_as_it_is,
-        num_workers=num_workers,
-        generator=torch.Generator().manual_seed(0),  # or it would draw from the global one
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 200 else words[:199] + "…"
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """The path, if it leads to a regular file.
+
+    Raises:
+        OSError: If it leads nowhere, or to a folder, a pipe, a socket or a device.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise OSError("it is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError("it is not a regular file")
+    return Path(path)
+
+
+def opened(
+    source: str | os.PathLike[str] | IO[bytes],
+    *,
+    formats: Sequence[str] = FORMATS,
+    most_pixels: int = MOST_PIXELS,
+) -> Image.Image:
+    """An image of which only the header has been read.
+
+    Raises:
+        OSError: If it cannot be read: :class:`TooLarge`, or ``UnidentifiedImageError`` for what is
+            no image of these formats.
+    """
+    if isinstance(source, str | os.PathLike):
+        try:
+            source = regular(source)
+        except OSError as error:
+            raise OSError(error.strerror or str(error)) from None
+    try:
+        image = Image.open(source, formats=tuple(formats))
+    except UnidentifiedImageError:
+        raise UnidentifiedImageError("it is no image that can be read") from None
+    except Image.DecompressionBombError:
+        raise TooLarge(
+            f"it has more than {most_pixels:,} pixels, the most that are taken"
+        ) from None
+    except Exception as error:  # a damaged header raises nearly anything in pillow's readers
+        raise OSError(f"its header is broken ({reason(error)})") from error
+    if image.width * image.height > most_pixels:
+        size = f"{image.width} x {image.height}"
+        image.close()
+        raise TooLarge(f"it has {size} pixels; at most {most_pixels:,} are taken")
+    return image
+
+
+def shown_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height as a viewer shows it, from the header alone."""
+    try:
+        # A PNG may keep its EXIF after its pixels, and pillow would decode them to look there.
+        exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
+        turned = exif.get(ORIENTATION) in (5, 6, 7, 8)
+    except Exception:  # as above; `upright` says what is wrong
+        turned = False
+    return (image.height, image.width) if turned else image.size
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The decoded image, upright, opaque and of 8 bits: ``L`` if it is grey, else ``RGB``.
+
+    Raises:
+        OSError: If it cannot be decoded.
+        UserError: If its values have no known range.
+    """
+    try:
+        image.load()
+        white = _white(image) if image.mode in DEEP else None
+        if image.getexif().get(ORIENTATION, 1) != 1:
+            image = ImageOps.exif_transpose(image)
+        if white is not None:
+            image = _of_8_bits(image, white)
+        mode = "L" if image.mode in GREY else "RGB"
+        if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return image.convert(mode)
+    except UserError:
+        raise
+    except Exception as error:  # damaged pixels raise nearly anything in pillow's readers
+        raise OSError(f"it cannot be decoded ({reason(error)})") from error
+
+
+def _of_8_bits(image: Image.Image, white: float) -> Image.Image:
+    """Grey values of more than 8 bits, with ``white`` at 255."""
+    values = np.asarray(image)
+    shades = np.rint(values.astype(np.float32) * (255 / white)).clip(0, 255)
+    found = Image.fromarray(shades.astype(np.uint8))
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):  # the one value that means: nothing here
+        found.putalpha(Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))
+    return found
+
+
+def _white(image: Image.Image) -> float:
+    """The value of white among grey values of more than 8 bits."""
+    if image.mode == "F":
+        low, high = image.getextrema()
+        if low >= 0 and high <= 1 and np.isfinite(np.asarray(image)).all():
+            return 1.0
+        raise UserError(
+            f"its floating-point values run from {low:g} to {high:g}, and which of them is white "
+            "is not known; scale them to [0, 1], or save 8 or 16 bits"
+        )
+    if image.mode != "I":
+        bits: Any = getattr(image, "tag_v2", {}).get(BITS)
+        return 4095.0 if bits in (12, (12,)) else 65535.0
+    if image.format in ("PNG", "PPM"):  # 16 bits, which pillow holds in 32
+        return 65535.0
+    raise UserError(
+        "its values are whole numbers of 32 bits, or signed, and which of them is white is not "
+        "known; save 8 or 16 bits"
     )
-    for batch, broken in loader:
-        for index in broken:
-            images.report_broken(index)
-        if batch is not None:
-            yield batch
+
+
+def fit(
+    image: Image.Image,
+    height: int,
+    width: int,
+    crop_pct: float = 1.0,
+    interpolation: Image.Resampling = Image.Resampling.BICUBIC,
+) -> Image.Image:
+    """Scale the image to cover height / crop_pct x width / crop_pct, and keep the centre of it.
+
+    Only the centre is scaled: of an image a million times as wide as it is high the whole would
+    not fit in memory.
+    """
+    scale = max(height / image.height, width / image.width) / crop_pct
+    whole = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
+    left, top = round((whole[0] - width) / 2), round((whole[1] - height) / 2)
+    if whole == image.size:
+        return image.crop((left, top, left + width, top + height))
+    across, down = image.width / whole[0], image.height / whole[1]
+    box = (left * across, top * down, (left + width) * across, (top + height) * down)
+    box = (box[0], box[1], min(box[2], image.width), min(box[3], image.height))
+    return image.resize((width, height), interpolation, box=box)

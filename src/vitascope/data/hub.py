@@ -5,13 +5,14 @@ named and skipped.
 """
 
 import io
-from pathlib import Path
+import os
 from typing import Any
 
 from PIL import Image
 
-from vitascope.data.folder import TEST, TRAIN
-from vitascope.data.images import FileImages
+from vitascope.data.decoding import opened, reason
+from vitascope.data.folder import TEST, TRAIN, existing
+from vitascope.data.images import FileImages, class_numbers, printable
 from vitascope.errors import UserError
 
 __all__ = ["HubImages", "hub"]
@@ -26,12 +27,15 @@ class HubImages(FileImages):
     def open_item(self, item: Any) -> Image.Image:
         """The undecoded image of a row."""
         cell = self.table[int(item)][self.column]
-        return Image.open(io.BytesIO(cell["bytes"]) if cell["bytes"] else cell["path"])
+        if cell is None or not (cell["bytes"] or cell["path"]):
+            raise OSError("there is no image in this row")
+        return opened(io.BytesIO(cell["bytes"]) if cell["bytes"] else cell["path"])
 
     def name(self, index: int) -> str:
         """Row number, and file name where the table knows it."""
         cell = self.table[int(self.items[index])][self.column]
-        return f"row {self.items[index]}" + (f" ({cell['path']})" if cell["path"] else "")
+        path = cell["path"] if cell else None
+        return f"row {self.items[index]}" + (f" ({printable(path)})" if path else "")
 
 
 def read(source: str) -> Any:
@@ -42,20 +46,27 @@ def read(source: str) -> Any:
         raise UserError(
             f"hf:{source} needs the library datasets: pip install vitascope[hub]"
         ) from error
-    if Path(source).expanduser().exists():
+    if os.path.exists(os.path.expanduser(source)):
         try:
-            found = datasets.load_from_disk(str(Path(source).expanduser()))
-        except (FileNotFoundError, ValueError) as error:
+            found = datasets.load_from_disk(str(existing(source)))
+            tables = found.values() if isinstance(found, dict) else [found]
+            for table in tables:  # reading damaged rows would end the process
+                table.data.validate(full=True)
+        except UserError:
+            raise
+        except Exception as error:  # damaged files raise nearly anything
             raise UserError(
-                f"{source} was not written by save_to_disk ({error}); for class folders give the "
-                "path without 'hf:'"
+                f"{source} was not written by save_to_disk, or is damaged ({reason(error)}); for "
+                "class folders give the path without 'hf:'"
             ) from error
     else:
         name, _, config = source.partition(":")
         try:
             found = datasets.load_dataset(name, config or None)
         except Exception as error:  # the library has many: offline, no such name, no such config
-            raise UserError(f"no data set {name!r} on disk, nor from the hub: {error}") from error
+            raise UserError(
+                f"no data set {name!r} on disk, nor from the hub: {reason(error)}"
+            ) from error
     return found if isinstance(found, dict) else {"train": found}
 
 
@@ -84,13 +95,15 @@ def hub(source: str) -> tuple[FileImages, FileImages | None]:
         raise UserError(f"hf:{source} has splits {', '.join(splits)}; one must be called 'train'")
     image, label = columns(train.features)
     names = getattr(train.features[label], "names", None)
+    if not len(train):
+        raise UserError(f"hf:{source} has no training images")
     if names is None:
-        names = [str(i) for i in range(max(train[label]) + 1)]
+        names = class_numbers(train[label][:], f"hf:{source}")
 
     def images(table: Any) -> FileImages:
         import datasets
 
-        rows = HubImages(range(len(table)), table[label], names)
+        rows = HubImages(range(len(table)), table[label][:], names)
         rows.table, rows.column = table.cast_column(image, datasets.Image(decode=False)), image
         return rows
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from vitascope.data.dataset import IMAGENET_MEAN, IMAGENET_STD
+from vitascope.data.decoding import reason
 from vitascope.data.folder import EXTENSIONS, class_folders, existing, list_files, parts_of
 from vitascope.data.images import FileImages
 from vitascope.data.parts import Parts, Request
@@ -111,8 +112,8 @@ def read_real(source: str, request: Request) -> Parts:
         text = pkgutil.get_data("timm.data", "_info/imagenet_real_labels.json") or b""
     try:
         entries = [frozenset(int(label) for label in entry) for entry in json.loads(text)]
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{query} is not a list of lists of labels: {error}") from error
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise UserError(f"{query} is not a list of lists of labels: {reason(error)}") from error
     items, sets = [], []
     for file in sorted(existing(path).rglob("*"), key=lambda p: p.name):
         number = re.fullmatch(r"ILSVRC2012_val_(\d{8})", file.stem)

@@ -9,7 +9,6 @@ Shapes: N images, n asked for, C channels, H x W pixels.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,12 +17,20 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitascope.data.decoding import fit, opened, shown_size, upright
 from vitascope.errors import UserError
 
-__all__ = ["FileImages", "ImageSet", "MemoryImages", "fit", "resize", "to_tensor"]
+__all__ = [
+    "FileImages",
+    "ImageSet",
+    "MemoryImages",
+    "class_numbers",
+    "resize",
+    "to_tensor",
+]
 
 MODES = {1: "L", 3: "RGB"}
-BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)  # what pillow raises
+MOST_CLASSES = 100_000  # more than any set of labelled images has
 
 S = TypeVar("S", bound="ImageSet")
 M = TypeVar("M", bound="MemoryImages")
@@ -56,9 +63,46 @@ class ImageSet(ABC):
         return kept
 
 
+def whole_numbers(labels: Any) -> np.ndarray:
+    """Labels as int64.
+
+    Raises:
+        UserError: If they are something else.
+    """
+    try:
+        given = np.asarray(labels)
+        with np.errstate(invalid="ignore"):
+            numbers = given.astype(np.int64)
+        if given.ndim == 1 and given.dtype.kind in "iufb" and (numbers == given).all():
+            return numbers
+        if not given.size:
+            return np.zeros(0, dtype=np.int64)
+    except (ValueError, TypeError, OverflowError):
+        pass
+    raise UserError("labels must be whole numbers, one for each image, such as 0, 1, 2")
+
+
+def class_numbers(labels: Any, where: str) -> tuple[str, ...]:
+    """Names for classes that are only numbered: 0 to the highest label.
+
+    Raises:
+        UserError: If there are no labels, or one is too high to be the number of a class.
+    """
+    numbers = whole_numbers(labels)
+    if not len(numbers):
+        raise UserError(f"{where} has no images; give one that has")
+    top = int(numbers.max())
+    if top >= MOST_CLASSES:
+        raise UserError(
+            f"label {top} of {where} is too high: classes are numbered from 0, and at most "
+            f"{MOST_CLASSES:,} are taken; number them anew"
+        )
+    return tuple(str(number) for number in range(top + 1))
+
+
 def checked_labels(labels: Any, classes: Sequence[str]) -> np.ndarray:
     """Labels as int64, or an error that names the first one outside the classes."""
-    labels = np.asarray(labels, dtype=np.int64)
+    labels = whole_numbers(labels)
     wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
     if len(wrong):
         raise UserError(
@@ -76,14 +120,9 @@ def resize(pixels: Tensor, height: int, width: int, interpolation: str = "bicubi
     return F.interpolate(pixels, size=(height, width), mode=interpolation, antialias=True)
 
 
-def fit(image: Image.Image, height: int, width: int, crop_pct: float = 1.0) -> Image.Image:
-    """Scale the image to cover height / crop_pct x width / crop_pct, then cut out the centre."""
-    scale = max(height / image.height, width / image.width) / crop_pct
-    scaled = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
-    if scaled != image.size:
-        image = image.resize(scaled, Image.Resampling.BICUBIC)
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
+def printable(name: Any) -> str:
+    """A file's name that can be printed and stored, also where it is not UTF-8."""
+    return str(name).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def to_tensor(image: Image.Image) -> Tensor:
@@ -163,32 +202,34 @@ class FileImages(ImageSet):
         self._reported: set[str] = set()
 
     def open_item(self, item: Any) -> Image.Image:
-        """One image in whatever mode it has; only its header need be read yet."""
-        return Image.open(Path(item))
+        """One image of which only the header has been read; ``OSError`` if that is not possible."""
+        return opened(item)
 
     def decode(self, index: int) -> Image.Image:
-        """The whole image in the right mode, not resized.
+        """The whole image in the right mode, not resized (see :mod:`vitascope.data.decoding`).
 
         Raises:
-            OSError: If it cannot be decoded.
+            OSError: If it cannot be decoded, with the reason.
+            UserError: If its values have no known range.
         """
-        try:
-            with self.open_item(self.items[index]) as image:
-                return image.convert(MODES[self.size[0]])
-        except BROKEN as error:
-            raise OSError(f"{self.name(index)}: {error}") from error
+        with self.open_item(self.items[index]) as image:
+            try:
+                return upright(image).convert(MODES[self.size[0]])
+            except UserError as error:
+                raise UserError(f"{self.name(index)}: {error}") from None
 
-    def header(self, index: int) -> tuple[tuple[int, int], str] | None:
-        """Size (width, height) and mode without decoding; None if it is no image."""
-        try:
-            with self.open_item(self.items[index]) as image:
-                return image.size, image.mode
-        except BROKEN:
-            return None
+    def header(self, index: int) -> tuple[tuple[int, int], str]:
+        """Size (width, height) and mode without decoding.
+
+        Raises:
+            OSError: If it is no image, with the reason.
+        """
+        with self.open_item(self.items[index]) as image:
+            return shown_size(image), image.mode
 
     def name(self, index: int) -> str:
         """What to call an image when speaking to the user."""
-        return str(self.items[index])
+        return printable(self.items[index])
 
     def view(self, index: int) -> Tensor:
         """One image as evaluation sees it. (C, H, W) uint8"""
@@ -200,17 +241,21 @@ class FileImages(ImageSet):
         Raises:
             UserError: If one of them cannot be decoded.
         """
-        try:
-            return torch.stack([self.view(int(i)) for i in np.asarray(indices)])
-        except OSError as error:
-            raise UserError(f"broken image {error}; remove it or mend it") from error
+        views = []
+        for index in np.asarray(indices).tolist():
+            try:
+                views.append(self.view(index))
+            except OSError as error:
+                name = self.name(index)
+                raise UserError(f"broken image {name}: {error}; remove it or mend it") from error
+        return torch.stack(views) if views else torch.zeros(0, *self.size, dtype=torch.uint8)
 
-    def report_broken(self, index: int) -> None:
+    def report_broken(self, index: int, why: str) -> None:
         """Warn of a broken image, once by name."""
         name = self.name(index)
         if name not in self._reported:
             self._reported.add(name)
-            warnings.warn(f"skipped broken image {name}", stacklevel=2)
+            warnings.warn(f"skipped broken image {name}: {why}", stacklevel=2)
 
     def take(self: Files, indices: Any) -> Files:
         """The set of only these images."""

@@ -13,8 +13,8 @@ import torch
 from vitascope.data import randaugment
 from vitascope.data.augment import Augmentation
 from vitascope.data.batches import Batch, Normalize, Place, flip_chance, varied_pixels
-from vitascope.data.decoding import Decoded, TrainView, decoded
 from vitascope.data.erasing import erase, erasing_boxes
+from vitascope.data.file_batches import Decoded, TrainView, decoded
 from vitascope.data.images import FileImages, ImageSet, resize
 from vitascope.data.mixing import draw_mix, mix_images, mix_targets, smooth_targets
 from vitascope.data.sampling import epoch_order, steps_per_epoch
@@ -40,10 +40,12 @@ class TrainBatches:
         world_size: How many there are.
         num_workers: Processes that decode files; images in memory need none.
         image_size: Side of the images given out; None: that of the set.
+        one_class: Also take images that are all of one class: to measure on them, since any model
+            that learns from them is right every time.
 
     Raises:
-        UserError: If there are fewer images than a batch, or a batch does not divide among the
-            processes (into pairs, when mixing).
+        UserError: If all images are of one class, there are fewer than a batch, or a batch does
+            not divide among the processes (into pairs, when mixing).
     """
 
     def __init__(
@@ -61,7 +63,15 @@ class TrainBatches:
         world_size: int = 1,
         num_workers: int = 0,
         image_size: int | None = None,
+        one_class: bool = False,
     ):
+        present = np.unique(dataset_images.labels)
+        if len(present) == 1 and not one_class:
+            name = dataset_images.classes[present[0]]
+            raise UserError(
+                f"all {len(dataset_images)} training images are of one class, {name!r}, and every "
+                "answer would be right; add images of a second class"
+            )
         self._steps = steps_per_epoch(len(dataset_images), batch_size)
         self.rows = slice_of(batch_size, rank, world_size, pairs=augmentation.mixes)
         if dataset_images.labels.max() >= num_classes:

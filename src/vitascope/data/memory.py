@@ -7,14 +7,15 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import TypeVar
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from vitascope.data.decoding import decoded
+from vitascope.data.decoding import GREY
+from vitascope.data.file_batches import decoded
 from vitascope.data.images import FileImages, ImageSet, MemoryImages
 from vitascope.errors import UserError
 
@@ -22,6 +23,7 @@ __all__ = ["MEMORY_LIMIT", "decode_all", "gather"]
 
 MEMORY_LIMIT = 2 * 2**30  # bytes of pixels
 CHUNK = 256
+NAMED = 20  # broken images that are named one by one
 WORTH_WORKERS = 4096  # images; below, starting processes costs more than they save
 Images = TypeVar("Images", bound=ImageSet)
 
@@ -40,39 +42,47 @@ def workers_for(count: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
-def headers(files: FileImages) -> list[tuple[tuple[int, int], str] | None]:
-    """Size and mode of every file; None for what is no image."""
-    found = []
+def headers(
+    files: FileImages,
+) -> tuple[list[tuple[tuple[int, int], str]], dict[int, str]]:
+    """Size and mode of every image; the positions of those that are none, with the reason."""
+    found, broken = [], {}
     with bar(len(files), "looking at images") as progress:
         for i in range(len(files)):
-            found.append(files.header(i))
+            try:
+                found.append(files.header(i))
+            except OSError as error:
+                broken[i] = str(error)
             progress.update()
-    return found
+    return found, broken
 
 
-def decode_all(files: FileImages) -> tuple[torch.Tensor, list[int]]:
-    """All images as uint8 (N, C, H, W), and the positions of those that cannot be decoded."""
+def decode_all(files: FileImages) -> tuple[torch.Tensor, dict[int, str]]:
+    """All images as uint8 (N, C, H, W); those that cannot be decoded, with the reason."""
     out = torch.zeros(len(files), *files.size, dtype=torch.uint8)
     orders = [np.arange(i, min(i + CHUNK, len(files))) for i in range(0, len(files), CHUNK)]
-    done = np.zeros(len(files), dtype=bool)
-    with bar(len(files), "decoding images") as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # broken images are reported by the caller
-        for batch in decoded(files, orders, None, None, num_workers=workers_for(len(files))):
+    broken: dict[int, str] = {}
+    workers = workers_for(len(files))
+    with bar(len(files), "decoding images") as progress:
+        for batch in decoded(
+            files, orders, None, None, num_workers=workers, on_broken=broken.__setitem__
+        ):
             out[torch.from_numpy(batch.indices)] = batch.pixels
-            done[batch.indices] = True
             progress.update(len(batch.indices))
-    return out, np.flatnonzero(~done).tolist()
+    return out, broken
 
 
-def report(names: Iterable[str]) -> tuple[str, ...]:
-    """A note for every broken image, also given as a warning."""
-    notes = tuple(f"skipped broken image {name}" for name in names)
+def report(files: FileImages, broken: Mapping[int, str]) -> tuple[str, ...]:
+    """A note for every broken image, also given as a warning; many are counted."""
+    notes = [f"skipped broken image {files.name(i)}: {why}" for i, why in broken.items()]
+    if len(notes) > NAMED:
+        notes[NAMED:] = [f"skipped {len(notes) - NAMED} more broken images"]
     for note in notes:
         warnings.warn(note, stacklevel=4)
-    return notes
+    return tuple(notes)
 
 
-def without(images: Images, broken: Sequence[int]) -> Images:
+def without(images: Images, broken: Mapping[int, str]) -> Images:
     """Only the images that can be read.
 
     Raises:
@@ -80,11 +90,12 @@ def without(images: Images, broken: Sequence[int]) -> Images:
     """
     if not broken:
         return images
-    kept = images.take(np.setdiff1d(np.arange(len(images)), broken))
+    kept = images.take(np.setdiff1d(np.arange(len(images)), list(broken)))
     lost = np.setdiff1d(images.labels, kept.labels)
     if len(lost):
+        why = next(why for i, why in broken.items() if images.labels[i] == lost[0])
         raise UserError(
-            f"no image of class {images.classes[lost[0]]!r} can be read; "
+            f"no image of class {images.classes[lost[0]]!r} can be read (of the first: {why}); "
             "mend its images or remove the class"
         )
     return kept
@@ -97,11 +108,10 @@ def gather(
 
     Without ``image_size`` all must have one size. Broken images are left out and named in notes.
     """
-    seen = headers(files)
-    broken = [i for i, item in enumerate(seen) if item is None]
-    notes = report(files.name(i) for i in broken)
-    files = without(files, broken)
-    known = [item for item in seen if item is not None]
+    known, broken = headers(files)
+    kept = without(files, broken)
+    notes = report(files, broken)
+    files = kept
     sizes = {size for size, _ in known}
     if image_size is None and len(sizes) > 1:
         few = ", ".join(f"{w} x {h}" for w, h in sorted(sizes)[:3])
@@ -114,12 +124,12 @@ def gather(
         raise UserError(
             f"the images are {width} x {height} pixels; give image_size to make them square"
         )
-    channels = in_chans or (1 if all(mode in ("1", "L") for _, mode in known) else 3)
+    channels = in_chans or (1 if all(mode in GREY for _, mode in known) else 3)
     files = files.of_size(channels, height, width)
     if sizes != {(width, height)}:
         notes += (f"resized the shorter side to {height} and kept the centre",)
     if len(files) * channels * height * width > MEMORY_LIMIT:
         return files, notes
     pixels, broken = decode_all(files)
-    notes += report(files.name(i) for i in broken)
-    return without(MemoryImages(pixels, files.labels, files.classes), broken), notes
+    images = without(MemoryImages(pixels, files.labels, files.classes), broken)
+    return images, notes + report(files, broken)

@@ -25,9 +25,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vitascope.data.decoding import seeded
+from vitascope.data.decoding import MOST_PIXELS, opened, reason, upright
+from vitascope.data.file_batches import seeded
 from vitascope.data.folder import EXTENSIONS, existing
-from vitascope.data.images import BROKEN, to_tensor
+from vitascope.data.images import to_tensor
 from vitascope.data.streams import Purpose, stream
 from vitascope.errors import UserError
 
@@ -60,8 +61,10 @@ def labels_of(mask: np.ndarray, num_classes: int, name: str) -> np.ndarray:
     >>> labels_of(np.array([[0, 1, 150]]), 150, "a.png").tolist()
     [[255, 0, 149]]
     """
-    if mask.ndim != 2:
-        raise UserError(f"{name} is a colour image; a mask is a grey one of class numbers")
+    if mask.ndim != 2 or mask.dtype.kind == "f":
+        raise UserError(
+            f"{name} is a colour image or has fractions; a mask is a grey one of class numbers"
+        )
     top = int(mask.max(initial=0))
     if top > num_classes:
         raise UserError(
@@ -114,17 +117,27 @@ class SegmentationFolder(torch.utils.data.Dataset):
         """One image and its labels as they are on disk."""
         image_path, mask_path = self.pairs[index]
         try:
-            with Image.open(image_path) as file:
-                image = file.convert("RGB")
-            with Image.open(mask_path) as file:
-                mask = np.asarray(file)
-        except BROKEN as error:
-            raise UserError(f"{image_path} or its mask cannot be read: {error}") from error
+            with opened(image_path) as file:
+                image = upright(file).convert("RGB")
+        except (OSError, UserError) as error:
+            raise UserError(f"{image_path} cannot be read: {error}") from error
+        try:
+            with opened(mask_path) as file:
+                mask = np.asarray(file)  # class numbers, not colours: nothing is scaled
+        except Exception as error:  # damaged files raise nearly anything in pillow's readers
+            raise UserError(f"{mask_path} cannot be read: {reason(error)}") from error
         labels = labels_of(mask, self.num_classes, str(mask_path))
         if labels.shape != (image.height, image.width):
             raise UserError(
                 f"{mask_path} is {labels.shape[1]} x {labels.shape[0]} pixels and its image "
                 f"{image.width} x {image.height}; they must agree"
+            )
+        longest = 2 * self.side if self.augment else self.side  # of the shorter side, resized
+        pixels = longest**2 * max(image.size) / min(image.size)
+        if pixels > max(MOST_PIXELS, image.width * image.height):
+            raise UserError(
+                f"{image_path} is {image.width} x {image.height} pixels; with its shorter side at "
+                f"{longest} it would have more than {MOST_PIXELS:,}: crop it, or remove it"
             )
         return image, labels
 

@@ -19,6 +19,7 @@
     (1438, 359, ('split 20 % off for testing, stratified, seed 0',))
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,6 +155,8 @@ def load(
     request = Request(
         image_size=image_size, in_chans=in_chans, test_fraction=test_fraction, seed=seed
     )
+    if not source.strip():
+        raise UserError("the data source is empty; give digits, or the path of a folder")
     prefix, colon, rest = source.partition(":")
     if source in NAMED:
         parts = NAMED[source]("", request)
@@ -161,7 +164,7 @@ def load(
         if not rest:
             raise UserError(f"{source!r} needs something after the colon: {prefix}:/path")
         parts = PREFIXED[prefix](rest, request)
-    elif Path(source).expanduser().exists() or "/" in source:
+    elif os.path.exists(os.path.expanduser(source)) or "/" in source:
         parts = read_folder(source, request)
     else:
         error = unknown("data source", source, [*NAMED, *PREFIXED])

@@ -49,19 +49,23 @@ def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
                 f"give at most {len(classes)}"
             )
         classes = tuple(sorted(classes)[: spec.first_classes])
+    numbers = {name: number for number, name in enumerate(images.classes)}
+    order = np.argsort(images.labels, kind="stable")  # images class by class
+    ends = np.cumsum(np.bincount(images.labels, minlength=len(numbers)))
     kept = []
     for name in classes:
-        members = np.flatnonzero(images.labels == images.classes.index(name))
+        number = numbers[name]
+        members = order[ends[number - 1] if number else 0 : ends[number]]
         count = min(len(members), max(1, round(spec.fraction * len(members))))
         if spec.order == "random" and count < len(members):
-            rng = stream(Purpose.SUBSET, spec.seed, sample=images.classes.index(name))
+            rng = stream(Purpose.SUBSET, spec.seed, sample=number)
             members = rng.permutation(members)
         kept.append(members[:count])
     chosen = images.take(np.sort(np.concatenate(kept)))
     if classes == images.classes:
         return chosen
     renumbered = np.full(len(images.classes), -1)
-    renumbered[[images.classes.index(name) for name in classes]] = np.arange(len(classes))
+    renumbered[[numbers[name] for name in classes]] = np.arange(len(classes))
     chosen.labels = renumbered[chosen.labels]
     return chosen.of_classes(classes)
 

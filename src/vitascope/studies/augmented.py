@@ -42,6 +42,7 @@ def augmented(
         std=std,
         flips=images.flips,
         seed=seed,
+        one_class=True,
     )
 
     def endless() -> Any:

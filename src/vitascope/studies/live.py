@@ -15,9 +15,10 @@ from threading import Lock
 from typing import Any
 
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, UnidentifiedImageError
 
-from vitascope.data.images import BROKEN, MODES, fit, to_tensor
+from vitascope.data.decoding import TooLarge, fit, opened, upright
+from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
 from vitascope.measure.sight import Sight
 from vitascope.record import Record
@@ -44,7 +45,7 @@ class Refusal(UserError):
 
 
 def decoded(raw: bytes) -> Image.Image:
-    """The image in a file's bytes, upright and without transparency.
+    """The image in a file's bytes, as training would see it.
 
     Raises:
         Refusal: If it is too large, of another kind, or broken.
@@ -52,26 +53,18 @@ def decoded(raw: bytes) -> Image.Image:
     if len(raw) > MOST_BYTES:
         raise Refusal(413, f"the file has {len(raw):,} bytes; at most {MOST_BYTES:,} are taken")
     try:
-        image = Image.open(BytesIO(raw), formats=FORMATS)
-    except Image.UnidentifiedImageError:
-        if raw.startswith(MAGIC):
-            raise Refusal(422, "the image is broken: its header cannot be read") from None
-        raise Refusal(415, "this is no PNG, JPEG or WebP image") from None
-    except Image.DecompressionBombError:
-        raise Refusal(413, f"the image has more than {MOST_PIXELS:,} pixels") from None
-    except BROKEN:
+        image = opened(BytesIO(raw), formats=FORMATS, most_pixels=MOST_PIXELS)
+        return upright(image)
+    except TooLarge as error:
+        raise Refusal(413, f"the image is too large: {error}") from None
+    except UnidentifiedImageError:
+        if not raw.startswith(MAGIC):
+            raise Refusal(415, "this is no PNG, JPEG or WebP image") from None
         raise Refusal(422, "the image is broken: its header cannot be read") from None
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise Refusal(
-            413, f"the image has {width} x {height} pixels; at most {MOST_PIXELS:,} are taken"
-        )
-    try:
-        upright = ImageOps.exif_transpose(image).convert("RGBA")
-    except (*BROKEN, EOFError, MemoryError):
-        raise Refusal(422, "the image is broken: it cannot be decoded") from None
-    white = Image.new("RGBA", upright.size, "white")
-    return Image.alpha_composite(white, upright).convert("RGB")
+    except OSError as error:
+        raise Refusal(422, f"the image is broken: {error}") from None
+    except UserError as error:
+        raise Refusal(422, f"the image is not taken: {error}") from None
 
 
 def runs_in(path: str) -> list[str]:

@@ -1,0 +1,191 @@
+"""Decode and vary images from files, one by one, in as many processes as wanted.
+
+timm's and torchvision's transforms draw from the global generators of ``random``, numpy and torch.
+Here all three are seeded for each sample and put back as they were, so what happens to an image
+depends on the seed, the epoch and its place in the epoch alone.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from vitascope.data.augment import Augmentation
+from vitascope.data.batches import Place
+from vitascope.data.decoding import fit
+from vitascope.data.images import FileImages, to_tensor
+from vitascope.data.streams import Purpose, stream
+from vitascope.errors import UserError
+
+__all__ = ["Decoded", "TrainView", "decoded", "seeded"]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Images of a batch and their positions in the set."""
+
+    pixels: Tensor  # (b, C, H, W) uint8
+    indices: np.ndarray  # (b,) int64
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the three global generators inside the block, and restore them after it."""
+    before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before)
+            np.random.set_state(before_numpy)  # noqa: NPY002
+
+
+def posterize(image: Image.Image, bits: int, **_: Any) -> Image.Image:
+    """Keep the upper bits. timm asks for none at magnitude 10, which pillow refuses: black."""
+    return ImageOps.posterize(image, bits) if bits else image.point(lambda _: 0)
+
+
+def rand_augment(config: str, params: dict[str, Any]) -> Callable[[Image.Image], Image.Image]:
+    """timm's RandAugment for one image at a time."""
+    from timm.data import auto_augment
+
+    try:
+        transform = auto_augment.rand_augment_transform(config, params)
+    except (AssertionError, ValueError) as error:
+        raise UserError(
+            f"unknown RandAugment string {config!r}; it looks like 'rand-m9-mstd0.5-inc1'"
+        ) from error
+    for operation in transform.ops:
+        if operation.aug_fn is auto_augment.posterize:
+            operation.aug_fn = posterize
+    return transform
+
+
+class TrainView:
+    """timm's training transforms up to uint8: crop, mirror, RandAugment or colour jitter."""
+
+    def __init__(self, augmentation: Augmentation, *, side: int, hflip: float, fill: list[int]):
+        from timm.data.transforms import RandomResizedCropAndInterpolation
+        from torchvision import transforms as T
+
+        a = augmentation
+        pillow_mode = Image.Resampling[a.interpolation.upper()]
+        steps: list = []
+        if a.crop == "resized":
+            steps.append(RandomResizedCropAndInterpolation(side, a.scale, a.ratio, a.interpolation))
+        else:
+            steps.append(partial(fit, height=side, width=side, interpolation=pillow_mode))
+        if a.crop == "pad":
+            steps.append(T.RandomCrop(side, padding=a.padding(side)))
+        if hflip > 0:
+            steps.append(T.RandomHorizontalFlip(hflip))
+        if a.rand_augment:
+            params = {
+                "translate_const": int(side * 0.45),
+                "img_mean": tuple(fill) if len(fill) > 1 else fill[0],
+                "interpolation": pillow_mode,
+            }
+            steps.append(rand_augment(a.rand_augment, params))
+        elif a.color_jitter > 0:
+            steps.append(T.ColorJitter(*[a.color_jitter] * 3))
+        self.transform = T.Compose(steps)
+
+    def __call__(self, image: Image.Image, seed: int) -> Tensor:
+        """One image, varied as its seed says. (C, side, side) uint8"""
+        with seeded(seed):
+            return to_tensor(self.transform(image))
+
+
+class _Batches(torch.utils.data.Dataset):
+    """Batch number -> its images; what a worker runs. Broken files come back with the reason.
+
+    What must end the whole run comes back as well: raised in a worker, it would be wrapped in the
+    lines of a traceback.
+    """
+
+    def __init__(
+        self,
+        images: FileImages,
+        orders: list[np.ndarray],
+        places: list[Place] | None,
+        view: TrainView | None,
+    ):
+        self.images, self.orders, self.places, self.view = images, orders, places, view
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def __getitem__(self, number: int) -> tuple[Decoded | None, list[tuple[int, str]]] | UserError:
+        pixels, indices, broken = [], [], []
+        for row, wanted in enumerate(self.orders[number].tolist()):
+            index = wanted
+            while True:
+                try:
+                    pixels.append(self._one(number, row, index))
+                    indices.append(index)
+                    break
+                except UserError as error:
+                    return error
+                except OSError as error:
+                    broken.append((index, str(error)))
+                    if self.view is None:  # evaluation leaves it out
+                        break
+                    index = (index + 1) % len(self.images)  # training takes the next one
+                    if index == wanted:
+                        return UserError("none of the training images can be read any more")
+        return (Decoded(torch.stack(pixels), np.array(indices)) if pixels else None), broken
+
+    def _one(self, number: int, row: int, index: int) -> Tensor:
+        if self.view is None or self.places is None:
+            return self.images.view(index)
+        place = self.places[number]
+        sample = place.rows.start + row
+        rng = stream(Purpose.IMAGE, place.seed, epoch=place.epoch, step=place.step, sample=sample)
+        return self.view(self.images.decode(index), int(rng.integers(2**32)))
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def decoded(
+    images: FileImages,
+    orders: list[np.ndarray],
+    places: list[Place] | None,
+    view: TrainView | None,
+    *,
+    num_workers: int,
+    on_broken: Callable[[int, str], None] | None = None,
+) -> Iterator[Decoded]:
+    """The images of each batch in ``orders``, varied by ``view`` or as evaluation sees them.
+
+    A broken file is reported once by name (or ``on_broken`` is called with its position and what
+    is wrong). In training the next image of the set that can be read
+    stands in for it, with its own label; in evaluation it is left out.
+    """
+    loader = DataLoader(
+        _Batches(images, orders, places, view),
+        batch_size=None,
+        collate_fn=_as_it_is,
+        num_workers=num_workers,
+        generator=torch.Generator().manual_seed(0),  # or it would draw from the global one
+    )
+    for found in loader:
+        if isinstance(found, UserError):
+            raise found
+        batch, broken = found
+        for index, why in broken:
+            (on_broken or images.report_broken)(index, why)
+        if batch is not None:
+            yield batch
