@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 import torch
 from PIL import Image
 
+from data_making import little_memory
 from vitascope import capture
 from vitascope.cli import main
-from vitascope.cli.serve import Server, make_server
+from vitascope.cli.serve import AT_ONCE, Handler, Server, make_server
 from vitascope.errors import UserError
 from vitascope.report import stored_maps
 from vitascope.studies.live import MOST_BYTES, Live, Refusal, decoded, runs_in
@@ -156,6 +158,8 @@ def test_an_uploaded_image_gives_the_maps_the_model_uses(server):
         (415, "no PNG, JPEG or WebP", {}, b"GIF89a" + b"\0" * 50),
         (415, "no PNG, JPEG or WebP", {}, b""),
         (413, "30000 x 30000|40,000,000 pixels", {}, png_header(30000, 30000)),
+        (413, "40000001 x 1", {}, png_header(40_000_001, 1)),
+        (422, "broken", {}, png_header(40_000_000, 1)),
         (413, "7000 x 7000", {}, png_header(7000, 7000)),
         (422, "broken", {}, encoded()[:200]),
         (422, "broken", {}, encoded("JPEG")[:12]),
@@ -183,6 +187,70 @@ def test_transparent_pixels_are_shown_on_white():
     stream = BytesIO()
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(stream, "PNG")
     assert decoded(stream.getvalue()).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_very_long_image_is_answered(server):
+    stream = BytesIO()
+    Image.new("1", (1_000_000, 1)).save(stream, "PNG")
+    with little_memory(500):
+        answer, data = ask(server, body=stream.getvalue())
+    assert answer.status == 200
+    assert len(data["images"]) == 1
+
+
+def test_an_image_whose_white_is_not_known_is_refused():
+    with pytest.raises(Refusal, match="no PNG, JPEG or WebP"):
+        stream = BytesIO()
+        Image.fromarray(np.zeros((2, 2), np.float32)).save(stream, "TIFF")
+        decoded(stream.getvalue())
+
+
+def trickle(server, parts, stop):
+    """Send a request piece by piece, as slowly as ``stop`` lets it; what comes back."""
+    with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=30) as link:
+        for part in parts:
+            try:
+                link.sendall(part)
+            except OSError:  # closed at the other end
+                break
+            if stop.wait(0.05):
+                break
+        try:
+            return link.recv(4096)
+        except ConnectionError:
+            return b""
+
+
+def test_an_upload_that_trickles_gives_its_place_back(server, monkeypatch):
+    """Each byte comes well within the limit, and the whole does not."""
+    monkeypatch.setattr(Handler, "timeout", 0.5)
+    head = f"POST /look HTTP/1.0\r\nHost: 127.0.0.1:{server.server_address[1]}\r\n"
+    head += f"X-Vitascope-Token: {server.token}\r\nContent-Type: image/png\r\n"
+    head += "Content-Length: 5000\r\n\r\n"
+    stop, replies = threading.Event(), []
+    parts = [head.encode(), *[b"x"] * 400]
+    threads = [
+        threading.Thread(target=lambda: replies.append(trickle(server, parts, stop)))
+        for _ in range(AT_ONCE)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    stop.set()
+    assert len(replies) == AT_ONCE
+    for _ in range(AT_ONCE):  # every place is free again
+        assert server.room.acquire(timeout=10)
+    for _ in range(AT_ONCE):
+        server.room.release()
+
+
+def test_a_late_image_is_told_so_and_a_late_head_ends(server, monkeypatch):
+    monkeypatch.setattr(Handler, "timeout", 0.5)
+    answer, said = ask(server, body=b"half", Content_Length="8")
+    assert (answer.status, said["error"]) == (408, "the image did not arrive in time")
+    parts = [b"GET / HTTP/1.0\r\n", *[b"a"] * 400]
+    assert trickle(server, parts, threading.Event()) == b""
 
 
 def test_it_listens_on_this_machine_alone(server):

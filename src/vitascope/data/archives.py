@@ -10,7 +10,9 @@ of dimensions, each dimension as a big-endian uint32, then the values.
 
 import gzip
 import io
+import os
 import pickle
+import pickletools
 import struct
 import tarfile
 import zlib
@@ -86,7 +88,7 @@ def members(path: Path) -> Callable[[str], bytes]:
 
         def read(name: str) -> bytes:
             with open(found[name], "rb") as file:
-                return limited(file)
+                return limited(file, os.fstat(file.fileno()).st_size)
 
         return read
     wanted = {
@@ -95,7 +97,7 @@ def members(path: Path) -> Callable[[str], bytes]:
     try:
         with tarfile.open(path) as archive:
             inside = {
-                Path(m.name).name: limited(archive.extractfile(m))  # type: ignore[arg-type]
+                Path(m.name).name: limited(archive.extractfile(m), m.size)  # type: ignore[arg-type]
                 for m in archive
                 if m.isreg() and Path(m.name).name in wanted
             }
@@ -106,12 +108,11 @@ def members(path: Path) -> Callable[[str], bytes]:
     return inside.__getitem__
 
 
-def limited(file: IO[bytes]) -> bytes:
+def limited(file: IO[bytes], size: int) -> bytes:
     """The content of a file, if it is not far longer than it can be."""
-    content = file.read(MOST_FILE + 1)
-    if len(content) > MOST_FILE:
+    if size > MOST_FILE:
         raise OSError(f"it has more than {MOST_FILE:,} bytes")
-    return content
+    return file.read()
 
 
 def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
@@ -131,7 +132,12 @@ def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
             raise UserError(
                 f"{path} has no file {name!r}; {kind} is made of {', '.join((*train, test, meta))}"
             ) from None
+        except OSError as error:
+            raise damaged(name, reason(error)) from error
         try:
+            for opcode, argument, _ in pickletools.genops(content):
+                if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
+                    raise ValueError("it numbers more objects than it can hold")
             found = ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
             return [found[key] for key in keys]
         except UserError:

@@ -97,6 +97,8 @@ def opened(
 
 def shown_size(image: Image.Image) -> tuple[int, int]:
     """Width and height as a viewer shows it, from the header alone."""
+    if image.format == "TIFF":  # pillow has turned it already
+        return image.size
     try:
         # A PNG may keep its EXIF after its pixels, and pillow would decode them to look there.
         exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}

@@ -108,6 +108,8 @@ def gather(
 
     Without ``image_size`` all must have one size. Broken images are left out and named in notes.
     """
+    if not len(files):
+        raise UserError("one of the parts of this data set has no images in it")
     known, broken = headers(files)
     kept = without(files, broken)
     notes = report(files, broken)
