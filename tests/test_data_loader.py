@@ -51,7 +51,7 @@ def on_disk(tmp_path_factory):
 
 
 def batches(images, augmentation, batch_size=16, **options):
-    options = {"seed": 7, "flips": True, **options}
+    options = {"seed": 7, "flips": True, "one_class": True, **options}
     channels = images.size[0]
     return TrainBatches(
         images,
