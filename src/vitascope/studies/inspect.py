@@ -17,7 +17,6 @@ import torch
 from vitascope import capture, measure
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
-from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
 from vitascope.studies.curvature import CURVATURE, curvature
@@ -163,7 +162,7 @@ def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, ste
         raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
     with capture.evaluating(sitting.model):
         noise = torch.zeros(1, *sitting.size, device=sitting.device)
-        outputs = logits_of(sitting.model(noise)).shape[-1]
+        outputs = capture.logits_of(sitting.model(noise)).shape[-1]
     classes = len(sitting.images.classes)
     if outputs != classes:
         raise UserError(

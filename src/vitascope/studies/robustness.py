@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from vitascope import measure
+from vitascope import capture, measure
 from vitascope.data.corrupted import corrupted_sets
 from vitascope.errors import UserError, unknown
 from vitascope.measure.corruption import corruption_of_sets
 from vitascope.measure.corruptions.constants import CORRUPTIONS
-from vitascope.measure.objective import one_tensor
 from vitascope.record import Record
 
 __all__ = ["ON", "ROBUSTNESS", "OfClasses", "Trial", "measured", "on_names"]
@@ -91,7 +90,7 @@ class OfClasses(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of these classes, in the order of the images' labels."""
-        return one_tensor(self.model(images))[:, self.columns]
+        return capture.logits_of(self.model(images))[:, self.columns]
 
 
 def measured(

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitascope.capture import logits_of
 from vitascope.errors import UserError
-from vitascope.train.evaluation import logits_of
 
 __all__ = ["Teacher", "distillation_loss"]
 

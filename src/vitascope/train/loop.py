@@ -27,13 +27,13 @@ from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from torch import nn
 
+from vitascope.capture import evaluating, logits_of
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
 from vitascope.errors import UserError
 from vitascope.train.config import Recipe
 from vitascope.train.course import Course
 from vitascope.train.distill import Teacher
 from vitascope.train.engine import Engine
-from vitascope.train.evaluation import evaluating, logits_of
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.optimizer import build_optimizer, frozen
 from vitascope.train.progress import Progress
