@@ -19,12 +19,15 @@ __all__ = ["run"]
 class Evaluate:
     """Measure top-1, top-5, NLL and calibration error; with --on, what the model stands.
 
+    Classes of --data are those of the run by name, all or some of them.
+
     --on takes occlusion, fgsm, pgd, frequency, corruptions and calibration. The same seed gives the
     same numbers.
 
     Examples:
       vitascope evaluate runs/a
       vitascope evaluate runs/a --data photos/ --json
+      vitascope evaluate runs/a --data pets/ --map-classes puppy=dog kitten=cat
       vitascope evaluate convit_tiny --pretrained --data imagenet-v2:/data/v2
       vitascope evaluate vit_micro --weights my.safetensors --data digits
       vitascope evaluate runs/a --on occlusion,fgsm,frequency,corruptions,calibration --out robust
@@ -41,6 +44,8 @@ class Evaluate:
     """Weights for a model given by name."""
     pretrained: bool = False
     """timm's weights for a model given by name."""
+    map_classes: tuple[str, ...] = ()
+    """Class of the images as one of the run's, as NEW=KNOWN: puppy=dog kitten=cat."""
     split: Literal["test", "train"] = "test"
     """Which images."""
     images: int | None = None
@@ -90,6 +95,8 @@ class Evaluate:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope evaluate`` and measure."""
     args = parse(Evaluate, "vitascope evaluate", words)
+    from vitascope.studies.subject import class_pairs
+
     how = {
         "weights": None if args.weights is None else str(args.weights),
         "pretrained": args.pretrained,
@@ -99,6 +106,7 @@ def run(words: Sequence[str]) -> None:
         "device": args.device,
         "split": args.split,
         "num_images": args.images,
+        "map_classes": class_pairs(args.map_classes),
     }
     trial = _trial(args)
     if trial.on:

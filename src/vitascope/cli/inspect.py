@@ -51,6 +51,8 @@ class Inspect:
     """Images a pass; CKA compares within a batch."""
     image_size: int | None = None
     """Side of the images; the model's own when left out."""
+    map_classes: tuple[str, ...] = ()
+    """Class of the images as one of the run's, as NEW=KNOWN: puppy=dog kitten=cat."""
     epoch: int | None = None
     """Of a run: the weights it kept at this epoch."""
     other: str | None = None
@@ -102,6 +104,7 @@ def run(words: Sequence[str]) -> None:
     args = parse(Inspect, "vitascope inspect", words)
     from vitascope.studies.curvature import Curvature
     from vitascope.studies.inspect import Look
+    from vitascope.studies.subject import class_pairs
 
     look = Look(
         subject=args.model,
@@ -112,6 +115,7 @@ def run(words: Sequence[str]) -> None:
         num_images=args.images,
         batch_size=args.batch_size,
         image_size=args.image_size,
+        map_classes=class_pairs(args.map_classes),
         epoch=args.epoch,
         other=args.other,
         query=args.query,

@@ -121,6 +121,7 @@ def train(
             "mean": list(dataset.mean),
             "std": list(dataset.std),
             "notes": list(dataset.notes),
+            "classes": list(images.classes),
         },
         "teacher": type(teacher).__name__ if teacher is not None else None,
         "seed": seed,
@@ -133,7 +134,7 @@ def train(
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
         teacher.to(engine.device)
-        teacher.meet(dataset.mean, dataset.std, images.size, len(images.classes))
+        teacher.meet(dataset.mean, dataset.std, images.size, images.classes)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(frozen(model, recipe.freeze))
