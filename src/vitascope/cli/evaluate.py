@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import parse, progress
+from vitascope.cli.threads import use_threads
 from vitascope.errors import UserError
 
 __all__ = ["run"]
@@ -84,6 +85,8 @@ class Evaluate:
     """Processes that decode image files."""
     device: str | None = None
     """cpu, cuda, mps."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     out: Path | None = None
     """Write a record, OUT.json; with --on a folder of records, figures and report.html."""
     json: bool = False
@@ -95,6 +98,7 @@ class Evaluate:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope evaluate`` and measure."""
     args = parse(Evaluate, "vitascope evaluate", words)
+    use_threads(args.threads)
     from vitascope.studies.subject import class_pairs
 
     how = {

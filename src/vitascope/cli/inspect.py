@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import parse, progress
+from vitascope.cli.threads import use_threads
 
 __all__ = ["run"]
 
@@ -69,6 +70,8 @@ class Inspect:
     """Decides random weights and the choice of images."""
     device: str | None = None
     """cpu, cuda, mps."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     batches: int = 16
     """Mini-batches of 16 augmented training images, for the Hessian and the landscape."""
     eigenvalues: int = 5
@@ -102,6 +105,7 @@ class Inspect:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect`` and look."""
     args = parse(Inspect, "vitascope inspect", words)
+    use_threads(args.threads)
     from vitascope.studies.curvature import Curvature
     from vitascope.studies.inspect import Look
     from vitascope.studies.subject import class_pairs
