@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from vitascope.cli import main
 from vitascope.record import load
@@ -37,9 +38,44 @@ def test_a_run_folder_holds_what_it_should(run):
 def test_a_run_keeps_the_line_that_was_typed(run):
     made = load(run / "record").made
     assert made["command"].startswith("vitascope train --data digits --recipe laptop --epochs 1 ")
-    assert made["command"].endswith(f"--seed 3 --out {run} --quiet")
+    assert made["command"].endswith(f"--seed 3 --out {run} --quiet --threads 1")
     assert made["command"] == load_run(run).config["made"]["command"]
     assert COMMAND not in os.environ
+
+
+def test_the_kept_line_gives_the_same_weights_whatever_the_threads_are_then(tmp_path):
+    words = [*WORDS, "--model", "vit_micro", "--quiet", "--threads", "2"]
+    try:
+        assert main([*words, "--out", str(tmp_path / "a")]) == 0
+        made = load(tmp_path / "a" / "record").made
+        assert made["machine"]["threads"] == 2
+        torch.set_num_threads(1)
+        _, *again = shlex.split(made["command"].replace(str(tmp_path / "a"), str(tmp_path / "b")))
+        assert main(again) == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert (
+        load_run(tmp_path / "b").weights.read_bytes()
+        == load_run(tmp_path / "a").weights.read_bytes()
+    )
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "100000000000000000000", "two"])
+def test_threads_that_cannot_be_are_one_line(count, tmp_path, capsys):
+    words = [*WORDS, "--model", "vit_micro", "--out", str(tmp_path / "a"), "--threads", count]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert "threads" in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "a").exists()
+
+
+def test_weights_that_nobody_released_are_one_line(tmp_path, capsys):
+    words = [*WORDS, "--model", "resnet_micro", "--pretrained", "--out", str(tmp_path / "a")]
+    assert main(words) == 2
+    assert "no pretrained weights for resnet_micro" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
 
 
 def test_without_that_line_the_pages_command_makes_the_same_run(run, tmp_path, capsys):

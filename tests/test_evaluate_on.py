@@ -32,8 +32,8 @@ class Net(nn.Module):
 def grey():
     return Net(10, 1)
 
-def colour():
-    return Net(10)
+def two():
+    return Net(2)
 
 def imagenet():
     return Net(1000)
@@ -207,7 +207,7 @@ def test_published_corruptions_are_read_instead_of_made(tmp_path, capsys):
     for name in ("snow", "fog", "spatter"):  # spatter is not one of the 15
         np.save(root / f"{name}.npy", pixels)
     data = write_folder(tmp_path / "photos", ["a", "b"], count=6, size=(32, 32))
-    words = ["my_nets:colour", "--data", data, "--on", "corruptions", "--corrupted", root]
+    words = ["my_nets:two", "--data", data, "--on", "corruptions", "--corrupted", root]
     found = told(capsys, *words, "--severities", "1", "2")["measures"]["corruption"]
     assert found["constants"] == "given"
     assert sorted(found["corruptions"]) == ["fog", "snow"]
@@ -268,7 +268,7 @@ def test_inspect_takes_them_when_they_are_named(tmp_path, capsys):
 def test_inspect_refuses_them_where_the_classes_are_not_the_models(capsys):
     words = ["inspect", "my_nets:imagenet", "--data", "digits", "--images", "4"]
     assert main([*words, "--measures", "calibration"]) == 2
-    says = "calibration needs labels of the model's own 1000 classes; these images have 10"
+    says = "calibration needs labels of the model's own classes: the model has 1000 outputs"
     assert says in capsys.readouterr().err
 
 

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "layers": {"capture"},
     "models": {"layers", "record"},
     "data": set(),
-    "train": {"record", "data"},
+    "train": {"record", "data", "capture"},
     "measure": {"capture", "record"},
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"capture", "record", "layers", "models", "data", "train", "measure"},

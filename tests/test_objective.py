@@ -13,7 +13,6 @@ from vitascope.measure.objective import (
     moving,
     nll,
     objective,
-    one_tensor,
 )
 from vitascope.models import create_model
 
@@ -45,12 +44,6 @@ def test_float64_weights_give_a_float64_objective_and_leave_the_model_in_float32
 def test_hard_targets_are_one_hot_probabilities():
     logits, labels = torch.randn(5, 4), torch.tensor([0, 1, 2, 3, 0])
     torch.testing.assert_close(nll(logits, labels), nll(logits, F.one_hot(labels, 4)))
-
-
-def test_two_heads_are_averaged_and_other_tuples_are_not():
-    logits, other = torch.randn(2, 4), torch.randn(2, 4)
-    torch.testing.assert_close(one_tensor((logits, other)), (logits + other) / 2)
-    assert one_tensor((logits, torch.zeros(2, 7, 4))) is logits
 
 
 def test_a_distilled_model_is_measured_by_the_mean_of_its_heads():

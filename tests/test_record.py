@@ -2,12 +2,14 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
+import torch
 
 from vitascope.errors import UserError
-from vitascope.record import Record, atomic_write, load, write_text
+from vitascope.record import Record, atomic_write, load, threads, write_text
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
@@ -65,3 +67,19 @@ def test_what_is_not_a_record_is_one_clear_error(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match="is not a record|no record at"):
         load(tmp_path / "a")
+
+
+def test_the_threads_in_force_are_kept():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert Record(kind="x").made["machine"]["threads"] == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("said", "found"), [("3", 3), ("4,2", 4), ("", None), ("many", None)])
+def test_threads_are_known_without_torch_too(monkeypatch, said, found):
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert threads() == (found or os.cpu_count())

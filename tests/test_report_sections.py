@@ -318,7 +318,7 @@ def test_evaluations_are_compared_with_the_noise_of_their_images(tmp_path, secon
     assert (line.x, line.y) == ([50.0, 90.0], [60.0, 80.0])  # the empty bin is no point
     assert (
         section.agains[0].command
-        == f"vitascope evaluate a --data digits --split test --out {tmp_path}/a"
+        == f"vitascope evaluate a --data digits --split test --threads 1 --out {tmp_path}/a"
     )
 
 

@@ -234,7 +234,7 @@ def test_a_model_with_one_head_uses_it_for_both_terms():
 def test_a_teacher_sees_its_own_statistics_size_and_channels():
     inner = SaysSeven()
     teacher = Teacher(inner, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25), image_size=(16, 16))
-    teacher.meet((0.2,), (0.1,), (1, 8, 8), 10)
+    teacher.meet((0.2,), (0.1,), (1, 8, 8), [str(n) for n in range(10)])
     grey = 0.6
     teacher(torch.full((2, 1, 8, 8), (grey - 0.2) / 0.1))
     assert inner.seen.shape == (2, 3, 16, 16)

@@ -2,12 +2,13 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
 from vitascope import create_model
 from vitascope.errors import UserError
-from vitascope.models.weights import load_weights, read_state, save_weights, to_timm
+from vitascope.models.weights import check_weights, load_weights, read_state, save_weights, to_timm
 
 
 @pytest.fixture
@@ -69,3 +70,77 @@ def test_a_missing_or_broken_file_is_one_clear_error(tmp_path, name):
     (tmp_path / name).write_bytes(b"not weights")
     with pytest.raises(UserError, match="not a file of weights|refused"):
         read_state(tmp_path / name)
+
+
+def test_a_file_that_contains_itself_is_refused_at_once(tmp_path):
+    around = {"epoch": 3}
+    around["model"] = around
+    torch.save(around, tmp_path / "a.pth")
+    first, second = {}, {"state_dict": None}
+    first["model"], second["state_dict"] = second, first
+    torch.save(first, tmp_path / "b.pth")
+    row = []
+    row.append(row)
+    torch.save({"model": row}, tmp_path / "c.pth")
+    for name in ("a.pth", "b.pth", "c.pth"):
+        with pytest.raises(UserError, match="holds no state dict"):
+            read_state(tmp_path / name)
+
+
+def test_two_wrappers_are_taken_off_and_no_more(model, tmp_path):
+    state = model.state_dict()
+    torch.save({"state_dict": {"model": state}}, tmp_path / "a.pth")
+    assert read_state(tmp_path / "a.pth").keys() == state.keys()
+    torch.save({"state_dict": {"model": {"model": state}}}, tmp_path / "b.pth")
+    with pytest.raises(UserError, match="holds no state dict"):
+        read_state(tmp_path / "b.pth")
+
+
+@pytest.mark.parametrize("state", [{1: torch.zeros(2)}, {"a": 3}, [torch.zeros(2)], 3, None])
+def test_what_is_no_state_dict_is_refused(tmp_path, state):
+    torch.save(state, tmp_path / "a.pth")
+    with pytest.raises(UserError, match="holds no state dict"):
+        read_state(tmp_path / "a.pth")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(model, tmp_path, value):
+    broken = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    broken["blocks.1.norm1.weight"][3] = value
+    torch.save(broken, tmp_path / "a.pth")
+    before = model.blocks[1].norm1.weight.clone()
+    with pytest.raises(UserError, match=r"blocks.1.norm1.weight has 1 values of 72"):
+        load_weights(model, tmp_path / "a.pth")
+    torch.testing.assert_close(model.blocks[1].norm1.weight, before)
+
+
+def test_a_buffer_may_mask_with_minus_infinity_but_not_with_nan():
+    net = torch.nn.BatchNorm1d(2)
+    net.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+    check_weights(net, "net")
+    net.running_var[0] = float("inf")
+    with pytest.raises(UserError, match="net: running_var"):
+        check_weights(net, "net")
+
+
+def test_damaged_files_are_one_line(model, tmp_path):
+    torch.save(model.state_dict(), tmp_path / "good.pth")
+    raw = (tmp_path / "good.pth").read_bytes()
+    rng, said = np.random.default_rng(0), []
+    for case in range(40):
+        damaged = bytearray(raw[: int(rng.integers(1, len(raw)))] if case % 2 else raw)
+        places = rng.integers(0, len(damaged) if case % 4 else 4000, 20)
+        for place in places[places < len(damaged)]:
+            damaged[place] = int(rng.integers(256))
+        (tmp_path / "bad.pth").write_bytes(damaged)
+        try:
+            read_state(tmp_path / "bad.pth")  # a flipped bit of a weight may go through
+        except UserError as error:
+            said.append(str(error))
+    assert len(said) > 20
+    assert not [words for words in said if "\n" in words]
+
+
+def test_weights_that_nobody_released_are_one_clear_error():
+    with pytest.raises(UserError, match="no pretrained weights for resnet_micro"):
+        create_model("resnet_micro", pretrained=True)

@@ -45,7 +45,7 @@ def circumstances() -> dict[str, Any]:
     machine = {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "threads": threads(),
     }
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -57,6 +57,15 @@ def circumstances() -> dict[str, Any]:
         "versions": versions,
         "machine": machine,
     }
+
+
+def threads() -> int:
+    """Threads that torch computes with here, or would if it were loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(wanted) if wanted.isdecimal() and int(wanted) else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, kw_only=True)

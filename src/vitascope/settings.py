@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["COMMAND", "changed", "command_line", "flat", "typed"]
+__all__ = ["COMMAND", "changed", "command_line", "flat", "typed", "with_option"]
 
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
 
@@ -64,3 +64,15 @@ def command_line(words: Sequence[str], options: Iterable[tuple[str, Any]]) -> st
         many = value if isinstance(value, (tuple, list)) else [value]
         said += [name, *([] if value is True else (shlex.quote(str(item)) for item in many))]
     return " ".join(said)
+
+
+def with_option(line: str, option: str, value: Any) -> str:
+    """A command with an option at its end, unless it has that already.
+
+    >>> with_option("vitascope train --seed 1", "--threads", 2)
+    'vitascope train --seed 1 --threads 2'
+    >>> with_option("vitascope train --threads=1 --seed 1", "--threads", 2)
+    'vitascope train --threads=1 --seed 1'
+    """
+    there = any(word.partition("=")[0] == option for word in shlex.split(line))
+    return line if there else f"{line} {option} {shlex.quote(str(value))}"

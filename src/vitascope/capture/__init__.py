@@ -7,12 +7,14 @@
   without some of them;
 * :func:`places`: where on the image each query and key of each attention layer lies
   (:func:`located`: and which layers' tokens cannot be followed);
-* :func:`evaluating`: eval mode without gradients, everything restored.
+* :func:`evaluating`: eval mode without gradients, everything restored;
+* :func:`logits_of`: what any classifier puts out, as logits.
 """
 
 from vitascope.capture.attention import attention, gated_layers, showing
 from vitascope.capture.events import has_fused_layers
 from vitascope.capture.features import edit, evaluating, features, matching
+from vitascope.capture.logits import heads_of, logits_of
 from vitascope.capture.places import Places, located, places
 from vitascope.capture.streams import streams, without
 from vitascope.capture.units import Unit, units
@@ -26,7 +28,9 @@ __all__ = [
     "features",
     "gated_layers",
     "has_fused_layers",
+    "heads_of",
     "located",
+    "logits_of",
     "matching",
     "places",
     "showing",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import note, parse
+from vitascope.cli.threads import use_threads
 
 __all__ = ["run"]
 
@@ -58,6 +59,7 @@ class Bench:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
+    use_threads(args.threads)
     from vitascope.report.text import table
 
     given = {"batch_size": args.batch_size, "rounds": args.rounds, "threads": args.threads}

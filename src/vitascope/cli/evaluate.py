@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import parse, progress
+from vitascope.cli.threads import use_threads
 from vitascope.errors import UserError
 
 __all__ = ["run"]
@@ -19,12 +20,15 @@ __all__ = ["run"]
 class Evaluate:
     """Measure top-1, top-5, NLL and calibration error; with --on, what the model stands.
 
+    Classes of --data are those of the run by name, all or some of them.
+
     --on takes occlusion, fgsm, pgd, frequency, corruptions and calibration. The same seed gives the
     same numbers.
 
     Examples:
       vitascope evaluate runs/a
       vitascope evaluate runs/a --data photos/ --json
+      vitascope evaluate runs/a --data pets/ --map-classes puppy=dog kitten=cat
       vitascope evaluate convit_tiny --pretrained --data imagenet-v2:/data/v2
       vitascope evaluate vit_micro --weights my.safetensors --data digits
       vitascope evaluate runs/a --on occlusion,fgsm,frequency,corruptions,calibration --out robust
@@ -41,6 +45,8 @@ class Evaluate:
     """Weights for a model given by name."""
     pretrained: bool = False
     """timm's weights for a model given by name."""
+    map_classes: tuple[str, ...] = ()
+    """Class of the images as one of the run's, as NEW=KNOWN: puppy=dog kitten=cat."""
     split: Literal["test", "train"] = "test"
     """Which images."""
     images: int | None = None
@@ -79,6 +85,8 @@ class Evaluate:
     """Processes that decode image files."""
     device: str | None = None
     """cpu, cuda, mps."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     out: Path | None = None
     """Write a record, OUT.json; with --on a folder of records, figures and report.html."""
     json: bool = False
@@ -90,6 +98,9 @@ class Evaluate:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope evaluate`` and measure."""
     args = parse(Evaluate, "vitascope evaluate", words)
+    use_threads(args.threads)
+    from vitascope.studies.subject import class_pairs
+
     how = {
         "weights": None if args.weights is None else str(args.weights),
         "pretrained": args.pretrained,
@@ -99,6 +110,7 @@ def run(words: Sequence[str]) -> None:
         "device": args.device,
         "split": args.split,
         "num_images": args.images,
+        "map_classes": class_pairs(args.map_classes),
     }
     trial = _trial(args)
     if trial.on:

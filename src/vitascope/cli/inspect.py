@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import parse, progress
+from vitascope.cli.threads import use_threads
 
 __all__ = ["run"]
 
@@ -51,6 +52,8 @@ class Inspect:
     """Images a pass; CKA compares within a batch."""
     image_size: int | None = None
     """Side of the images; the model's own when left out."""
+    map_classes: tuple[str, ...] = ()
+    """Class of the images as one of the run's, as NEW=KNOWN: puppy=dog kitten=cat."""
     epoch: int | None = None
     """Of a run: the weights it kept at this epoch."""
     other: str | None = None
@@ -67,6 +70,8 @@ class Inspect:
     """Decides random weights and the choice of images."""
     device: str | None = None
     """cpu, cuda, mps."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     batches: int = 16
     """Mini-batches of 16 augmented training images, for the Hessian and the landscape."""
     eigenvalues: int = 5
@@ -100,8 +105,10 @@ class Inspect:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect`` and look."""
     args = parse(Inspect, "vitascope inspect", words)
+    use_threads(args.threads)
     from vitascope.studies.curvature import Curvature
     from vitascope.studies.inspect import Look
+    from vitascope.studies.subject import class_pairs
 
     look = Look(
         subject=args.model,
@@ -112,6 +119,7 @@ def run(words: Sequence[str]) -> None:
         num_images=args.images,
         batch_size=args.batch_size,
         image_size=args.image_size,
+        map_classes=class_pairs(args.map_classes),
         epoch=args.epoch,
         other=args.other,
         query=args.query,

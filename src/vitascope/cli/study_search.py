@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from vitascope.cli.options import progress
+from vitascope.cli.threads import use_threads
 
 __all__ = ["STUDIES"]
 
@@ -125,6 +126,8 @@ class Spectra:
     """Decides the mini-batches."""
     out: Path = Path("runs/spectra")
     """Folder for records and figures."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     processes: int = 1
     """Mini-batches side by side."""
     json: bool = False
@@ -134,6 +137,7 @@ class Spectra:
 
 
 def _spectra(args: Spectra) -> None:
+    use_threads(args.threads)
     from vitascope.report.spectra import HEAD, rows, write_figures
     from vitascope.report.text import table
     from vitascope.studies.curvature import Curvature

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from vitascope.cli.options import parse
+from vitascope.cli.threads import use_threads
 
 __all__ = ["run"]
 
@@ -56,6 +57,8 @@ class Train:
     """cpu, cuda, mps; the best there is when left out."""
     workers: int = 0
     """Processes that decode image files."""
+    threads: int | None = None
+    """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
     trackers: tuple[str, ...] | None = None
@@ -72,6 +75,7 @@ class Train:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope train`` and train."""
     args = parse(Train, "vitascope train", words)
+    use_threads(args.threads)
     from vitascope.studies.training import train_once
 
     done = train_once(

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import logits_of
 
 __all__ = ["accuracy"]
 
@@ -16,7 +15,7 @@ def accuracy(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
     right = total = 0
     with capture.evaluating(model):
         for images, labels in pairs:
-            logits = logits_of(model(images))
+            logits = capture.logits_of(model(images))
             if logits.ndim != 2:
                 raise UserError(f"accuracy needs logits (B, classes), got {tuple(logits.shape)}")
             target = labels.argmax(1) if labels.ndim == 2 else labels

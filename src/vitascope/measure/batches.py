@@ -5,10 +5,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitascope.capture.features import tensor_in
 from vitascope.errors import UserError
 
-__all__ = ["first_images", "images_in", "labelled_in", "logits_of"]
+__all__ = ["first_images", "images_in", "labelled_in"]
 
 
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
@@ -75,15 +74,6 @@ def first_images(
         yield from iterator
 
     return _to(split(first)[0], model), again()
-
-
-def logits_of(output: Any) -> Tensor:
-    """A model's answer as a tensor: itself, or the logits of a Hugging Face output."""
-    found = getattr(output, "logits", None)
-    tensor = found if isinstance(found, Tensor) else tensor_in(output)
-    if tensor is None:
-        raise UserError(f"the model puts out no tensor but {type(output).__name__}")
-    return tensor
 
 
 def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:

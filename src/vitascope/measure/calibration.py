@@ -28,7 +28,6 @@ from torch import nn
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.degraded import classes_of, shots
-from vitascope.measure.objective import one_tensor
 from vitascope.measure.temperature import fit_temperature, nll
 from vitascope.record import Record
 
@@ -170,7 +169,7 @@ def _answers(
     with capture.evaluating(model):
         for done, shot in enumerate(shots(batches, model)):
             on_step("calibration", max(length - done, 1))
-            answer = one_tensor(model(shot.images))
+            answer = capture.logits_of(model(shot.images))
             classes_of(answer, shot.labels)
             answer = answer.float() if answer.dtype.itemsize < 4 else answer
             logits.append(answer.cpu().numpy())

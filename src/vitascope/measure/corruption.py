@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
-from vitascope.measure.batches import first_images, logits_of
+from vitascope.measure.batches import first_images
 from vitascope.measure.corruptions.constants import ALEXNET, CORRUPTIONS, SEVERITIES, table_for
 from vitascope.measure.corruptions.corrupt import corrupt
 from vitascope.measure.degraded import Pixels, Shot, degraded
@@ -210,7 +210,7 @@ def corruption_of_sets(
 def _seen(model: nn.Module, images: Tensor) -> tuple[int, int, int]:
     """Height and width of the images, and the model's number of classes."""
     with capture.evaluating(model):
-        logits = logits_of(model(images[:1]))
+        logits = capture.logits_of(model(images[:1]))
     return images.shape[-2], images.shape[-1], logits.shape[-1]
 
 

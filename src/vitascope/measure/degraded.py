@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.batches import split
-from vitascope.measure.objective import one_tensor
 
 __all__ = ["Degraded", "Pixels", "Shot", "classes_of", "degraded", "drawn", "shots"]
 
@@ -163,4 +162,4 @@ def degraded(
 
 
 def _hits(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    return int((classes_of(one_tensor(model(images)), labels) == labels).sum())
+    return int((classes_of(capture.logits_of(model(images)), labels) == labels).sum())

@@ -26,9 +26,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from vitascope import capture
 from vitascope.errors import UserError, unknown
 from vitascope.measure.degraded import Pixels, Shot, classes_of, degraded
-from vitascope.measure.objective import one_tensor
 from vitascope.record import Record
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
@@ -75,7 +75,7 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
     """Of the log odds against the label, by the pixels of each image. (B, C, H, W)"""
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
-        logits = one_tensor(model(space.normalised(leaf)))
+        logits = capture.logits_of(model(space.normalised(leaf)))
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
     return found
@@ -146,4 +146,4 @@ def attacked_labels(model: nn.Module, shot: Shot, against: str) -> Tensor:
     """What the model is driven away from. (B,)"""
     if against == "label":
         return shot.labels
-    return classes_of(one_tensor(model(shot.images)), shot.labels)
+    return classes_of(capture.logits_of(model(shot.images)), shot.labels)

@@ -26,27 +26,15 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from vitascope.capture import logits_of
 from vitascope.errors import UserError, unknown
-from vitascope.measure.batches import logits_of, split
+from vitascope.measure.batches import split
 
-__all__ = ["deterministic", "fixed_batches", "moving", "nll", "objective", "one_tensor"]
+__all__ = ["deterministic", "fixed_batches", "moving", "nll", "objective"]
 
 BATCH_NORM = ("running", "batch")
 
 Weights = Mapping[str, Tensor]
-
-
-def one_tensor(output: Any) -> Tensor:
-    """A model's answer as logits; two heads (class and distillation) are averaged. (B, K)
-
-    >>> one_tensor((torch.zeros(1, 2), torch.ones(1, 2))).tolist()
-    [[0.5, 0.5]]
-    """
-    if isinstance(output, (tuple, list)) and len(output) == 2:
-        first, second = output
-        if isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape:
-            return (first + second) / 2
-    return logits_of(output)
 
 
 def nll(logits: Tensor, targets: Tensor) -> Tensor:
@@ -100,7 +88,7 @@ def objective(
     still = {name: w for name, w in model.named_parameters() if name not in params}
     kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
     output = functional_call(model, {**kept, **params}, (images.to(dtype),))
-    loss = nll(one_tensor(output), targets)
+    loss = nll(logits_of(output), targets)
     if weight_decay:
         loss = loss + weight_decay / 2 * sum(w.square().sum() for w in params.values())
     return loss

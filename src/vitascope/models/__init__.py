@@ -20,6 +20,7 @@ from vitascope.models.distilled import ConViTDistilled
 from vitascope.models.family import OURS, PREFIX
 from vitascope.models.from_resnet import convit_from_resnet
 from vitascope.models.suffix import split_suffix
+from vitascope.models.weights import check_weights
 
 __all__ = [
     "ConViT",
@@ -75,8 +76,18 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     else:
         full = name
     try:
-        return timm.create_model(full, **kwargs)
+        model = timm.create_model(full, **kwargs)
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
             raise UserError(f"{name} takes no such argument: {error}") from None
         raise
+    except RuntimeError as error:
+        if "No pretrained weights exist" in str(error):
+            raise UserError(
+                f"there are no pretrained weights for {name}; leave pretrained out, or give a "
+                "file of weights"
+            ) from None
+        raise
+    if kwargs.get("pretrained"):
+        check_weights(model, name)
+    return model

@@ -4,11 +4,13 @@ All three use the same names. The only difference: theirs carry a bias on the po
 `*.pos_proj.bias`, which shifts a whole row before a softmax and so has no effect. Ours has none; it
 is dropped on the way in and written as zeros on the way out.
 
-Files are safetensors, or pickles read with ``weights_only=True``, which runs no code from them.
+Files are safetensors, or pickles read with ``weights_only=True``, which runs no code from them: a
+dict of tensors, or one inside at most two others (``{"model": {...}, "epoch": 3}``). Weights that
+are not finite are refused: every number measured with them would be worthless.
 """
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,22 @@ from torch import Tensor, nn
 from vitascope.errors import UserError
 from vitascope.record import atomic_write
 
-__all__ = ["from_timm", "load_weights", "read_state", "save_weights", "to_timm"]
+__all__ = [
+    "check_finite",
+    "check_weights",
+    "from_timm",
+    "load_weights",
+    "read_state",
+    "save_weights",
+    "to_timm",
+]
 
 _BIAS = "pos_proj.bias"
 _WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema")
+_DEEPEST = 2  # wrappers around one another
+# What torch raises for bytes that are no whole file of weights, besides pickle's own error.
+_DAMAGED = (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError,
+            TypeError, AttributeError, MemoryError, OverflowError, AssertionError)  # fmt: skip
 
 
 def from_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -49,19 +63,56 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"no weights at {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder; give a file of weights") from None
     except pickle.UnpicklingError as error:
         reason = str(error).splitlines()[0]
         raise UserError(
             f"{path} holds more than tensors, and reading it could run its code, so it is refused "
             f"({reason}); save its state dict alone, best as .safetensors"
         ) from None
-    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise UserError(f"{path} is not a file of weights: {error}") from None
-    while isinstance(state, Mapping) and (key := next((k for k in _WRAPPERS if k in state), None)):
-        state = state[key]
-    if not isinstance(state, Mapping) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UserError(f"{path} holds no state dict: a mapping of names to tensors")
+    except _DAMAGED as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} is not a file of weights: {reason}") from None
+    for _ in range(_DEEPEST):
+        inside = state if isinstance(state, Mapping) else {}
+        state = next((inside[k] for k in _WRAPPERS if isinstance(inside.get(k), Mapping)), state)
+    if not isinstance(state, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+    ):
+        raise UserError(
+            f"{path} holds no state dict: a mapping of names to tensors, alone or under "
+            f"{', '.join(map(repr, _WRAPPERS))}"
+        )
     return {name.removeprefix("module."): value for name, value in state.items()}
+
+
+def check_finite(
+    tensors: Iterable[tuple[str, Tensor]], parameters: Container[str], where: str | Path
+) -> None:
+    """Refuse weights with NaN or infinity; only a buffer may hold -inf, as attention masks do.
+
+    Raises:
+        UserError: If there are any, with the name of the first such tensor.
+    """
+    for name, value in tensors:
+        if not (value.is_floating_point() or value.is_complex()):
+            continue
+        value = value.float() if value.element_size() == 1 else value  # float8 knows no isfinite
+        wrong = ~value.isfinite()
+        if name not in parameters and not value.is_complex():
+            wrong &= ~value.isneginf()
+        if wrong.any():
+            raise UserError(
+                f"{where}: {name} has {int(wrong.sum())} values of {value.numel()} that are not "
+                "finite (NaN or infinity); take weights from before the training failed"
+            )
+
+
+def check_weights(model: nn.Module, where: str) -> None:
+    """:func:`check_finite` for a model that brought its weights."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    check_finite(model.state_dict().items(), parameters, where)
 
 
 def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
@@ -81,6 +132,8 @@ def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
     if wrong:
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise UserError(f"{path} does not fit the model: {'; '.join(sorted(wrong)[:3])}{more}")
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    check_finite(state.items(), parameters, path)
     model.load_state_dict(state)
     return model
 

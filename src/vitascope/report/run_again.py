@@ -1,7 +1,7 @@
 """How to train a run again: the line that was typed, or one with all of its settings."""
 
 from vitascope.report.found import Source
-from vitascope.report.sections import Again, again, made_by
+from vitascope.report.sections import Again, again, made_by, pinned
 from vitascope.settings import changed, command_line
 
 __all__ = ["run_again"]
@@ -36,6 +36,6 @@ def _typed_out(source: Source) -> str:
         ("--data", data.get("name")), ("--image-size", size[-1]), ("--recipe", recipe.get("name")),
         ("--set", changed({k: v for k, v in recipe.items() if k != "name"})),
         ("--teacher", "TEACHER" if source.record.config.get("teacher") else None),
-        ("--seed", source.record.seed), ("--out", source.folder),
+        ("--seed", source.record.seed), *pinned(source.record), ("--out", source.folder),
     ]  # fmt: skip
     return command_line(["vitascope", "train"], options)

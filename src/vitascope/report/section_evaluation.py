@@ -10,7 +10,7 @@ from vitascope.report.palette import Look, LookBook, apart
 from vitascope.report.scale import count
 from vitascope.report.section_inspection import labels_of, model_name
 from vitascope.report.section_run import TERMS
-from vitascope.report.sections import Again, Section, again, made_by
+from vitascope.report.sections import Again, Section, again, made_by, pinned
 from vitascope.report.seen import Seen, joined
 from vitascope.report.seen_robustness import reliability
 from vitascope.report.words import number
@@ -112,7 +112,8 @@ def _again(source: Source, name: str, titled: bool) -> Again:
     options = [
         ("--data", config.get("data")), ("--split", config.get("split")),
         ("--weights", config.get("weights")), ("--images", config.get("num_images")),
-        ("--image-size", config.get("image_size")), ("--out", source.path.with_suffix("")),
+        ("--image-size", config.get("image_size")), *pinned(record),
+        ("--out", source.path.with_suffix("")),
     ]  # fmt: skip
     subject = str(config.get("subject") or model_name(source))
     command = command_line(["vitascope", "evaluate", subject], options)

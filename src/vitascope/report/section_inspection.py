@@ -11,7 +11,7 @@ from vitascope.report.instruments_text import left_out, summary_rows
 from vitascope.report.palette import LookBook, apart
 from vitascope.report.panels import room
 from vitascope.report.scale import count
-from vitascope.report.sections import Again, Section, again, made_by
+from vitascope.report.sections import Again, Section, again, made_by, pinned
 from vitascope.report.seen import Instrument, Seen
 from vitascope.report.seen_curvature import CURVATURE
 from vitascope.report.seen_heads import HEADS
@@ -185,7 +185,7 @@ def _again(sitting: Sitting, title: str) -> Again:
         ("--images", config.get("num_images")), ("--batch-size", config.get("batch_size")),
         ("--epoch", config.get("epoch")), ("--other", config.get("other")),
         ("--pretrained", config.get("pretrained")), ("--seed", record.seed),
-        ("--out", source.folder),
+        *pinned(record), ("--out", source.folder),
     ]  # fmt: skip
     subject = str(config.get("subject") or model_name(source))
     by_name = {kind: one.record for kind, one in sitting.items()}

@@ -14,7 +14,7 @@ from vitascope.record import Record
 from vitascope.report.exhibits import Figure, Table
 from vitascope.report.words import duration
 
-__all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by"]
+__all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by", "pinned"]
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
@@ -97,3 +97,16 @@ def made_by(record: Record, *commands: str) -> str:
     """
     line = str(record.made.get("command") or "")
     return line if line.split(" ")[1:2] in [[command] for command in commands] else ""
+
+
+def pinned(record: Record) -> list[tuple[str, Any]]:
+    """Options that a command needs besides to give a record's numbers again: classes, threads.
+
+    >>> pinned(Record(kind="run", made={"machine": {"threads": 2}}))
+    [('--map-classes', ()), ('--threads', 2)]
+    """
+    machine, mapped = record.made.get("machine"), record.config.get("map_classes")
+    pairs = mapped.items() if isinstance(mapped, Mapping) else ()
+    threads = machine.get("threads") if isinstance(machine, Mapping) else None
+    named = ("--map-classes", tuple(f"{new}={known}" for new, known in pairs))
+    return [named, ("--threads", threads)]

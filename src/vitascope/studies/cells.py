@@ -167,7 +167,7 @@ def commands(question: Comparison, out: str | Path) -> list[str]:
             ("--image-size", question.image_size), ("--recipe", question.recipe.name),
             ("--epochs", question.recipe.epochs),
             ("--set", changed(job.recipe.to_dict(), usual)), ("--seed", job.seed),
-            ("--out", job.out), ("--resume", True), ("--no-tracking", True),
+            ("--threads", 1), ("--out", job.out), ("--resume", True), ("--no-tracking", True),
         ])
         for job in jobs_of(question, dataset, Path(out))
     ]  # fmt: skip

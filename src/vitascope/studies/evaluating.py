@@ -1,7 +1,8 @@
 """How good is a model on these images: top-1, top-5, NLL, ECE; and on images that were changed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -10,14 +11,16 @@ import torch
 from torch import nn
 
 from vitascope.data import Dataset, EvalBatches, load
+from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
 from vitascope.studies.robustness import OfClasses, Trial, measured
-from vitascope.studies.sitting import tried
+from vitascope.studies.sitting import num_outputs, tried
 from vitascope.studies.steps import OnStep, Steps
 from vitascope.studies.subject import open_subject
 from vitascope.train import evaluate
+from vitascope.train.classes import relabelled_like
 
 __all__ = ["Evaluated", "evaluate_on", "evaluate_subject"]
 
@@ -28,12 +31,13 @@ class Evaluated:
 
     subject: str
     model: nn.Module
-    images: Dataset
+    images: Dataset  # with the model's classes
     batches: EvalBatches
     statistics: tuple[tuple[float, ...], tuple[float, ...]]
     class_map: np.ndarray | None  # where the model has more classes than the images
     label_sets: tuple[frozenset[int], ...] | None  # ImageNet-ReaL
     config: Mapping[str, Any]
+    relabel: Callable[[ImageSet], ImageSet]  # more images of the same source
 
 
 def opened(
@@ -49,11 +53,13 @@ def opened(
     split: str = "test",
     num_images: int | None = None,
     seed: int = 0,
+    map_classes: Mapping[str, str] | None = None,
 ) -> Evaluated:
     """Open the model and load the images in its size and statistics.
 
-    A run brings its data with it; ``data`` may name other images with the same classes.
-    ``num_images`` of them are drawn with the seed; all when left out.
+    A run brings its data with it; ``data`` may name other images. Their classes are the run's by
+    name, all or some of them; ``map_classes`` says which of the run's a class is that has another
+    name. ``num_images`` images are drawn with the seed; all when left out.
     """
     kwargs: dict[str, Any] = {"pretrained": True} if pretrained else {}
     torch.manual_seed(seed)
@@ -64,7 +70,14 @@ def opened(
     if weights is not None:
         load_weights(found.model, weights)
     channels, side = (found.size[0], found.size[1]) if found.size else (None, None)
-    images = load(source, image_size=image_size or side, in_chans=channels)
+    loaded = load(source, image_size=image_size or side, in_chans=channels)
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model = found.model.to(place)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
+    outputs = num_outputs(model, torch.zeros(1, *loaded.test.size, device=place), subject)
+    images = found.seeing(loaded, outputs, map_classes)
     chosen = images.test if split == "test" else images.train
     label_sets = images.label_sets if split == "test" else None
     if num_images is not None:
@@ -82,15 +95,10 @@ def opened(
         std=statistics[1],
         num_workers=num_workers,
     )
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model = found.model.to(place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
-    outputs = getattr(found.model, "num_classes", None)
     mapped = images.class_map is not None and outputs == 1000 and len(images.classes) != 1000
     config = {"subject": subject, **found.config, "data": source, "split": split}
     config |= {"weights": weights, "image_size": image_size or side, "num_images": num_images}
+    config |= {"map_classes": dict(map_classes or {})}
     return Evaluated(
         subject=subject,
         model=model,
@@ -100,6 +108,9 @@ def opened(
         class_map=images.class_map if mapped else None,
         label_sets=label_sets,
         config={**config, "notes": list(images.notes)},
+        relabel=partial(
+            relabelled_like, first=loaded.classes, known=images.classes, given=map_classes
+        ),
     )
 
 
@@ -140,6 +151,6 @@ def evaluate_on(
         def advance(what: str, ahead: int, later: int = later) -> None:
             steps(what, ahead + later)
 
-        found = measured(name, trial, model, at.batches, at.statistics, advance)
+        found = measured(name, trial, model, at.batches, at.statistics, advance, at.relabel)
         records[name] = replace(found, config={**at.config, **found.config})
     return records

@@ -110,7 +110,7 @@ def explored(
         "data": dataset.name,
         "epochs": kept,
         "images": [{"index": int(i), "label": v} for i, v in zip(where, labels, strict=False)],
-        "answers": answered([each[:count] for each in answers], dataset.classes),
+        "answers": answered([each[:count] for each in answers], subject.classes or dataset.classes),
         "layers": described,
         "left_out": left_out,
         "notes": said(len(images), count, len(weights), epochs),

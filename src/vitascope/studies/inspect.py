@@ -17,7 +17,6 @@ import torch
 from vitascope import capture, measure
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
-from vitascope.measure.batches import logits_of
 from vitascope.measure.together import STREAMING
 from vitascope.record import Record
 from vitascope.studies.curvature import CURVATURE, curvature
@@ -65,7 +64,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
     first = next(iter(batches)).images.to(sitting.device)
     tried(sitting.model, first, look.subject)
     _no_typos(sitting.model, first, look)
-    notes = list(sitting.notes)
+    notes = [*sitting.notes, *sitting.class_notes]
     options: dict[str, dict[str, Any]] = {"maps": {"layers": look.layers, "query": look.query}}
     options |= {name: {"layers": look.layers} for name in ("nonlocality", "entropy")}
     options |= {name: {"units": look.units} for name in ("fourier", "variance", "cka")}
@@ -161,14 +160,7 @@ def _labelled(name: str, look: Look, sitting: Sitting, batches: EvalBatches, ste
     """What compares accuracies; refused where those would say nothing."""
     if sitting.random and not look.measures:
         raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
-    with capture.evaluating(sitting.model):
-        noise = torch.zeros(1, *sitting.size, device=sitting.device)
-        outputs = logits_of(sitting.model(noise)).shape[-1]
-    classes = len(sitting.images.classes)
-    if outputs != classes:
-        raise UserError(
-            f"{name} needs labels of the model's own {outputs} classes; these images have {classes}"
-        )
+    sitting.labelled(name)
     if name in ROBUSTNESS:
         trial = Trial(on=(name,), seed=look.seed)
         return measured(name, trial, sitting.model, batches, sitting.statistics, steps)

@@ -157,7 +157,7 @@ def _looked(model: _Model, image: Image.Image, number: int) -> Record:
         "data": "upload",
         "epochs": model.record.values["epochs"][-1:],
         "images": [{"index": number, "label": None}],
-        "answers": answered([spoken], sitting.images.classes),
+        "answers": answered([spoken], sitting.subject.classes or sitting.images.classes),
         "layers": described,
         "notes": [],
     }

@@ -1,5 +1,6 @@
 """What is to be seen in a model: which instruments, on which images, with which options."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ class Look:
     num_images: int = 256  # test images, drawn with the seed
     batch_size: int = 64
     image_size: int | None = None  # side; the model's own when left out
+    map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
     epoch: int | None = None  # of a run: the weights kept then
     other: str | None = None  # a second model, for CKA between the two
     query: tuple[float, float] = (0.5, 0.5)  # of the maps: down and across, 0 to 1
@@ -60,6 +62,7 @@ class Look:
         return {
             "text": self.subject, "data": self.data, "epoch": self.epoch, "seed": self.seed,
             "pretrained": self.pretrained, "image_size": self.image_size, "device": self.device,
+            "map_classes": dict(self.map_classes),
         }  # fmt: skip
 
     @property

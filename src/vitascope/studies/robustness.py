@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from vitascope import measure
+from vitascope import capture, measure
+from vitascope.data import EvalBatches
 from vitascope.data.corrupted import corrupted_sets
+from vitascope.data.images import ImageSet
 from vitascope.errors import UserError, unknown
 from vitascope.measure.corruption import corruption_of_sets
 from vitascope.measure.corruptions.constants import CORRUPTIONS
-from vitascope.measure.objective import one_tensor
 from vitascope.record import Record
 
 __all__ = ["ON", "ROBUSTNESS", "OfClasses", "Trial", "measured", "on_names"]
@@ -91,7 +92,7 @@ class OfClasses(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of these classes, in the order of the images' labels."""
-        return one_tensor(self.model(images))[:, self.columns]
+        return capture.logits_of(self.model(images))[:, self.columns]
 
 
 def measured(
@@ -101,6 +102,7 @@ def measured(
     batches: Any,
     statistics: tuple[Sequence[float], Sequence[float]],
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
+    relabel: Callable[[ImageSet], ImageSet] = lambda images: images,
 ) -> Record:
     """Run one measure of a trial.
 
@@ -111,11 +113,12 @@ def measured(
         batches: Labelled and normalised.
         statistics: Mean and deviation they were normalised with.
         on_step: Told what is done and how many steps are ahead.
+        relabel: Gives published corrupted images the labels of the model.
     """
     begun = perf_counter()
     mean, std = statistics
     if name == "corruption" and trial.corrupted is not None:
-        found = _published(trial, model, batches, statistics, on_step)
+        found = _published(trial, model, batches, statistics, on_step, relabel)
     elif name == "calibration":
         found = measure.calibration(model, batches, **trial.options(name), on_step=on_step)
     else:
@@ -136,6 +139,7 @@ def _published(
     batches: Any,
     statistics: tuple[Sequence[float], Sequence[float]],
     on_step: Callable[[str, int], None],
+    relabel: Callable[[ImageSet], ImageSet],
 ) -> Any:
     """Corrupted images as they were published; the clean ones are those of the trial."""
     images = next(iter(batches)).images
@@ -145,7 +149,8 @@ def _published(
     mean, std = (tuple(part) for part in statistics)
 
     def read(name: str, severity: int) -> Any:
-        return sets.batches(name, severity, batch_size=batches.batch_size, mean=mean, std=std)
+        images = relabel(sets.images(name, severity))
+        return EvalBatches(images, batch_size=batches.batch_size, mean=mean, std=std)
 
     known = trial.options("corruption")
     known.pop("seed", None)

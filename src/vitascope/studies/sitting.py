@@ -1,7 +1,7 @@
 """A model seated before its images: opened, on its device, in its size and statistics."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
 from vitascope.studies.subject import Subject, open_subject, reopen
 
-__all__ = ["Sitting", "is_named", "matched", "seat", "size_of", "tried"]
+__all__ = ["Sitting", "is_named", "matched", "num_outputs", "seat", "size_of", "tried"]
 
 FALLBACK = 224  # side of an image for a model that does not say
 
@@ -31,15 +31,54 @@ class Sitting:
     image_size: int | None
     random: bool  # nobody trained these weights
     notes: tuple[str, ...] = ()
+    map_classes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> nn.Module:
         """The model, on its device."""
         return self.subject.model
 
-    @cached_property
+    @property
     def images(self) -> Dataset:
-        """The images in the model's size."""
+        """The images in the model's size, with its classes if they have them."""
+        return self._joined[0]
+
+    @property
+    def class_notes(self) -> tuple[str, ...]:
+        """How the images' classes became the model's, where that is not plain."""
+        return self.images.notes[len(self.loaded.notes) :]
+
+    def labelled(self, what: str) -> None:
+        """For a measure that needs labels.
+
+        Raises:
+            UserError: If the labels are not the model's classes.
+        """
+        if self._joined[1] is not None:
+            raise UserError(f"{what} needs labels of the model's own classes: {self._joined[1]}")
+
+    @cached_property
+    def _joined(self) -> tuple[Dataset, str | None]:
+        """The images with the model's classes; or as they are, and why their labels say nothing."""
+        loaded = self.loaded
+        try:
+            one = torch.zeros(1, *loaded.test.size, device=self.device)
+            outputs = num_outputs(self.model, one, self.subject.name)
+            found = self.subject.seeing(loaded, outputs, self.map_classes)
+        except UserError as error:
+            if self.map_classes:
+                raise
+            return loaded, str(error)
+        if self.random:
+            found = loaded  # nobody taught it what its outputs mean
+        if len(found.classes) != outputs:
+            words = f"it has {outputs} outputs, these images have {len(found.classes)} classes"
+            return found, words
+        return found, None
+
+    @cached_property
+    def loaded(self) -> Dataset:
+        """The images in the model's size, with the classes they came with."""
         if self.source is None:
             raise UserError(
                 f"{self.subject.name} was not trained here: say on what to look at it, with --data"
@@ -51,14 +90,14 @@ class Sitting:
     @property
     def size(self) -> tuple[int, int, int]:
         """Of the images. (C, H, W)"""
-        return self.images.test.size
+        return self.loaded.test.size
 
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation the model was trained with, or those of the images."""
         mean, std = self.subject.mean, self.subject.std
         if mean is None or std is None or len(mean) != self.size[0]:
-            mean, std = self.images.mean, self.images.std
+            mean, std = self.loaded.mean, self.loaded.std
         return tuple(mean), tuple(std)
 
     def batches(self, num_images: int, batch_size: int, seed: int) -> EvalBatches:
@@ -87,8 +126,12 @@ def seat(
     image_size: int | None = None,
     seed: int = 0,
     device: str | None = None,
+    map_classes: Mapping[str, str] | None = None,
 ) -> Sitting:
-    """Open the model that ``text`` names; see :mod:`vitascope.studies.subject`."""
+    """Open the model that ``text`` names; see :mod:`vitascope.studies.subject`.
+
+    ``map_classes`` says which class of the model a class of the images is that has another name.
+    """
     is_run = Path(text).is_dir()
     named = is_named(text)
     if epoch is not None and not is_run:
@@ -109,9 +152,11 @@ def seat(
         subject = open_subject(text)
     random = named and not pretrained
     notes = (f"random weights: {text} was built, not trained",) if random else ()
-    sitting = Sitting(subject, place, data or subject.data, image_size, random, notes)
+    sitting = Sitting(
+        subject, place, data or subject.data, image_size, random, notes, dict(map_classes or {})
+    )
     if random and data is not None and hasattr(subject.model, "reset_classifier"):
-        subject.model.reset_classifier(len(sitting.images.classes))
+        subject.model.reset_classifier(len(sitting.loaded.classes))
     subject.model.to(place).eval()
     return sitting
 
@@ -166,9 +211,22 @@ def tried(model: nn.Module, images: Tensor, name: str) -> None:
     Raises:
         UserError: If it does not, with the reason in one line.
     """
+    _tried(model, images, name)
+
+
+def num_outputs(model: nn.Module, images: Tensor, name: str) -> int:
+    """How many classes a model tells apart, found on one image.
+
+    Raises:
+        UserError: If the image does not go through, or no logits come out.
+    """
+    return int(capture.logits_of(_tried(model, images, name)).shape[-1])
+
+
+def _tried(model: nn.Module, images: Tensor, name: str) -> Any:
     try:
         with capture.evaluating(model):
-            model(images[:1])
+            return model(images[:1])
     except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
         size = " x ".join(map(str, images.shape[1:]))
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -6,6 +6,7 @@ a Python factory ``package.module:function``. All but a run take a suffix: ``vit
 """
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
@@ -20,10 +21,11 @@ from vitascope.layers.broadcasting import broadcast
 from vitascope.models import create_model
 from vitascope.models.family import OURS
 from vitascope.models.suffix import split_suffix
-from vitascope.models.weights import load_weights
+from vitascope.models.weights import check_weights, load_weights
 from vitascope.train import load_run
+from vitascope.train.classes import class_pairs, joined
 
-__all__ = ["Subject", "build", "fitting_patch", "open_subject", "reopen"]
+__all__ = ["Subject", "build", "class_pairs", "fitting_patch", "open_subject", "reopen"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,26 @@ class Subject:
     data: str | None = None  # what a run was trained on
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
+    first_classes: int | None = None  # of its data, that a run was trained on
+
+    def seeing(
+        self, images: Dataset, outputs: int, map_classes: Mapping[str, str] | None = None
+    ) -> Dataset:
+        """The images with labels that are the model's; see :func:`vitascope.train.classes.joined`.
+
+        Raises:
+            UserError: If they have other classes.
+        """
+        own = images.name == self.data
+        return joined(
+            images,
+            self.classes,
+            outputs,
+            given=map_classes,
+            strict="run" in self.config,
+            first_classes=self.first_classes if own else None,
+        )
 
 
 def fitting_patch(height: int, width: int) -> int:
@@ -112,6 +134,8 @@ def reopen(folder: str | Path, epoch: int | None = None) -> Subject:
         data["name"],
         tuple(data["mean"]),
         tuple(data["std"]),
+        run.classes,
+        run.recipe.subset.first_classes,
     )
 
 
@@ -149,6 +173,7 @@ def _from_hub(name: str) -> Subject:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"no Hugging Face image classifier {name!r}: {reason}") from None
+    check_weights(model, f"hf:{name}")
     config = model.config
     side = getattr(config, "image_size", 224)
     side = (side, side) if isinstance(side, int) else tuple(side)
@@ -161,7 +186,12 @@ def _from_hub(name: str) -> Subject:
         }
     except (OSError, ValueError, AttributeError, TypeError, ImportError):
         statistics = {}  # the images' own are used then
-    return Subject(model.eval(), f"hf:{name}", {"name": f"hf:{name}"}, size, **statistics)
+    names = getattr(config, "id2label", None) or {}
+    classes = tuple(str(names[key]) for key in sorted(names))
+    if classes == tuple(f"LABEL_{number}" for number in range(len(classes))):
+        classes = ()  # what a config says that was given none
+    known = {**statistics, "classes": classes or None}
+    return Subject(model.eval(), f"hf:{name}", {"name": f"hf:{name}"}, size, **known)
 
 
 def _from_factory(module: str, function: str) -> Subject:
@@ -176,4 +206,5 @@ def _from_factory(module: str, function: str) -> Subject:
     model = factory()
     if not isinstance(model, nn.Module):
         raise UserError(f"{module}:{function} returned {type(model).__name__}, not an nn.Module")
+    check_weights(model, f"{module}:{function}")
     return Subject(model, f"{module}:{function}", {"factory": f"{module}:{function}"}, None)

@@ -168,7 +168,8 @@ def command(
         ("--image-size", training.image_size), ("--model-args", changed(training.model_args)),
         ("--set", changed(plan.to_dict(), recipe(training.recipe).to_dict())),
         ("--teacher", teacher), ("--distillation", plan.distillation if teacher else None),
-        ("--seed", seed), ("--out", folder_of(training, seed, out)), ("--resume", True),
+        ("--seed", seed), ("--threads", 1), ("--out", folder_of(training, seed, out)),
+        ("--resume", True),
     ]  # fmt: skip
     return f"{launcher} {command_line(['vitascope', 'train'], options)}".strip()
 

@@ -58,7 +58,8 @@ def teacher_from(name: str) -> Teacher:
     if Path(name).is_dir():
         subject = reopen(name)
         size = subject.size[1:] if subject.size else None
-        return Teacher(subject.model, mean=subject.mean, std=subject.std, image_size=size)
+        statistics = {"mean": subject.mean, "std": subject.std}
+        return Teacher(subject.model, **statistics, image_size=size, classes=subject.classes)
     return Teacher.of_timm(create_model(name, pretrained=True))
 
 

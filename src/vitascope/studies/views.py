@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import logits_of
 from vitascope.measure.gates import gates_in_force
 from vitascope.measure.nonlocality import without_patches
 from vitascope.measure.sight import Sight
@@ -61,7 +60,7 @@ def seen(model: nn.Module, images: Tensor, layouts: Mapping[str, OnGrid]) -> tup
         raw[layer][part] = layouts[layer](some)
 
     with capture.evaluating(model), capture.showing(model, wanted, show):
-        answers = logits_of(model(images)).float().softmax(-1).cpu()
+        answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
     found: Parts = {}
     for name, layout in layouts.items():
         maps = raw[name]

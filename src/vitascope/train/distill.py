@@ -9,14 +9,16 @@ both terms. The KL is a mean over images, as in the paper; DeiT's released code 
 number of classes as well.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitascope.capture import logits_of
 from vitascope.errors import UserError
-from vitascope.train.evaluation import logits_of
+from vitascope.train.classes import columns, listed
 
 __all__ = ["Teacher", "distillation_loss"]
 
@@ -25,7 +27,8 @@ class Teacher(nn.Module):
     """A trained model with the statistics and the size of the images it expects.
 
     ``mean``, ``std`` and ``image_size`` left out mean: as the student's. ``Teacher.of_timm`` takes
-    them from a timm model's pretrained configuration.
+    them from a timm model's pretrained configuration. A teacher with the names of its ``classes``
+    teaches those of the student, in the student's order; without, it must have as many.
     """
 
     def __init__(
@@ -35,10 +38,12 @@ class Teacher(nn.Module):
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
         image_size: tuple[int, int] | None = None,
+        classes: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         self.model = model.eval().requires_grad_(False)
-        self.mean, self.std, self.image_size = mean, std, image_size
+        self.mean, self.std, self.image_size, self.classes = mean, std, image_size, classes
+        self.columns: list[int] | None = None
         self.scale: Tensor | None = None
         self.shift: Tensor | None = None
 
@@ -55,13 +60,21 @@ class Teacher(nn.Module):
         mean: tuple[float, ...],
         std: tuple[float, ...],
         size: tuple[int, int, int],
-        num_classes: int,
+        classes: Sequence[str],
     ) -> "Teacher":
         """Get ready for images (C, H, W) normalised with ``mean`` and ``std``; check the classes.
 
         Raises:
             UserError: If the teacher does not take such images, or has other classes.
         """
+        if self.classes is not None and tuple(self.classes) != tuple(classes):
+            try:
+                self.columns = columns(classes, self.classes).tolist()
+            except UserError:
+                raise UserError(
+                    f"the teacher knows {listed(self.classes)}, the images have {listed(classes)}; "
+                    "give a teacher trained on these classes"
+                ) from None
         own_mean, own_std = self.mean or mean, self.std or std
         channels = max(len(mean), len(own_mean))
         a, b, c, d = (_wide(v, channels) for v in (mean, std, own_mean, own_std))
@@ -72,9 +85,9 @@ class Teacher(nn.Module):
             raise UserError(
                 f"the teacher does not take images of {size}: {error}; give its image_size"
             ) from error
-        if found != num_classes:
+        if found != len(classes):
             raise UserError(
-                f"the teacher has {found} classes, the images have {num_classes}; "
+                f"the teacher has {found} classes, the images have {len(classes)}; "
                 "give a teacher trained on these classes"
             )
         return self
@@ -87,8 +100,8 @@ class Teacher(nn.Module):
             images = images * self.scale.to(images) + self.shift.to(images)
         if self.image_size is not None and tuple(images.shape[-2:]) != tuple(self.image_size):
             images = F.interpolate(images, self.image_size, mode="bicubic", antialias=True)
-        output = self.model(images)
-        return logits_of(output)
+        logits = logits_of(self.model(images))
+        return logits if self.columns is None else logits[:, self.columns]
 
 
 def _wide(values: tuple[float, ...], channels: int) -> Tensor:

@@ -14,9 +14,8 @@ without any are left out, and the NLL, which needs one label, is None.
 Shapes: b images, K classes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,11 +24,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitascope.capture import evaluating, logits_of
 from vitascope.data import Batch
 from vitascope.errors import UserError
 from vitascope.record import Record
 
-__all__ = ["Evaluation", "evaluate", "evaluating", "logits_of"]
+__all__ = ["Evaluation", "evaluate"]
 
 NUM_BINS = 15
 
@@ -58,31 +58,6 @@ class Evaluation:
         values = {k: v for k, v in asdict(self).items() if not k.startswith("bin_")}
         bins = {k: np.asarray(v) for k, v in asdict(self).items() if k.startswith("bin_")}
         return Record(kind="evaluation", values=values, arrays=bins, config=config)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; every module's own mode comes back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
-def logits_of(output: Any) -> Tensor:
-    """One tensor of logits; a pair of heads (class, distillation) is averaged, as in DeiT."""
-    if isinstance(output, (tuple, list)):
-        return torch.stack([full(part) for part in output]).mean(dim=0)
-    return full(output)
-
-
-def full(tensor: Tensor) -> Tensor:
-    """At least single precision."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def bin_sums(confidence: Tensor, hit: Tensor) -> Tensor:

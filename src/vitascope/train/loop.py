@@ -27,13 +27,13 @@ from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from torch import nn
 
+from vitascope.capture import evaluating, logits_of
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
 from vitascope.errors import UserError
 from vitascope.train.config import Recipe
 from vitascope.train.course import Course
 from vitascope.train.distill import Teacher
 from vitascope.train.engine import Engine
-from vitascope.train.evaluation import evaluating, logits_of
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.optimizer import build_optimizer, frozen
 from vitascope.train.progress import Progress
@@ -121,6 +121,7 @@ def train(
             "mean": list(dataset.mean),
             "std": list(dataset.std),
             "notes": list(dataset.notes),
+            "classes": list(images.classes),
         },
         "teacher": type(teacher).__name__ if teacher is not None else None,
         "seed": seed,
@@ -133,7 +134,7 @@ def train(
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
         teacher.to(engine.device)
-        teacher.meet(dataset.mean, dataset.std, images.size, len(images.classes))
+        teacher.meet(dataset.mean, dataset.std, images.size, images.classes)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(frozen(model, recipe.freeze))

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from vitascope.capture import evaluating
 from vitascope.train.disk import save_tensors
-from vitascope.train.evaluation import evaluating
 
 __all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "undisturbed"]
 

@@ -20,6 +20,7 @@ import yaml
 from vitascope import record
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances, write_text
+from vitascope.train.classes import SHOWN
 from vitascope.train.config import Recipe
 from vitascope.train.disk import writing
 
@@ -51,6 +52,12 @@ class Run:
         """``config.yaml``."""
         config: dict[str, Any] = _read_config(self.folder)
         return config
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of its classes in the order of its outputs; None for a run that kept none."""
+        names = self.config["data"].get("classes")
+        return None if names is None else tuple(map(str, names))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -101,12 +108,21 @@ def differences(
     """
     found = []
     for key in keys:
+        if f"{prefix}{key}" == "data.classes" and key not in old:
+            continue  # of a run that did not keep them yet
         a, b = old.get(key), new.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             found += differences(a, b, sorted({*a, *b}), f"{prefix}{key}.")
         elif a != b:
-            found.append(f"{prefix}{key} was {a!r}, now {b!r}")
+            found.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
     return found
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of a long list its beginning."""
+    if isinstance(value, list) and len(value) > SHOWN:
+        return f"[{', '.join(map(repr, value[:SHOWN]))}, … ({len(value)} in all)]"
+    return repr(value)
 
 
 def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitascope.capture import heads_of, logits_of
 from vitascope.data import Batch
 from vitascope.train import sam
 from vitascope.train.config import Recipe
 from vitascope.train.distill import Teacher, distillation_loss
 from vitascope.train.ema import Average
 from vitascope.train.engine import Engine
-from vitascope.train.evaluation import full, logits_of
 from vitascope.train.optimizer import set_lr
 
 __all__ = ["Update", "reseed"]
@@ -94,11 +94,10 @@ class Update:
         return sum(losses[1:], losses[0]), sum(nlls[1:], nlls[0])
 
     def _loss(self, output: Any, images: Tensor, targets: Tensor) -> Tensor:
-        pair = output if isinstance(output, (tuple, list)) else (output, output)
-        cls, dist = full(pair[0]), full(pair[1])
         if self.teacher is None:
             return F.cross_entropy(logits_of(output), targets)
         recipe = self.recipe
+        cls, dist = heads_of(output)
         with self.engine.accelerator.autocast():
             taught = self.teacher(images)
         return distillation_loss(

@@ -1,0 +1,27 @@
+"""``--threads``: sums are rounded in another order with other threads, so a record names them."""
+
+import os
+
+from vitascope.errors import UserError
+from vitascope.settings import COMMAND, with_option
+
+__all__ = ["use_threads"]
+
+MOST = 1024
+
+
+def use_threads(count: int | None) -> None:
+    """Give torch this many threads; the command that records keep says how many there are.
+
+    Args:
+        count: None leaves them as they are: OMP_NUM_THREADS, or as many as torch takes.
+    """
+    import torch
+
+    if count is not None:
+        if not 1 <= count <= MOST:
+            raise UserError(f"--threads {count} is out of range; give 1 to {MOST}")
+        torch.set_num_threads(count)
+    if os.environ.get(COMMAND):
+        line = with_option(os.environ[COMMAND], "--threads", torch.get_num_threads())
+        os.environ[COMMAND] = line
