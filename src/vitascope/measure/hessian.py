@@ -11,7 +11,8 @@ minimum of the loss over the batch itself NEP is 0.
 
 Deviations. Block Lanczos (:mod:`~vitascope.measure.eigenvalues`) stands in for power iteration with
 deflation: it needs fewer products, tells how far it got, finds repeated eigenvalues as often as
-they occur, and does not stop short of an eigenvalue because its steps have become small. The augmented batch is fixed first, then all its products see the same images;
+they occur, and does not stop short of an eigenvalue because its steps have become small. The
+augmented batch is fixed first, then all its products see the same images;
 :mod:`~vitascope.measure.objective` has the objective and its mode. Each batch starts from the
 eigenvectors of the batch before it, so runs in parts agree with one run to the tolerance, not to
 the last digit.
