@@ -243,9 +243,9 @@ def test_nothing_is_left_behind_after_an_exception():
 
 def test_an_unconverged_batch_says_so():
     model = networks()["vit"]
-    found = hessian(model, [batch()], tolerance=1e-6, max_products=7)
+    found = hessian(model, [batch()], tolerance=1e-6, max_products=12)
     assert not found.converged.any()
-    assert found.products.tolist() == [7]
+    assert found.products.tolist() == [10]  # whole blocks of five only
     assert "1 of 1 batches did not converge to a residual of 0.0001 %" in found.note
     assert found.to_record().values["num_unconverged"] == 1
     assert hessian(model, [batch()], tolerance=1e-2).note == ""

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.measure.krylov import Product, orthogonal
+from vitascope.measure.eigenvalues import Product, orthogonal
 from vitascope.measure.objective import fixed_batches
 from vitascope.measure.products import HessianProducts
 from vitascope.record import Record

@@ -9,12 +9,12 @@ largest magnitude of the Hessian of NLL + l2, all of them in one histogram p, an
 the share below zero (how far from convex) and the mean of the positive ones (how sharp). At a
 minimum of the loss over the batch itself NEP is 0.
 
-Deviations. Lanczos (:mod:`~vitascope.measure.krylov`) stands in for power iteration with deflation:
-it needs about a sixth of the products, tells how far it got, and does not stop short of an
-eigenvalue because its steps have become small. The augmented batch is fixed first, then all its
-products see the same images; :mod:`~vitascope.measure.objective` has the objective and its mode.
-Each batch starts from the eigenvectors of the batch before it (a fifth fewer products early in
-training, no gain on fresh weights), so runs in parts agree with one run to the tolerance, not to
+Deviations. Block Lanczos (:mod:`~vitascope.measure.eigenvalues`) stands in for power iteration with
+deflation: it needs fewer products, tells how far it got, finds repeated eigenvalues as often as
+they occur, and does not stop short of an eigenvalue because its steps have become small. The
+augmented batch is fixed first, then all its products see the same images;
+:mod:`~vitascope.measure.objective` has the objective and its mode. Each batch starts from the
+eigenvectors of the batch before it, so runs in parts agree with one run to the tolerance, not to
 the last digit.
 
 Shapes: b mini-batches, k eigenvalues of each, n weights.
@@ -29,21 +29,13 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
+from vitascope.measure.eigenvalues import Eigenpairs, largest
 from vitascope.measure.finished import Finished, fingerprint
-from vitascope.measure.krylov import Eigenpairs, largest
 from vitascope.measure.objective import fixed_batches
 from vitascope.measure.products import HessianProducts
 from vitascope.measure.spectrum import HessianSpectrum
 
 __all__ = ["HessianSpectrum", "eigenvectors", "hessian"]
-
-
-def start_vector(seed: int, near: Tensor) -> Tensor:
-    """A vector near ``near`` with a part in every direction. (n,)"""
-    generator = torch.Generator().manual_seed(seed)
-    anywhere = torch.randn(near.shape, generator=generator, dtype=near.dtype).to(near.device)
-    length = near.norm().clamp_min(torch.finfo(near.dtype).tiny)
-    return near / length + 0.3 * anywhere / anywhere.norm()
 
 
 def _checked(num_eigenvalues: int, tolerance: float, weight_decay: float, dtype: Any) -> None:
@@ -68,7 +60,6 @@ def hessian(
     batch_norm: str = "running",
     max_products: int = 500,
     basis_size: int = 32,
-    multiple: bool = False,
     seed: int = 0,
     warm_start: bool = True,
     first_batch: int = 0,
@@ -90,7 +81,6 @@ def hessian(
         batch_norm: ``"running"`` statistics, or each ``"batch"``'s own.
         max_products: Give up on a batch after so many; the result says so.
         basis_size: Vectors kept at most, n numbers each: lower it where memory is short.
-        multiple: Look for further vectors of repeated eigenvalues, at twice the price.
         seed: Of the start vectors.
         warm_start: Start from the batch before.
         first_batch: The number of the first of ``batches`` when they are a part of more; parts made
@@ -107,7 +97,6 @@ def hessian(
         "batch_norm": batch_norm,
         "max_products": max_products,
         "basis_size": basis_size,
-        "multiple": multiple,
         "seed": seed,
         "warm_start": warm_start,
         "weights": fingerprint(chain(model.parameters(), model.buffers())),
@@ -130,17 +119,17 @@ def hessian(
             batch_norm=batch_norm,
         )
         _enough(num_eigenvalues, product.size)
-        near = product.gradient
+        near = product.gradient[None]
         if warm_start and done.carry is not None:
             near = torch.from_numpy(done.carry).to(near)
         found = largest(
             product,
-            start_vector(seed + first_batch + number, near),
+            near,
             num_eigenvalues,
             tolerance=tolerance,
             max_products=max_products,
             basis_size=basis_size,
-            multiple=multiple,
+            seed=seed + first_batch + number,
         )
         row = {
             "eigenvalues": found.values,
@@ -153,7 +142,7 @@ def hessian(
             "num_images": len(images),
             "fingerprint": name,
         }
-        done.add(row, found.vectors.sum(0).cpu().numpy() if warm_start else None)
+        done.add(row, found.vectors.cpu().numpy() if warm_start else None)
         on_batch(first_batch + number)
     columns = done.columns()
     del columns["fingerprint"]
@@ -181,8 +170,8 @@ def eigenvectors(
         model, pairs, weight_decay=weight_decay, dtype=dtype, batch_norm=batch_norm
     )
     _enough(num_eigenvalues, product.size)
-    start = start_vector(seed, product.gradient)
-    found = largest(product, start, num_eigenvalues, tolerance=tolerance)
+    near = product.gradient[None]
+    found = largest(product, near, num_eigenvalues, tolerance=tolerance, seed=seed)
     return found, [product.parts(vector) for vector in found.vectors]
 
 
