@@ -18,6 +18,7 @@ from vitascope.studies.sitting import tried
 from vitascope.studies.steps import OnStep, Steps
 from vitascope.studies.subject import open_subject
 from vitascope.train import evaluate
+from vitascope.train.device import device_of
 
 __all__ = ["Evaluated", "evaluate_on", "evaluate_subject"]
 
@@ -82,11 +83,8 @@ def opened(
         std=statistics[1],
         num_workers=num_workers,
     )
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model = found.model.to(place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
+    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model = found.model.to(place)
     outputs = getattr(found.model, "num_classes", None)
     mapped = images.class_map is not None and outputs == 1000 and len(images.classes) != 1000
     config = {"subject": subject, **found.config, "data": source, "split": split}

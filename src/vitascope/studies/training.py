@@ -11,6 +11,7 @@ from vitascope.data import load
 from vitascope.errors import UserError, unknown
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
+from vitascope.settings import Seed, check_value
 from vitascope.studies.subject import build, reopen
 from vitascope.train import RECIPES, Recipe, Run, Teacher, recipe, train
 
@@ -30,7 +31,7 @@ def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
             raise UserError(f"{what} takes NAME=VALUE, not {word!r}")
         try:
             found[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
             raise UserError(f"{what} {word!r}: the value cannot be read") from None
     return found
 
@@ -81,6 +82,7 @@ def train_once(
     **how: Any,
 ) -> Run | None:
     """Build everything and train; None in the helping processes of a distributed run."""
+    check_value(seed, Seed, "seed")
     fields = {"subset.fraction": fraction}
     if distillation != "none":
         fields["distillation"] = distillation  # type: ignore[assignment]
