@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ from vitascope.record import load
 from vitascope.studies.cells import Comparison, commands, jobs_of, look
 from vitascope.studies.compare import _describe
 from vitascope.studies.subject import build
-from vitascope.train import recipe, train
+from vitascope.train import alone_in, recipe, train
+from vitascope.train.checkpoint import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
 WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
@@ -110,9 +113,7 @@ def small_runs(out):
 def under_way(out):
     """The comparison in a process of its own, when both runs have ended some epochs."""
     command = [sys.executable, "-m", "vitascope", *small_runs(out)]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         while sum(epochs(folder) >= 2 for folder in runs(out)) < 2:
             assert process.poll() is None, process.communicate()[1]
@@ -151,7 +152,9 @@ def test_interrupted_it_saves_every_run_where_it_stands_and_goes_on(tmp_path, ev
             process.send_signal(signal.SIGTERM)
         err = process.communicate(timeout=120)[1]
     assert process.returncode == 130
-    assert err == "vitascope: stopped; of 2 runs 2 saved where they stood; the same command goes on\n"
+    assert (
+        err == "vitascope: stopped; of 2 runs 2 saved where they stood; the same command goes on\n"
+    )
     for folder in runs(tmp_path / "c"):
         assert saved_step(folder) >= trained_step(folder) > 0
         assert epochs(folder) < 400

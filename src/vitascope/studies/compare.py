@@ -8,7 +8,6 @@ a page is made from; :mod:`vitascope.studies.evidence` turns numbers into words.
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -23,14 +22,14 @@ from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.settings import Processes, check_value, command_line, flat
 from vitascope.studies.built_in import built_in
-from vitascope.studies.cells import Comparison, Job, jobs_of, run_job, safe
+from vitascope.studies.cells import Comparison, jobs_of, run_job, safe
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explore import explored
 from vitascope.studies.recommendation import recommend
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
 from vitascope.studies.subject import build, reopen
-from vitascope.train import Run, alone_in, check_trainable, load_run
+from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
 
 __all__ = ["compare"]
 
@@ -48,7 +47,8 @@ def compare(
     check_value(processes, Processes, "processes")
     dataset = load(question.data, image_size=question.image_size)
     jobs = jobs_of(question, dataset, out)
-    sizes = {name: _describe(name, dataset, jobs) for name in question.models}
+    recipes = list({job.fraction: job.recipe for job in jobs}.values())
+    sizes = {name: _describe(name, dataset, *recipes) for name in question.models}
     with alone_in(out):
         side_by_side(
             run_job,
@@ -71,11 +71,10 @@ def compare(
         return _answer(question, dataset, sizes, runs, out, made, perf_counter() - started)
 
 
-def _describe(name: str, dataset: Dataset, jobs: Sequence[Job]) -> dict[str, Any]:
+def _describe(name: str, dataset: Dataset, *recipes: Recipe) -> dict[str, Any]:
     """What a model is and costs; also the first test of whether it can be trained on the images."""
-    recipes = {job.fraction: job.recipe for job in jobs if job.model == name}
-    subject = build(name, dataset, drop_path=jobs[0].recipe.drop_path)
-    for recipe in recipes.values():
+    subject = build(name, dataset, drop_path=recipes[0].drop_path)
+    for recipe in recipes:
         check_trainable(subject.model, dataset, recipe)
     parameters, multiply_adds = count(subject.model, dataset.train.size)
     kind, locality = built_in(subject.model)

@@ -46,7 +46,10 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     """
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
-    overrides = pairs(changes, "--set") | {k: v for k, v in fields.items() if v is not None}
+    given = pairs(changes, "--set")
+    if "name" in given:
+        raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
+    overrides = given | {k: v for k, v in fields.items() if v is not None}
     if epochs is not None:
         base = recipe(name)
         overrides.setdefault("warmup_epochs", base.warmup_epochs * epochs / base.epochs)

@@ -106,7 +106,7 @@ class Recipe:
         """Epochs that are really run."""
         return max(1, round(self.epochs * self.epoch_factor))
 
-    def override(self, **changes: Any) -> "Recipe":
+    def override(self, /, **changes: Any) -> "Recipe":
         """This recipe with fields changed; text is read as YAML, ``None`` means off."""
         return _override(self, changes, "")
 
