@@ -36,7 +36,7 @@ COMMANDS = {
     "buildup": ["study", "buildup", "--data", "digits", "--out", HERE],
     "spectra": ["study", "spectra", "nowhere", "--out", HERE],
     "paper": ["study", "sample-efficiency", "--scale", "smoke", "--plan"],
-    "inspect": ["inspect", "vit_micro", "--data", "digits", "--images", "8", "--measures", "entropy"],
+    "inspect": ["inspect", "vit_micro", "--data", "digits", "--images=8", "--measures=entropy"],
     "evaluate": ["evaluate", "vit_micro", "--data", "digits", "--images", "8"],
     "bench": ["bench", "gpsa", "--models", "resnet18"],
     "models": ["models", "convit_micro"],
@@ -68,12 +68,12 @@ ARGUMENTS = ["embed_dim", "depth", "num_heads", "patch_size", "mlp_ratio", "img_
 
 
 def likely(options, option, rng):
-    """Mostly values of the option's type, which get further than the parser."""
+    """Words after an option, mostly of its type: they get further than the parser."""
     kind = str(get_type_hints(options)[option])
     if kind == "<class 'bool'>":
-        return [None]
+        return [[]]
     numbers = REALS if "float" in kind else NUMBERS if "int" in kind else VALUES
-    return numbers if rng.random() < 0.8 else VALUES
+    return [[value] for value in (numbers if rng.random() < 0.8 else VALUES)]
 
 
 def mutated(name, rng):
