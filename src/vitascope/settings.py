@@ -16,6 +16,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from vitascope.errors import UserError
@@ -92,9 +93,13 @@ def check(settings: Any, called: Callable[[str], str] = str) -> None:
     for name in (field.name for field in fields(settings)):
         value = getattr(settings, name)
         if is_dataclass(value):
-            check(value, lambda inner, outer=name: called(f"{outer}.{inner}"))
+            check(value, partial(_inside, called, name))
         else:
             check_value(value, hints[name], called(name))
+
+
+def _inside(called: Callable[[str], str], outer: str, name: str) -> str:
+    return called(f"{outer}.{name}")
 
 
 def check_value(value: Any, hint: Any, name: str) -> None:
