@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ from vitascope.record import load
 from vitascope.studies.cells import Comparison, commands, jobs_of, look
 from vitascope.studies.compare import _describe
 from vitascope.studies.subject import build
-from vitascope.train import recipe, train
+from vitascope.train import alone_in, recipe, train
+from vitascope.train.checkpoint import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
 WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
@@ -99,34 +102,87 @@ def test_a_scheduler_may_run_the_same_cells(folder, tmp_path, capsys):
     assert theirs.read_bytes() == ours.read_bytes()
 
 
-def test_interrupted_it_saves_and_goes_on(tmp_path):
-    words = [
-        "compare",
-        "--data",
-        "digits",
-        "--models",
-        "convit_micro",
-        "vit_micro",
-        "--fractions",
-        "1",
-    ]
-    words += ["--seeds", "0", "--epochs", "60", "--out", str(tmp_path / "c"), "--processes", "2"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "vitascope", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("c/runs/**/metrics.jsonl")) and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
-    err = process.communicate(timeout=60)[1]
+def small_runs(out):
+    """At a tenth of the images every tenth epoch makes a checkpoint."""
+    words = ["compare", "--data", "digits", "--models", "convit_micro", "vit_micro"]
+    words += ["--fractions", "0.1", "--seeds", "0", "--epochs", "40", "--out", str(out)]
+    return [*words, "--processes", "2", "--quiet"]
+
+
+@contextmanager
+def under_way(out):
+    """The comparison in a process of its own, when both runs have ended some epochs."""
+    command = [sys.executable, "-m", "vitascope", *small_runs(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        while sum(epochs(folder) >= 2 for folder in runs(out)) < 2:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+
+
+def runs(out):
+    return sorted(out.glob("runs/*/0.1/seed-0"))
+
+
+def epochs(folder):
+    path = folder / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def saved_step(folder):
+    return latest(folder / "checkpoint")[0]
+
+
+def trained_step(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return json.loads(lines[-1])["step"]
+
+
+def test_interrupted_it_saves_every_run_where_it_stands(tmp_path):
+    with under_way(tmp_path / "c") as process:
+        os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C: to the workers as well
+        err = process.communicate(timeout=120)[1]
     assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "same command" in err
-    assert list(tmp_path.glob("c/runs/**/checkpoint/*"))
+    assert (
+        err == "vitascope: stopped; of 2 runs 2 saved where they stood; the same command goes on\n"
+    )
+    for folder in runs(tmp_path / "c"):
+        assert saved_step(folder) >= trained_step(folder) > 0
+        assert epochs(folder) < 400
+        assert not (folder / ".lock").exists()
+
+
+def test_killed_it_takes_its_workers_along_and_blocks_nobody(tmp_path):
+    out = tmp_path / "c"
+    with under_way(out) as process:
+        assert main(small_runs(out)) == 2  # one at a time
+        held = (out / ".lock").read_text()
+        workers = [int((folder / ".lock").read_text().split()[0]) for folder in runs(out)]
+        assert held.split()[0] == str(process.pid)
+        assert process.pid not in workers
+        process.kill()
+        process.wait(60)
+        while any(alive(worker) for worker in workers):  # they save first
+            time.sleep(0.1)
+    for folder in runs(out):
+        assert saved_step(folder) >= trained_step(folder) > 0
+    with alone_in(out):
+        assert (out / ".lock").read_text().split()[0] == str(os.getpid())
+
+
+def alive(pid):
+    """Whether a process runs; one that ended and waits for its parent does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +194,11 @@ def test_interrupted_it_saves_and_goes_on(tmp_path):
         (["--data", "digits", "--models", "vit_mirco"], "did you mean 'vit_micro'"),
         (["--data", "digits", "--recipe", "labtop"], "did you mean 'laptop'"),
         (["--data", "digits", "--set", "lrr=1"], "unknown recipe field 'lrr'"),
-        (["--data", "digits", "--processes", "0"], "0 processes"),
+        (["--data", "digits", "--processes", "0"], "--processes must be from 1 to 1024, not 0"),
+        (["--data", "digits", "--set", "optimizer=adamv"], "unknown optimizer 'adamv'"),
+        (["--data", "digits", "--set", "drop_path=2"], "drop_path must be in [0, 1), not 2"),
+        (["--data", "digits", "--seeds", "-1"], "--seeds must be from 0 to 4294967295, not -1"),
+        (["--data", "digits", "--fractions", "0.1", "0.10000001"], "share the folders 0.1, 0.1"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path, capsys):
@@ -146,7 +206,7 @@ def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path,
     err = capsys.readouterr().err.strip()
     assert says in err
     assert len(err.splitlines()) == 1
-    assert not list(tmp_path.glob("c/runs/**/config.yaml"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_small_fractions_get_small_batches(tmp_path):

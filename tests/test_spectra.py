@@ -94,4 +94,4 @@ def test_what_is_no_run_is_refused_in_a_line(tmp_path, capsys):
 
 def test_no_processes_cannot_measure(runs, capsys):
     assert main(["study", "spectra", str(runs / "vit"), "--processes", "0"]) == 2
-    assert "cannot measure in 0 processes" in capsys.readouterr().err
+    assert "--processes must be from 1 to 1024, not 0" in capsys.readouterr().err

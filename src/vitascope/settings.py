@@ -1,14 +1,137 @@
-"""Settings as they are typed: dotted names, FIELD=VALUE, and the command line that takes them."""
+"""Settings: what numbers they take, and how they are typed.
+
+A setting says its range once, in its type, whoever sets it (Python, ``--set`` or an option):
+
+    >>> @dataclass(frozen=True)
+    ... class Options:
+    ...     seed: Seed = 0
+    ...     drop_path: Annotated[float, Within(0, 1, open_high=True)] = 0.0
+    >>> check(Options(drop_path=float("nan")), "options field {}".format)
+    Traceback (most recent call last):
+    vitascope.errors.UserError: options field drop_path must be in [0, 1), not nan
+"""
 
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-__all__ = ["COMMAND", "changed", "command_line", "flat", "typed", "with_option"]
+from vitascope.errors import UserError
+
+__all__ = [
+    "COMMAND",
+    "Count",
+    "Processes",
+    "Seed",
+    "Side",
+    "Tolerance",
+    "Within",
+    "Workers",
+    "changed",
+    "check",
+    "check_value",
+    "command_line",
+    "flat",
+    "typed",
+    "with_option",
+]
 
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
+
+
+@dataclass(frozen=True)
+class Within:
+    """The range of a number, as a part of its type: ``Annotated[float, Within(0, 1)]``."""
+
+    low: float
+    high: float = math.inf
+    open_low: bool = False  # low itself is out
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low < value if self.open_low else self.low <= value
+        return above and (value < self.high if self.open_high else value <= self.high)
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> print(Within(1), Within(0), Within(0, open_low=True), Within(0, 1), sep="; ")
+        at least 1; 0 or more; above 0; from 0 to 1
+        >>> print(Within(0, 1, open_high=True))
+        in [0, 1)
+        """
+        if self.high == math.inf:
+            words = "0 or more" if self.low == 0 else f"at least {self.low}"
+            return f"above {self.low}" if self.open_low else words
+        if not (self.open_low or self.open_high):
+            return f"from {self.low} to {self.high}"
+        left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"in {left}{self.low}, {self.high}{right}"
+
+
+Count = Annotated[int, Within(1, 2**31 - 1)]
+Seed = Annotated[int, Within(0, 2**32 - 1)]  # what numpy and torch both take
+Side = Annotated[int, Within(1, 4096)]  # of an image, in pixels
+Workers = Annotated[int, Within(0, 1024)]  # 0: none besides the process itself
+Processes = Annotated[int, Within(1, 1024)]
+Tolerance = Annotated[float, Within(0, 1, open_low=True, open_high=True)]  # relative error
+
+
+def check(settings: Any, called: Callable[[str], str] = str) -> None:
+    """Refuse a dataclass of settings with a number outside of its range, or that is no number.
+
+    Args:
+        settings: Ranges are in the types of its fields; settings inside settings are looked at too.
+        called: How a field is called in the message, from its (dotted) name.
+
+    Raises:
+        UserError: Naming the field, its range and the value.
+    """
+    hints = get_type_hints(type(settings), include_extras=True)
+    for name in (field.name for field in fields(settings)):
+        value = getattr(settings, name)
+        if is_dataclass(value):
+            check(value, partial(_inside, called, name))
+        else:
+            check_value(value, hints[name], called(name))
+
+
+def _inside(called: Callable[[str], str], outer: str, name: str) -> str:
+    return called(f"{outer}.{name}")
+
+
+def check_value(value: Any, hint: Any, name: str) -> None:
+    """Refuse one value outside of the range that its type names.
+
+    >>> check_value((0, -1), tuple[Seed, ...], "--seeds")
+    Traceback (most recent call last):
+    vitascope.errors.UserError: --seeds must be from 0 to 4294967295, not -1
+    """
+    if isinstance(value, (tuple, list)):
+        parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is tuple]
+        kind = get_args(parts[0])[0] if parts else Any  # one type for all items
+        for item in value:
+            check_value(item, kind, name)
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    for bounds in _ranges(hint):
+        if value not in bounds:
+            raise UserError(f"{name} must be {bounds}, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{name} must be a finite number, not {value!r}")
+
+
+def _ranges(hint: Any) -> list[Within]:
+    """The ranges in a type: its own, and those of the members of a union."""
+    if get_origin(hint) is Annotated:
+        return [item for item in hint.__metadata__ if isinstance(item, Within)]
+    if get_origin(hint) is tuple:
+        return []
+    return [bounds for part in get_args(hint) for bounds in _ranges(part)]
 
 
 def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:

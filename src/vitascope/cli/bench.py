@@ -10,8 +10,11 @@ import tyro
 
 from vitascope.cli.options import note, parse
 from vitascope.cli.threads import use_threads
+from vitascope.settings import Count, Processes, Within
 
 __all__ = ["run"]
+
+Grid = Annotated[int, Within(1, 1024)]  # patches a side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +41,15 @@ class Bench:
     """What to measure."""
     models: tuple[str, ...] = ("convit_tiny",)
     """gpsa: networks to time at 224 px."""
-    grids: tuple[int, ...] | None = None
+    grids: tuple[Grid, ...] | None = None
     """Sides of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for neighborhood."""
-    batch_size: int | None = None
+    batch_size: Count | None = None
     """Images a pass; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
     training, 4 for corruptions at 224 px."""
-    rounds: int | None = None
+    rounds: Count | None = None
     """Turns that each candidate takes; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the
     others."""
-    threads: int = 1
+    threads: Processes = 1
     """Threads of torch."""
     out: Path | None = None
     """Write a record, OUT.json."""

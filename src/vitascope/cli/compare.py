@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vitascope.cli.options import parse
+from vitascope.settings import Count, Processes, Seed, Side
 
 __all__ = ["run"]
 
@@ -30,19 +31,19 @@ class Compare:
     """Models of ours or timm's; gains are relative to the first."""
     fractions: tuple[float, ...] = (0.1, 1.0)
     """Shares of each class to train on."""
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[Seed, ...] = (0, 1)
     """One run a seed; more seeds, smaller error bars."""
     recipe: str = "laptop"
     """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
-    epochs: int | None = None
+    epochs: Count | None = None
     """Epochs on all images; the recipe's when left out. The warm-up keeps its share of them."""
     set: tuple[str, ...] = ()
     """Changes to the recipe, as FIELD=VALUE."""
-    image_size: int | None = None
+    image_size: Side | None = None
     """Resize the images to this side."""
     out: Path = Path("runs/compare")
     """Folder for runs, record and report."""
-    processes: int | None = None
+    processes: Processes | None = None
     """Runs at a time; one a core when left out."""
     figures: bool = False
     """Also write the page's figures as PNG, SVG and PDF, for a paper."""

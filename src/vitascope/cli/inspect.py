@@ -10,8 +10,12 @@ import tyro
 
 from vitascope.cli.options import parse, progress
 from vitascope.cli.threads import use_threads
+from vitascope.settings import Count, Processes, Seed, Side, Tolerance, Within
 
 __all__ = ["run"]
+
+Points = Annotated[int, Within(2, 1000)]
+Share = Annotated[float, Within(0, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +50,11 @@ class Inspect:
     """Wildcards for attention layers: 'blocks.0.*'."""
     units: tuple[str, ...] = ("*",)
     """Wildcards for units, as --list names them: '*.mlp'."""
-    images: int = 256
+    images: Count = 256
     """Test images to look at."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Images a pass; CKA compares within a batch."""
-    image_size: int | None = None
+    image_size: Side | None = None
     """Side of the images; the model's own when left out."""
     map_classes: tuple[str, ...] = ()
     """Class of the images as one of the run's, as NEW=KNOWN: puppy=dog kitten=cat."""
@@ -58,33 +62,33 @@ class Inspect:
     """Of a run: the weights it kept at this epoch."""
     other: str | None = None
     """A second model: CKA between the two, on the same images."""
-    query: tuple[float, float] = (0.5, 0.5)
+    query: tuple[Share, Share] = (0.5, 0.5)
     """The patch whose maps are drawn: down and across, 0 to 1."""
-    grid: tuple[int, int] | None = None
+    grid: tuple[Count, Count] | None = None
     """Patches down and across, for a model whose tokens cannot be followed."""
-    prefix_tokens: int | None = None
+    prefix_tokens: Annotated[int, Within(0)] | None = None
     """Class and other tokens before the patches there."""
     pretrained: bool = False
     """timm's weights for a model given by name."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides random weights and the choice of images."""
     device: str | None = None
     """cpu, cuda, mps."""
-    threads: int | None = None
+    threads: Count | None = None
     """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
-    batches: int = 16
+    batches: Count = 16
     """Mini-batches of 16 augmented training images, for the Hessian and the landscape."""
-    eigenvalues: int = 5
+    eigenvalues: Count = 5
     """Eigenvalues of largest magnitude a mini-batch."""
-    tolerance: float = 1e-3
+    tolerance: Tolerance = 1e-3
     """Relative error at which an eigenvalue counts as found."""
-    points: int = 21
+    points: Points = 21
     """Points of a landscape along each direction."""
     directions: Literal[1, 2] = 2
     """Directions of a landscape: a curve or a surface."""
     along: Literal["random", "input", "eigenvectors"] = "random"
     """Filter-normalised random directions, the same by input filters, or the Hessian's own."""
-    weight_decay: float | None = None
+    weight_decay: Annotated[float, Within(0)] | None = None
     """Of the l2 term; the recipe's when left out."""
     batch_norm: Literal["running", "batch"] = "running"
     """Statistics of BatchNorm while curvature is measured."""
@@ -92,7 +96,7 @@ class Inspect:
     """Curvature in float64."""
     recipe: str | None = None
     """Of augmentation and weight decay; a run's own, or laptop, when left out."""
-    processes: int = 1
+    processes: Processes = 1
     """Mini-batches of a Hessian side by side."""
     out: Path | None = None
     """Folder for MEASURE.json and figures/MEASURE.png and .svg."""

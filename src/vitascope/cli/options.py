@@ -10,6 +10,7 @@ from typing import TypeVar
 import tyro
 
 from vitascope.errors import UserError
+from vitascope.settings import check
 
 __all__ = ["note", "parse", "progress"]
 
@@ -24,7 +25,7 @@ def parse(kind: type[Options], name: str, words: Sequence[str]) -> Options:
     complaint = StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(
+            options = tyro.cli(
                 kind,
                 prog=name,
                 description=cleandoc(kind.__doc__ or ""),
@@ -37,6 +38,8 @@ def parse(kind: type[Options], name: str, words: Sequence[str]) -> Options:
         lines = [line.strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines()]
         said = [line for line in lines[1:] if line and not line.startswith("For full helptext")]
         raise UserError(f"{' '.join(said)} ({name} --help tells more)") from None
+    check(options, lambda field: f"--{field.replace('_', '-')}")
+    return options
 
 
 def note(what: str, total: int, *, quiet: bool) -> Callable[[str], None]:

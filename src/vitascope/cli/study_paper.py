@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from vitascope.cli.options import parse
 from vitascope.errors import UserError, unknown
+from vitascope.settings import Count, Processes, Seed, Side, Within
 
 __all__ = ["Paper", "listed", "run_paper", "understand"]
 
@@ -37,25 +38,25 @@ class Paper:
     """laptop: micro models, minutes; paper: its models, images and epochs; smoke: seconds."""
     data: tuple[str, ...] = ()
     """Images, as elsewhere; several where studies need different ones. Laptop: digits."""
-    image_size: int | None = None
+    image_size: Side | None = None
     """Resize the images to this side."""
     recipe: str | None = None
     """Another recipe than the scale's."""
-    epochs: int | None = None
+    epochs: Count | None = None
     """Epochs of every run."""
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[Seed, ...] = ()
     """One run a seed and cell; the scale's when left out."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
     engine: Literal["local", "slurm"] = "local"
     """Cells side by side on this machine, or as SLURM jobs (submitit)."""
-    processes: int | None = None
+    processes: Processes | None = None
     """Cells at a time on this machine; one a core when left out."""
-    gpus: int = 8
+    gpus: Annotated[int, Within(0, 1024)] = 8
     """GPUs a node and cell, on a cluster."""
-    nodes: int = 1
+    nodes: Processes = 1
     """Nodes a cell, on a cluster."""
-    hours: float = 72.0
+    hours: Annotated[float, Within(0, open_low=True)] = 72.0
     """Time limit of a cell, on a cluster."""
     slurm: tuple[str, ...] = ()
     """What submitit is told besides, as NAME=VALUE: slurm_partition=gpu."""

@@ -12,6 +12,7 @@ import tyro
 
 from vitascope.cli.options import progress
 from vitascope.cli.threads import use_threads
+from vitascope.settings import Count, Processes, Seed, Side, Tolerance, Within
 
 __all__ = ["STUDIES"]
 
@@ -41,23 +42,23 @@ class Buildup:
     """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
     recipe: str = "laptop"
     """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
-    epochs: int | None = None
+    epochs: Count | None = None
     """Epochs of every network; the recipe's when left out. The warm-up keeps its share of them."""
     set: tuple[str, ...] = ()
     """Changes to the recipe, as FIELD=VALUE."""
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[Seed, ...] = (0, 1)
     """One run a seed and network; their mean decides."""
     validation: float = 0.2
     """Share of each class's training images that is held out to decide by."""
     margin: float = 0.0
     """Points of top-1 that a block must bring to be kept; a tie is not kept."""
-    max_candidates: int | None = None
+    max_candidates: Count | None = None
     """Stop after this many networks besides the base."""
-    image_size: int | None = None
+    image_size: Side | None = None
     """Resize the images to this side."""
     out: Path = Path("runs/buildup")
     """Folder for runs, record and figure."""
-    processes: int | None = None
+    processes: Processes | None = None
     """Runs at a time; one a core when left out."""
     json: bool = False
     """Print the record's values as JSON."""
@@ -112,23 +113,23 @@ class Spectra:
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Folders of runs; the first is what the others are compared with."""
-    epochs: tuple[int, ...] = ()
+    epochs: tuple[Annotated[int, Within(0)], ...] = ()
     """Epochs whose weights the runs kept (keep_epochs); the last weights when left out."""
-    batches: int = 16
+    batches: Count = 16
     """Mini-batches of 16 augmented training images."""
-    eigenvalues: int = 5
+    eigenvalues: Count = 5
     """Eigenvalues of largest magnitude a mini-batch."""
-    tolerance: float = 1e-3
+    tolerance: Tolerance = 1e-3
     """Relative error at which an eigenvalue counts as found."""
     batch_norm: Literal["running", "batch"] = "running"
     """Statistics of BatchNorm."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides the mini-batches."""
     out: Path = Path("runs/spectra")
     """Folder for records and figures."""
-    threads: int | None = None
+    threads: Count | None = None
     """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
-    processes: int = 1
+    processes: Processes = 1
     """Mini-batches side by side."""
     json: bool = False
     """Print the record's values as JSON."""

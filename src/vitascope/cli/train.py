@@ -8,6 +8,7 @@ from typing import Literal
 
 from vitascope.cli.options import parse
 from vitascope.cli.threads import use_threads
+from vitascope.settings import Count, Seed, Side, Workers
 
 __all__ = ["run"]
 
@@ -31,7 +32,7 @@ class Train:
     """The run's folder."""
     recipe: str = "laptop"
     """deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune."""
-    epochs: int | None = None
+    epochs: Count | None = None
     """Epochs on all images; the recipe's when left out. The warm-up keeps its share of them."""
     fraction: float | None = None
     """Keep this share of each class (epochs are scaled by its inverse if the recipe says so)."""
@@ -39,7 +40,7 @@ class Train:
     """Changes to the recipe, as FIELD=VALUE: lr=3e-4 augmentation.mixup=0.2 ema=0.999."""
     model_args: tuple[str, ...] = ()
     """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2."""
-    image_size: int | None = None
+    image_size: Side | None = None
     """Resize the images to this side."""
     pretrained: bool = False
     """Start from timm's weights for the model."""
@@ -49,15 +50,15 @@ class Train:
     """Distil from this timm model or run (with --distillation)."""
     distillation: Literal["none", "hard", "soft"] = "none"
     """How."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides the first weights, the order and the augmentation."""
     resume: bool = False
     """Go on with the run in OUT, if there is one."""
     device: str | None = None
     """cpu, cuda, mps; the best there is when left out."""
-    workers: int = 0
+    workers: Workers = 0
     """Processes that decode image files."""
-    threads: int | None = None
+    threads: Count | None = None
     """Threads of torch; OMP_NUM_THREADS, or one a core, when left out. Records keep them."""
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""

@@ -30,6 +30,7 @@ from vitascope import record
 from vitascope.data import subset
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.settings import Processes, check_value
 from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.studies.trials import (
     BuildUp,
@@ -41,6 +42,7 @@ from vitascope.studies.trials import (
     scored,
     with_base,
 )
+from vitascope.train import alone_in
 from vitascope.train.run import differences
 
 __all__ = ["Candidate", "build_up", "candidates", "improves"]
@@ -113,6 +115,7 @@ def build_up(
         UserError: If the base has no kinds, or the folder holds another question.
     """
     out, started = Path(out), perf_counter()
+    check_value(processes, Processes, "processes")
     images = images_of(question)
     question = with_base(question, images)
     start = Candidate(first_kinds(question, images))
@@ -120,24 +123,25 @@ def build_up(
     trial = next(rule, None)
     if trial is None:
         raise UserError(f"{question.base} has no block to replace in {' '.join(start.kinds)}")
-    _enter(out, question)
-    how: dict[str, Any] = {"processes": processes, "quiet": quiet}
-    run(question, [start.kinds, trial.kinds], out, **how)  # neither waits for an answer
-    kept = {**asdict(start), **scored(question, start.kinds, out, images)}
-    kept |= {"change": None, "kept": True}
-    rows, answer = [kept], None
-    most = question.max_candidates
-    while trial is not None and (most is None or len(rows) <= most):
-        run(question, [trial.kinds], out, **how)
-        row = {**asdict(trial), **scored(question, trial.kinds, out, images)}
-        row["change"] = row["top1"] - kept["top1"]
-        row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
-        kept = row if row["kept"] else kept
-        rows.append(row)
-        progress(_line(row))
-        trial = _next(rule, row["kept"])
-        answer = _record(question, rows, images, trial is None, perf_counter() - started)
-        answer.save(out / "buildup")
+    with alone_in(out):
+        _enter(out, question)
+        how: dict[str, Any] = {"processes": processes, "quiet": quiet}
+        run(question, [start.kinds, trial.kinds], out, **how)  # neither waits for an answer
+        kept = {**asdict(start), **scored(question, start.kinds, out, images)}
+        kept |= {"change": None, "kept": True}
+        rows, answer = [kept], None
+        most = question.max_candidates
+        while trial is not None and (most is None or len(rows) <= most):
+            run(question, [trial.kinds], out, **how)
+            row = {**asdict(trial), **scored(question, trial.kinds, out, images)}
+            row["change"] = row["top1"] - kept["top1"]
+            row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
+            kept = row if row["kept"] else kept
+            rows.append(row)
+            progress(_line(row))
+            trial = _next(rule, row["kept"])
+            answer = _record(question, rows, images, trial is None, perf_counter() - started)
+            answer.save(out / "buildup")
     assert answer is not None  # there is a first candidate
     return answer
 

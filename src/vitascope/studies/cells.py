@@ -20,7 +20,7 @@ from vitascope.data import Dataset, EvalBatches, Subset, load, subset
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
-from vitascope.settings import changed, command_line
+from vitascope.settings import Seed, Side, changed, check, command_line
 from vitascope.studies.subject import build, reopen
 from vitascope.train import Recipe, log_spaced, recipe, train
 
@@ -37,17 +37,24 @@ class Comparison:
     data: str
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     fractions: tuple[float, ...] = (0.1, 1.0)
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[Seed, ...] = (0, 1)
     recipe: Recipe
-    image_size: int | None = None
+    image_size: Side | None = None
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
 
     def __post_init__(self) -> None:
+        check(self)
         for name in ("models", "fractions", "seeds"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise UserError(f"{name} must be one or more different ones, not {list(values)}")
+            folders = [f"{v:g}" if isinstance(v, float) else safe(str(v)) for v in values]
+            if len(set(folders)) != len(values):
+                raise UserError(
+                    f"{name} {', '.join(map(str, values))} are too much alike: their runs would "
+                    f"share the folders {', '.join(folders)}"
+                )
         if not all(0 < fraction <= 1 for fraction in self.fractions):
             raise UserError(f"fractions lie in (0, 1], not {list(self.fractions)}")
         if self.reference is not None and self.reference not in self.models:

@@ -20,7 +20,7 @@ from vitascope import record
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
-from vitascope.settings import command_line, flat
+from vitascope.settings import Processes, check_value, command_line, flat
 from vitascope.studies.built_in import built_in
 from vitascope.studies.cells import Comparison, jobs_of, run_job, safe
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
@@ -29,7 +29,7 @@ from vitascope.studies.recommendation import recommend
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
 from vitascope.studies.subject import build, reopen
-from vitascope.train import Recipe, Run, load_run
+from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
 
 __all__ = ["compare"]
 
@@ -37,35 +37,45 @@ __all__ = ["compare"]
 def compare(
     question: Comparison, out: str | Path, *, processes: int = 1, quiet: bool = False
 ) -> Record:
-    """Train what is not trained yet, and answer. The record is ``out/compare.json``."""
+    """Train what is not trained yet, and answer. The record is ``out/compare.json``.
+
+    Raises:
+        UserError: For what cannot work, before anything is written; or if another process is at
+            work in ``out``.
+    """
     out, started, made = Path(out), perf_counter(), circumstances()
+    check_value(processes, Processes, "processes")
     dataset = load(question.data, image_size=question.image_size)
-    sizes = {name: _describe(name, dataset, question.recipe) for name in question.models}
     jobs = jobs_of(question, dataset, out)
-    side_by_side(
-        run_job,
-        [
-            {
-                "data": question.data,
-                "image_size": question.image_size,
-                "model": job.model,
-                "seed": job.seed,
-                "recipe": job.recipe,
-                "out": job.out,
-            }
-            for job in jobs
-        ],
-        processes=processes,
-        epochs=[job.recipe.total_epochs for job in jobs],
-        quiet=quiet,
-    )
-    runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}
-    return _answer(question, dataset, sizes, runs, out, made, perf_counter() - started)
+    recipes = list({job.fraction: job.recipe for job in jobs}.values())
+    sizes = {name: _describe(name, dataset, *recipes) for name in question.models}
+    with alone_in(out):
+        side_by_side(
+            run_job,
+            [
+                {
+                    "data": question.data,
+                    "image_size": question.image_size,
+                    "model": job.model,
+                    "seed": job.seed,
+                    "recipe": job.recipe,
+                    "out": job.out,
+                }
+                for job in jobs
+            ],
+            processes=processes,
+            epochs=[job.recipe.total_epochs for job in jobs],
+            quiet=quiet,
+        )
+        runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}
+        return _answer(question, dataset, sizes, runs, out, made, perf_counter() - started)
 
 
-def _describe(name: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
-    """What a model is and costs; also the first test of whether it can take the images."""
-    subject = build(name, dataset, drop_path=recipe.drop_path)
+def _describe(name: str, dataset: Dataset, *recipes: Recipe) -> dict[str, Any]:
+    """What a model is and costs; also the first test of whether it can be trained on the images."""
+    subject = build(name, dataset, drop_path=recipes[0].drop_path)
+    for recipe in recipes:
+        check_trainable(subject.model, dataset, recipe)
     parameters, multiply_adds = count(subject.model, dataset.train.size)
     kind, locality = built_in(subject.model)
     label = name.removeprefix("timm:")

@@ -23,6 +23,7 @@ from vitascope.measure.spectrum import HessianSpectrum
 from vitascope.models.weights import read_state
 from vitascope.record import Record
 from vitascope.studies.augmented import augmented, recipe_of
+from vitascope.studies.side_by_side import watch_parent
 from vitascope.studies.sitting import Sitting
 from vitascope.studies.steps import Steps
 from vitascope.train import load_run
@@ -131,7 +132,8 @@ def _side_by_side(
     """Equal parts, twice as many as processes, so that none waits long for the last."""
     count = min(2 * plan.processes, plan.num_batches)
     edges = np.linspace(0, plan.num_batches, count + 1).astype(int).tolist()
-    with ProcessPoolExecutor(plan.processes, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(plan.processes, context, initializer=watch_parent) as pool:
         ends = list(pairwise(edges))
         waiting = [pool.submit(_part, plan, opened, common, *pair) for pair in ends]
         for left, done in enumerate(as_completed(waiting)):

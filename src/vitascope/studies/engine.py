@@ -12,9 +12,10 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
+from vitascope.settings import Processes, Within, check
 from vitascope.studies.plan import Reading, Training
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.trained import command, folder_of, images_of, recipe_of, run_cell
@@ -29,13 +30,16 @@ class Engine:
     """Which engine, and what it is told."""
 
     kind: Literal["local", "slurm"] = "local"
-    processes: int = 1  # cells at a time on this machine
-    gpus: int = 8  # of one cell on a cluster
-    nodes: int = 1
-    hours: float = 72.0  # time limit of one cell on a cluster
+    processes: Processes = 1  # cells at a time on this machine
+    gpus: Annotated[int, Within(0, 1024)] = 8  # of one cell on a cluster
+    nodes: Processes = 1
+    hours: Annotated[float, Within(0, open_low=True)] = 72.0  # of one cell on a cluster, at most
     options: dict[str, Any] = field(default_factory=dict)  # submitit's: slurm_partition, ...
     cluster: str | None = None  # submitit's; "debug" and "local" run here
     quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def launcher(self) -> str:
         """What stands before ``vitascope train`` on several GPUs."""

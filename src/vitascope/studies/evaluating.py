@@ -21,6 +21,7 @@ from vitascope.studies.steps import OnStep, Steps
 from vitascope.studies.subject import open_subject
 from vitascope.train import evaluate
 from vitascope.train.classes import relabelled_like
+from vitascope.train.device import device_of
 
 __all__ = ["Evaluated", "evaluate_on", "evaluate_subject"]
 
@@ -71,11 +72,8 @@ def opened(
         load_weights(found.model, weights)
     channels, side = (found.size[0], found.size[1]) if found.size else (None, None)
     loaded = load(source, image_size=image_size or side, in_chans=channels)
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model = found.model.to(place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
+    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model = found.model.to(place)
     outputs = num_outputs(model, torch.zeros(1, *loaded.test.size, device=place), subject)
     images = found.seeing(loaded, outputs, map_classes)
     chosen = images.test if split == "test" else images.train

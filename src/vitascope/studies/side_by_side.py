@@ -14,15 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
 
 from vitascope.errors import UserError
+from vitascope.settings import Processes, check_value
+from vitascope.train import Interrupted
 
-__all__ = ["side_by_side"]
+__all__ = ["side_by_side", "watch_parent"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def side_by_side(
@@ -42,58 +47,129 @@ def side_by_side(
     Raises:
         UserError: After all others are done, if a job failed; it names the job.
     """
+    check_value(processes, Processes, "processes")
     folders = [Path(job["out"]) for job in jobs]
-    if processes < 1:
-        raise UserError(f"cannot run jobs in {processes} processes; give 1 or more")
-    with _one_thread(), _goes_on(), _Watch(folders, epochs, quiet) as watch:
+    with _one_thread(), _told_to_stop(), _Watch(folders, epochs, quiet) as watch:
         if processes == 1:
-            return [_one(function, job, watch) for job in jobs]
+            return _in_turn(function, jobs, watch)
         context = get_context("spawn")
         count = min(processes, len(jobs))
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent) as pool:
-            futures = [pool.submit(_begin, function, job) for job in jobs]
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
+            with _signals_later():
+                futures = [pool.submit(_begin, function, job) for job in jobs]
             try:
                 _wait(futures, folders, watch)
-            except BaseException:
-                for worker in active_children():
-                    worker.terminate()  # a run saves itself when it is told to stop
-                pool.shutdown(wait=True, cancel_futures=True)
+            except BaseException as error:
+                _stop(pool)
+                if isinstance(error, KeyboardInterrupt):
+                    raise KeyboardInterrupt(_stopped_with(futures)) from None
                 raise
         return [future.result() for future in futures]
 
 
+def _in_turn(
+    function: Callable[..., Any], jobs: Sequence[dict[str, Any]], watch: "_Watch"
+) -> list[Any]:
+    """One after the other, in this process."""
+    done: list[Future[Any]] = []
+    for job in jobs:
+        done.append(Future())
+        try:
+            done[-1].set_result(function(**job))
+        except KeyboardInterrupt as stop:
+            done[-1].set_exception(stop)
+            waiting: list[Future[Any]] = [Future() for _ in jobs[len(done) :]]
+            raise KeyboardInterrupt(_stopped_with([*done, *waiting])) from None
+        watch.look()
+    return [future.result() for future in done]
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """Tell the workers to stop, and wait until they saved; asked again meanwhile, kill them."""
+    try:
+        for worker in active_children():
+            worker.terminate()  # a run saves itself when it is told to stop
+        pool.shutdown(wait=True, cancel_futures=True)
+    except KeyboardInterrupt:
+        for worker in active_children():
+            worker.kill()
+        pool.shutdown(wait=True)
+
+
+def _stopped_with(futures: Sequence["Future[Any]"]) -> str:
+    """What was kept when the jobs were stopped.
+
+    >>> finished, saved, waiting = Future(), Future(), Future()
+    >>> finished.set_result(None)
+    >>> saved.set_exception(Interrupted(Path("runs/a"), 8, "SIGTERM"))
+    >>> _stopped_with([finished, saved, waiting])
+    'stopped; of 3 runs 1 finished, 1 saved where it stood; the same command goes on'
+    """
+    finished = saved = lost = 0
+    for future in futures:
+        if not future.done() or future.cancelled():
+            continue  # never begun, unless its worker was killed
+        error = future.exception()
+        finished += error is None or (isinstance(error, Interrupted) and error.finished)
+        saved += isinstance(error, Interrupted) and not error.finished
+        lost += isinstance(error, BrokenProcessPool)
+    kept = [f"{finished} finished"] if finished else []
+    kept += [f"{saved} saved where {'it' if saved == 1 else 'they'} stood"] if saved else []
+    said = f"stopped; of {len(futures)} runs {', '.join(kept)}" if kept else "stopped"
+    if lost:
+        said = "stopped at once; runs under way are kept to their last checkpoint"
+    return f"{said}; the same command goes on"
+
+
+_idle = threading.Event()  # in a worker: no job is running
+_idle.set()
+_told = threading.Event()  # in a worker: to stop; it begins nothing more
+
+
+def _become_worker() -> None:
+    """In a worker: leave Ctrl-C to the parent, stop on SIGTERM or when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop_job)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    watch_parent()
+
+
+def watch_parent() -> None:
+    """In a worker: end with the process that wanted the results, however that one ended."""
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _stop_job(number: int, frame: FrameType | None) -> None:
+    """In a worker, outside of a training, which saves itself: leave the job."""
+    _told.set()
+    if not _idle.is_set():
+        raise KeyboardInterrupt
+
+
 def _follow_parent() -> None:
-    """In a worker: stop, and save, when the process that wanted the result is gone."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(30.0)  # to save a run; then nobody waits for this process any more
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-_stopped = threading.Event()  # in a worker that was told to stop: it begins nothing more
+    """Wait for the end of the parent; let a run be saved, and leave."""
+    parent = parent_process()
+    if parent is None:
+        return
+    parent.join()
+    _told.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    _idle.wait(timeout=60.0)  # time to save a run
+    os._exit(1)
 
 
 def _begin(function: Callable[..., Any], job: dict[str, Any]) -> Any:
-    """In a worker: one job, unless an earlier one was interrupted; the next waits in its queue."""
-    if _stopped.is_set():
-        raise KeyboardInterrupt
+    """In a worker: one job, unless it was told to stop while this one waited in its queue."""
+    _idle.clear()
     try:
+        if _told.is_set():
+            raise KeyboardInterrupt
         return function(**job)
     except KeyboardInterrupt:
-        _stopped.set()
+        _told.set()
         raise
-
-
-def _one(function: Callable[..., Any], job: dict[str, Any], watch: "_Watch") -> Any:
-    result = function(**job)
-    watch.look()
-    return result
+    finally:
+        _idle.set()
 
 
 def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Watch") -> None:
@@ -116,12 +192,26 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
 
 
 @contextmanager
-def _goes_on() -> Iterator[None]:
-    """An interruption says that nothing is lost."""
+def _told_to_stop() -> Iterator[None]:
+    """SIGTERM is taken like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped; all runs are saved, the same command goes on") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals wait until the end of the block; in processes begun there, until they are ready."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
 from vitascope.studies.subject import Subject, open_subject, reopen
+from vitascope.train.device import device_of
 
 __all__ = ["Sitting", "is_named", "matched", "num_outputs", "seat", "size_of", "tried"]
 
@@ -138,11 +139,7 @@ def seat(
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
         raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"no device {device!r}: {str(error).splitlines()[0]}") from None
+    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.manual_seed(seed)
     if is_run:
         subject = _kept(Path(text), epoch)

@@ -84,17 +84,29 @@ def build(
     wanted |= kwargs
     torch.manual_seed(seed)
     try:
-        model = create_model(name, **wanted)
-    except (UserError, TypeError, AssertionError):
+        model = _created(name, wanted)
+    except UserError:
         del wanted["img_size"]  # many networks take any size, and no argument for it
         torch.manual_seed(seed)
-        model = create_model(name, **wanted)
+        model = _created(name, wanted)
     _try_out(model, name, dataset)
     config = {
         "name": name,
         **{k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()},
     }
     return Subject(model, name, config, dataset.train.size, dataset.name)
+
+
+def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
+    """The model, or a line about why it cannot be built with these arguments."""
+    try:
+        return create_model(name, **wanted)
+    except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError, AttributeError,
+            AssertionError) as error:  # fmt: skip
+        if isinstance(error, UserError):
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"cannot build {name}: {reason}") from None
 
 
 def _try_out(model: nn.Module, name: str, dataset: Dataset) -> None:

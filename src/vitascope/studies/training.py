@@ -11,6 +11,7 @@ from vitascope.data import load
 from vitascope.errors import UserError, unknown
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
+from vitascope.settings import Seed, check_value
 from vitascope.studies.subject import build, reopen
 from vitascope.train import RECIPES, Recipe, Run, Teacher, recipe, train
 
@@ -30,7 +31,7 @@ def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
             raise UserError(f"{what} takes NAME=VALUE, not {word!r}")
         try:
             found[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
             raise UserError(f"{what} {word!r}: the value cannot be read") from None
     return found
 
@@ -45,7 +46,10 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     """
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
-    overrides = pairs(changes, "--set") | {k: v for k, v in fields.items() if v is not None}
+    given = pairs(changes, "--set")
+    if "name" in given:
+        raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
+    overrides = given | {k: v for k, v in fields.items() if v is not None}
     if epochs is not None:
         base = recipe(name)
         overrides.setdefault("warmup_epochs", base.warmup_epochs * epochs / base.epochs)
@@ -82,6 +86,7 @@ def train_once(
     **how: Any,
 ) -> Run | None:
     """Build everything and train; None in the helping processes of a distributed run."""
+    check_value(seed, Seed, "seed")
     fields = {"subset.fraction": fraction}
     if distillation != "none":
         fields["distillation"] = distillation  # type: ignore[assignment]

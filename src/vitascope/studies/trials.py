@@ -10,7 +10,7 @@ from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -19,11 +19,12 @@ from vitascope import record
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError
 from vitascope.models.family import OURS
+from vitascope.settings import Count, Seed, Side, Within, check
 from vitascope.studies.held_out import held_out, on_test_images
 from vitascope.studies.side_by_side import side_by_side
 from vitascope.studies.sizes import count
 from vitascope.studies.subject import build
-from vitascope.train import Recipe, load_run, train
+from vitascope.train import Recipe, check_trainable, load_run, train
 from vitascope.train.run import differences
 
 __all__ = [
@@ -51,21 +52,18 @@ class BuildUp:
     recipe: Recipe
     base: str = "resnet"
     model_args: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[int, ...] = (0, 1)
-    margin: float = 0.0  # points of top-1 that a block must bring
-    validation: float = 0.2  # share of each class's training images that decides
-    max_candidates: int | None = None
-    image_size: int | None = None
+    seeds: tuple[Seed, ...] = (0, 1)
+    # points of top-1 that a block must bring
+    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
+    # share of each class's training images that decides
+    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
+    max_candidates: Count | None = None
+    image_size: Side | None = None
 
     def __post_init__(self) -> None:
+        check(self)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise UserError(f"seeds must be one or more different ones, not {list(self.seeds)}")
-        if not 0 < self.validation < 1:
-            raise UserError(f"validation {self.validation} is out of range; give a share in (0, 1)")
-        if not 0 <= self.margin < 100:
-            raise UserError(f"margin {self.margin} is out of range; give points in [0, 100)")
-        if self.max_candidates is not None and self.max_candidates < 1:
-            raise UserError(f"max_candidates {self.max_candidates} is out of range; give 1 or more")
 
     @property
     def config(self) -> dict[str, Any]:
@@ -106,8 +104,12 @@ def with_base(question: BuildUp, images: Images) -> BuildUp:
 
 
 def first_kinds(question: BuildUp, images: Images) -> Kinds:
-    """The kinds of the base's blocks; also the first test of whether it takes the images."""
-    model = build(question.base, images.chooser, **question.model_args).model
+    """The kinds of the base's blocks; also the first test of whether it can be trained."""
+    recipe = question.recipe
+    model = build(
+        question.base, images.chooser, drop_path=recipe.drop_path, **question.model_args
+    ).model
+    check_trainable(model, images.chooser, recipe)
     kinds: Any = getattr(model, "kinds", None)
     if not kinds:
         able = [name for name, (made, _) in OURS.items() if "kinds" in signature(made).parameters]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from vitascope.train.config import Recipe
     from vitascope.train.distill import Teacher
     from vitascope.train.evaluation import Evaluation, evaluate
-    from vitascope.train.loop import train
+    from vitascope.train.lock import alone_in
+    from vitascope.train.loop import check_trainable, train
     from vitascope.train.observe import Observer, at_epochs, every, keep_weights, log_spaced
     from vitascope.train.recipes import RECIPES, recipe
     from vitascope.train.run import Run, load_run
@@ -29,7 +30,9 @@ _HOME = {
     "Recipe": "config",
     "Run": "run",
     "Teacher": "distill",
+    "alone_in": "lock",
     "at_epochs": "observe",
+    "check_trainable": "loop",
     "evaluate": "evaluation",
     "every": "observe",
     "keep_weights": "observe",
@@ -48,7 +51,9 @@ __all__ = [
     "Recipe",
     "Run",
     "Teacher",
+    "alone_in",
     "at_epochs",
+    "check_trainable",
     "evaluate",
     "every",
     "keep_weights",

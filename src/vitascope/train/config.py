@@ -13,14 +13,23 @@ and single fields are changed with :meth:`Recipe.override`, nested ones by their
 import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
 from vitascope.data import Augmentation, Subset
 from vitascope.errors import UserError, unknown
+from vitascope.settings import Count, Within, check
 
 __all__ = ["Recipe"]
+
+LONGEST = 1_000_000  # epochs
+Epochs = Annotated[int, Within(1, LONGEST)]
+Rate = Annotated[float, Within(0)]  # of learning, of decay
+Share = Annotated[float, Within(0, 1)]
+BelowOne = Annotated[float, Within(0, 1, open_high=True)]
+Positive = Annotated[float, Within(0, open_low=True)]
+Epoch = Annotated[int, Within(0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,55 +38,56 @@ class Recipe:
 
     name: str
     # how far and how fast
-    epochs: int
-    batch_size: int  # images per update, over all processes and accumulated parts
+    epochs: Epochs
+    batch_size: Count  # images per update, over all processes and accumulated parts
     optimizer: str  # any name timm.optim.list_optimizers() gives
-    lr: float
-    lr_batch: int | None  # lr belongs to this batch size, used: lr * batch_size / lr_batch (DeiT)
-    weight_decay: float  # not on vectors, nor on model.no_weight_decay()
+    lr: Rate
+    lr_batch: Count | None  # lr belongs to this batch size, used: lr * batch_size / lr_batch (DeiT)
+    weight_decay: Rate  # not on vectors, nor on model.no_weight_decay()
     schedule: Literal["cosine", "linear", "constant"]
     schedule_by: Literal["epoch", "step"]  # DeiT changes the lr once an epoch
-    warmup_epochs: float
-    warmup_lr: float
-    min_lr: float
-    clip_grad: float | None  # largest norm of the whole gradient
+    warmup_epochs: Annotated[float, Within(0)]
+    warmup_lr: Rate
+    min_lr: Rate
+    clip_grad: Positive | None  # largest norm of the whole gradient
     # what is seen
     augmentation: Augmentation
     subset: Subset
     scale_epochs: bool  # epochs (and warm-up) times 1/fraction: as many images seen as in full
     # regularisation
-    drop_path: float  # for the caller who builds the model
-    ema: float | None  # decay of the running average of the weights
-    sam: float | None  # radius of sharpness-aware minimisation
+    drop_path: BelowOne  # for the caller who builds the model
+    ema: BelowOne | None  # decay of the running average of the weights
+    sam: Positive | None  # radius of sharpness-aware minimisation
     freeze: tuple[str, ...] = ()  # wildcards of parameters that stay as they are
     travel: tuple[str, ...] = ("*gating_param", "*pos_proj.weight")  # GPSA's gates and positions
-    travel_lr: float = 1.0  # their lr, as a multiple of the others'
+    travel_lr: Rate = 1.0  # their lr, as a multiple of the others'
     distillation: Literal["none", "hard", "soft"] = "none"
-    distillation_alpha: float = 0.5  # share of the teacher's term (hard DeiT: one half)
-    distillation_temperature: float = 1.0  # soft only
+    distillation_alpha: Share = 0.5  # share of the teacher's term (hard DeiT: one half)
+    distillation_temperature: Positive = 1.0  # soft only
     # how it is carried out
-    accumulation: int = 1  # parts the batch is split into; changes memory, not the update
+    accumulation: Count = 1  # parts the batch is split into; changes memory, not the update
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    eval_every: int = 1  # epochs; the last one is always measured
-    eval_batch: int = 256
-    checkpoint_epochs: int = 1
-    checkpoint_steps: int | None = None  # also inside an epoch, every so many steps
-    keep_epochs: tuple[int, ...] = ()  # weights/epoch-0003.safetensors
+    eval_every: Count = 1  # epochs; the last one is always measured
+    eval_batch: Count = 256
+    checkpoint_epochs: Count = 1
+    checkpoint_steps: Count | None = None  # also inside an epoch, every so many steps
+    keep_epochs: tuple[Epoch, ...] = ()  # weights/epoch-0003.safetensors
     keep_best: bool = False  # best.safetensors, by top-1
-    explode: float = 25.0  # stop when the loss is this many times that of a uniform guess
+    explode: Positive = 25.0  # stop when the loss is this many times that of a uniform guess
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "eval_every", "eval_batch"):
-            _need(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("lr", "weight_decay", "warmup_lr", "min_lr", "warmup_epochs", "travel_lr"):
-            _need(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
-        _need(self.ema is None or 0 <= self.ema < 1, "ema", "a decay in [0, 1) or null", self.ema)
-        _need(self.sam is None or self.sam > 0, "sam", "a radius above 0 or null", self.sam)
-        _need(0 <= self.distillation_alpha <= 1, "distillation_alpha", "in [0, 1]", None)
-        _need(self.distillation_temperature > 0, "distillation_temperature", "above 0", None)
-        for name in ("checkpoint_epochs", "checkpoint_steps", "clip_grad", "lr_batch"):
-            value = getattr(self, name)
-            _need(value is None or value > 0, name, "above 0 (or null)", value)
+        check(self, "recipe field {}".format)
+        if not self.epochs * self.epoch_factor <= LONGEST:
+            raise UserError(
+                f"{self.epochs} epochs become {self.epochs * self.epoch_factor:.3g} at fraction "
+                f"{self.subset.fraction:g}, more than {LONGEST}; take a larger fraction, fewer "
+                "epochs or scale_epochs=false"
+            )
+        late = [epoch for epoch in self.keep_epochs if epoch > self.total_epochs]
+        if late:
+            raise UserError(
+                f"recipe field keep_epochs names epochs {late}; the run has {self.total_epochs}"
+            )
         if self.sam is not None and self.mixed_precision == "fp16":
             raise UserError("sam needs true gradients: use mixed_precision=bf16 or no, not fp16")
 
@@ -96,7 +106,7 @@ class Recipe:
         """Epochs that are really run."""
         return max(1, round(self.epochs * self.epoch_factor))
 
-    def override(self, **changes: Any) -> "Recipe":
+    def override(self, /, **changes: Any) -> "Recipe":
         """This recipe with fields changed; text is read as YAML, ``None`` means off."""
         return _override(self, changes, "")
 
@@ -108,11 +118,6 @@ class Recipe:
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
         """The recipe that :meth:`to_dict` wrote; every field must be there, and no other."""
         return _from_dict(cls, values, "")
-
-
-def _need(holds: bool, name: str, wanted: str, given: Any) -> None:
-    if not holds:
-        raise UserError(f"recipe field {name} must be {wanted}, not {given!r}")
 
 
 def _plain(value: Any) -> Any:
@@ -170,7 +175,12 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     """
     origin, args = get_origin(hint), get_args(hint)
     if is_dataclass(hint):
-        return _from_dict(hint, value, f"{name}.") if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            return _from_dict(hint, value, f"{name}.")
+        if not isinstance(value, hint):  # type: ignore[arg-type]
+            first = f"{name}.{fields(hint)[0].name}"
+            raise UserError(f"recipe field {name} has fields of its own, {first} and others")
+        return value
     if origin in (Union, types.UnionType):
         off = value is None or (isinstance(value, str) and value.lower() in ("none", "null", ""))
         if off and type(None) in args:
@@ -202,7 +212,7 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
             return int(read)
         if hint is float and not isinstance(read, bool):
             return float(read)
-    except (TypeError, ValueError, yaml.YAMLError):
+    except (TypeError, ValueError, OverflowError, RecursionError, yaml.YAMLError):
         pass
     kind = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
     raise UserError(f"recipe field {name} takes {kind}, not {value!r}")

@@ -36,6 +36,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vitascope.errors import UserError
 from vitascope.train.config import Recipe
+from vitascope.train.device import device_of
 from vitascope.train.trackers import chosen
 
 __all__ = ["Engine"]
@@ -58,10 +59,10 @@ class Engine:
         distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1
         AcceleratorState._reset_state(reset_partial_state=not distributed)  # an earlier run's
         GradientState._reset_state()
-        tellers = chosen(trackers)
+        tellers, on_cpu = chosen(trackers), _on_cpu(device)
         try:
             self.accelerator = Accelerator(
-                cpu=_on_cpu(device),
+                cpu=on_cpu,
                 mixed_precision=recipe.mixed_precision,
                 log_with=tellers or None,
                 project_config=ProjectConfiguration(folder, folder / "events" if folder else None),
@@ -193,13 +194,7 @@ def _leave() -> None:
 
 def _on_cpu(device: str | None) -> bool:
     """Whether to stay on the CPU; picks the GPU that was named."""
-    if device is None:
-        return not (torch.cuda.is_available() or torch.backends.mps.is_available())
-    kind = torch.device(device)
-    if kind.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {device!r}: there is no GPU here; use cpu")
-    if kind.type == "cuda" and kind.index is not None:
-        torch.cuda.set_device(kind)
-    if kind.type not in ("cpu", "cuda", "mps"):
-        raise UserError(f"device {device!r}: use cpu, cuda, cuda:1, … or mps")
-    return kind.type == "cpu"
+    place = device_of(device)
+    if place.type == "cuda" and place.index is not None:
+        torch.cuda.set_device(place)
+    return place.type == "cpu"

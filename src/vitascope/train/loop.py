@@ -30,18 +30,20 @@ from torch import nn
 from vitascope.capture import evaluating, logits_of
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
 from vitascope.errors import UserError
+from vitascope.settings import Seed, Workers, check_value
 from vitascope.train.config import Recipe
 from vitascope.train.course import Course
 from vitascope.train.distill import Teacher
 from vitascope.train.engine import Engine
+from vitascope.train.lock import alone_in
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.optimizer import build_optimizer, frozen
 from vitascope.train.progress import Progress
 from vitascope.train.run import Run, enter
-from vitascope.train.stop import listening
+from vitascope.train.stop import Interrupted, listening
 from vitascope.train.update import Update
 
-__all__ = ["train"]
+__all__ = ["check_trainable", "train"]
 
 
 def train(
@@ -87,6 +89,8 @@ def train(
         Interrupted: After Ctrl-C or SIGTERM, with everything saved.
     """
     out = Path(out)
+    check_value(seed, Seed, "seed")
+    check_value(num_workers, Workers, "num_workers")
     if (recipe.distillation == "none") != (teacher is None):
         raise UserError(
             f"distillation is {recipe.distillation!r} and there is "
@@ -127,7 +131,8 @@ def train(
         "seed": seed,
         "world_size": engine.world_size,
     }
-    finished = engine.agreed(enter(out, config, resume) if engine.main else None)
+    taken = out.exists() and ((out / "config.yaml").exists() or not out.is_dir())
+    finished = engine.agreed(enter(out, config, resume) if engine.main and taken else None)
     if finished is not None:
         model.load_state_dict(load_file(finished.weights))
         return finished  # type: ignore[no-any-return]
@@ -144,6 +149,10 @@ def train(
         stack.callback(engine.release, prepared)
         optimizer = build_optimizer(engine.plain(prepared), recipe)
         update = Update(engine, prepared, optimizer, recipe, seed=seed, teacher=teacher)
+        # all has been checked; from here on something is written
+        if engine.main:
+            stack.enter_context(alone_in(out))
+            enter(out, config, resume)
         request = stack.enter_context(listening())
         total = recipe.total_epochs * len(batches) * recipe.batch_size
         loop = Course(engine, update, recipe, out, batches, test_batches, request, config, spare)
@@ -153,7 +162,32 @@ def train(
             total, start=loop.step * recipe.batch_size, quiet=quiet or not engine.main
         )
         loop.progress = stack.enter_context(progress)
-        return loop.run()
+        done = loop.run()
+        if request:  # it came in the last epoch: whoever asked wants no further run either
+            raise Interrupted(out, loop.step, request.signal_name, finished=True)
+        return done
+
+
+def check_trainable(model: nn.Module, dataset: Dataset, recipe: Recipe) -> None:
+    """What can be known before a run: that the recipe and the images suit the model.
+
+    Raises:
+        UserError: If they do not.
+    """
+    images = subset(dataset.train, recipe.subset)
+    _check_fit(model, images.size, len(images.classes))
+    with frozen(model, recipe.freeze):
+        build_optimizer(model, recipe)
+    TrainBatches(
+        images,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        num_classes=len(images.classes),
+        flips=dataset.flips,
+        seed=0,
+        mean=dataset.mean,
+        std=dataset.std,
+    )
 
 
 def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -> None:

@@ -142,7 +142,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
-def recipe(name: str, **overrides: Any) -> Recipe:
+def recipe(name: str, /, **overrides: Any) -> Recipe:
     """The recipe called ``name``, with fields changed; dotted names reach inside.
 
     >>> recipe("deit").base_lr, recipe("deit_plus").base_lr

@@ -5,8 +5,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from vitascope.errors import UserError
 
@@ -14,16 +16,22 @@ __all__ = ["Diverged", "Interrupted", "StopRequest", "diverged", "listening"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and saved itself first."""
+    """The run was asked to stop, and saved itself first; ``finished``: it had just ended."""
 
-    def __init__(self, folder: Path, step: int, signal_name: str) -> None:
+    def __init__(
+        self, folder: Path, step: int, signal_name: str, *, finished: bool = False
+    ) -> None:
         self.folder, self.step, self.signal_name = folder, step, signal_name
+        self.finished = finished
         self.hint = f"the same command with --resume goes on from step {step}"
+        if finished:
+            self.hint = "the run is finished"
         super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
 
-    def __reduce__(self) -> tuple[type, tuple[Path, int, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """From a worker process to the one that waits for it."""
-        return type(self), (self.folder, self.step, self.signal_name)
+        how = partial(type(self), finished=self.finished)
+        return how, (self.folder, self.step, self.signal_name)
 
 
 class Diverged(UserError):
@@ -31,29 +39,39 @@ class Diverged(UserError):
 
 
 class StopRequest:
-    """Whether somebody asked the run to stop; asked twice, Python stops at once."""
+    """Whether somebody asked the run to stop; after a second Ctrl-C, Python stops at once."""
 
     def __init__(self) -> None:
         self.signal_name = ""
+        self.typed = False  # Ctrl-C
 
     def __bool__(self) -> bool:
         return bool(self.signal_name)
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Take a signal."""
-        if self.signal_name:
+        if self.typed and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal_name = signal.Signals(number).name
+        self.typed |= number == signal.SIGINT
+        self.signal_name = self.signal_name or signal.Signals(number).name
 
 
 @contextmanager
 def listening() -> Iterator[StopRequest]:
-    """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step."""
+    """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step.
+
+    A signal that was ignored stays so: workers leave Ctrl-C to the process that started them.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
+    heard = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, request) for number in heard}
     try:
         yield request
     finally:

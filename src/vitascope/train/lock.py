@@ -1,0 +1,85 @@
+"""One process at a time in a folder.
+
+The lock is the operating system's, on the file ``.lock``, so it ends with the process that holds
+it, however that ends: a file left behind by ``kill -9`` blocks nobody. Processes that were forked
+from the holder do not hold it. Where the file system has no locks, nothing is locked.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vitascope.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["alone_in"]
+
+_held: set[Path] = set()  # by this process, whose own locks do not stop it
+
+
+@contextmanager
+def alone_in(folder: str | Path) -> Iterator[None]:
+    """Inside, no other process is in ``folder`` by this way.
+
+    A folder that is not there is made, and is gone afterwards if nothing was put into it.
+
+    Raises:
+        UserError: If another process is there, or this one already; it names the process.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder")
+    place = folder.resolve()
+    if place in _held:
+        raise _busy(folder, f"{os.getpid()} on {socket.gethostname()}")
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = _locked(folder)
+    except PermissionError as error:
+        raise UserError(f"cannot write in {folder}: {error.strerror}") from None
+    _held.add(place)
+    try:
+        yield
+    finally:
+        _held.discard(place)
+        with contextlib.suppress(OSError):
+            os.unlink(folder / ".lock")
+        os.close(handle)
+        for path in new:
+            with contextlib.suppress(OSError):  # something is in it
+                path.rmdir()
+
+
+def _locked(folder: Path) -> int:
+    """The open lock file, held; it says who holds it."""
+    path = folder / ".lock"
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            holder = os.read(handle, 200).decode(errors="replace").strip()
+            os.close(handle)
+            raise _busy(folder, holder or "unknown") from None
+        except OSError:
+            pass  # no locks here
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{os.getpid()} on {socket.gethostname()}".encode())
+            return handle
+        os.close(handle)  # its last holder removed it in between
+
+
+def _busy(folder: Path, holder: str) -> UserError:
+    return UserError(
+        f"{folder} is in use by process {holder}; wait for it, stop it, or choose another folder"
+    )

@@ -1,0 +1,198 @@
+"""Options and settings that nobody meant: each is taken, or refused in one line; nothing is left.
+
+Trainings are asked for in a folder that another one holds. That is the last thing to be refused,
+so a case that gets there was accepted, and costs no training.
+"""
+
+import random
+import signal
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+
+from vitascope.cli import main
+from vitascope.cli.bench import Bench
+from vitascope.cli.compare import Compare
+from vitascope.cli.evaluate import Evaluate
+from vitascope.cli.inspect import Inspect
+from vitascope.cli.models import Models
+from vitascope.cli.report import Report
+from vitascope.cli.study_paper import Paper
+from vitascope.cli.study_search import Buildup, Spectra
+from vitascope.cli.train import Train
+from vitascope.errors import UserError
+from vitascope.settings import flat
+from vitascope.studies.training import recipe_from
+from vitascope.train import Recipe, alone_in, recipe
+
+HELD = "is in use by process"
+HERE = "OUT"  # stands for the folder that is held
+
+COMMANDS = {
+    "train": ["train", "--model", "vit_micro", "--data", "digits", "--out", HERE],
+    "compare": ["compare", "--data", "digits", "--models", "vit_micro", "--out", HERE],
+    "buildup": ["study", "buildup", "--data", "digits", "--out", HERE],
+    "spectra": ["study", "spectra", "nowhere", "--out", HERE],
+    "paper": ["study", "sample-efficiency", "--scale", "smoke", "--plan"],
+    "inspect": ["inspect", "vit_micro", "--data", "digits", "--images=8", "--measures=entropy"],
+    "evaluate": ["evaluate", "vit_micro", "--data", "digits", "--images", "8"],
+    "bench": ["bench", "gpsa", "--models", "resnet18"],
+    "models": ["models", "convit_micro"],
+    "report": ["report", "nowhere"],
+}  # fmt: skip
+OPTIONS = {
+    "train": Train, "compare": Compare, "buildup": Buildup, "spectra": Spectra, "paper": Paper,
+    "inspect": Inspect, "evaluate": Evaluate, "bench": Bench, "models": Models, "report": Report,
+}  # fmt: skip
+# These decide what the case is about, write where they are told, or ask the network.
+KEPT = {
+    "out", "plan", "print_commands", "pretrained", "teacher", "attention_map", "serve", "resume",
+    "scale", "engine", "on", "table", "measures", "subject",
+}  # fmt: skip
+VALUES = [
+    "-1", "0", "1", "2", "3", "0.5", "-0.0", "1.0", "1e-320", "1e400", "nan", ".nan", "inf",
+    "-inf", ".inf", "99999999999999999999", "-99999999999999999999", "4294967296", "1_0", "0x10",
+    "１", "", " ", "null", "none", "true", "no", "two", "[]", "[-1, 99]", "[1, 2]", "[[[[",
+    "{}", "{a: b}", "a: b", "[", "]", "'", '"', "\\", "&a [*a]", "*a", "!!python/name:os.system",
+    "2024-99-99", "2024-01-01", "é", "..", "cpu", "meta", "cuda:7", "adam", "adamv", "cosine",
+    "rand-m9", "rand-m9-mstd0.5-inc1", "vit_micro", "resnet_micro", "convit_micro+cb", "digits",
+    "=", "a=b", "lr=", "=1", "--", "%s", "{}{}", "*",
+]  # fmt: skip
+NUMBERS = ["-1", "0", "1", "2", "3", "8", "16", "99999999999999999999", "4294967296"]
+REALS = [*NUMBERS, "0.5", "0.1", "1e-320", "nan", "inf", "-0.0", "-0.5"]
+SETTINGS = [*flat(recipe("laptop").to_dict()), "augmentation", "subset", "nothing", "lr.x", "."]
+ARGUMENTS = ["embed_dim", "depth", "num_heads", "patch_size", "mlp_ratio", "img_size", "in_chans",
+             "num_classes", "drop_path_rate", "qkv_bias", "nothing", "class"]  # fmt: skip
+
+
+def likely(options, option, rng):
+    """Words after an option, mostly of its type: they get further than the parser."""
+    kind = str(get_type_hints(options)[option])
+    if kind == "<class 'bool'>":
+        return [[]]
+    numbers = REALS if "float" in kind else NUMBERS if "int" in kind else VALUES
+    return [[value] for value in (numbers if rng.random() < 0.8 else VALUES)]
+
+
+def mutated(name, rng):
+    """A command with one or two things changed."""
+    words = list(COMMANDS[name])
+    names = [field.name for field in fields(OPTIONS[name]) if field.name not in KEPT]
+    for _ in range(rng.choice([1, 1, 2])):
+        option = rng.choice(names)
+        if option == "set":
+            values = [f"{rng.choice(SETTINGS)}={rng.choice(VALUES)}"]
+        elif option == "model_args":
+            values = [f"{rng.choice(ARGUMENTS)}={rng.choice(VALUES)}"]
+        else:
+            values = [rng.choice(likely(OPTIONS[name], option, rng))]
+        words += [
+            f"--{option.replace('_', '-')}",
+            *(value for value in values if value is not None),
+        ]
+    return words
+
+
+@contextmanager
+def no_longer_than(seconds, words):
+    """A case that hangs is named."""
+
+    def late(number, frame):
+        raise TimeoutError(f"{words} took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def told(words, folder, capsys):
+    """The exit code and what was said; all else is a failure."""
+    words = [str(folder / "held") if word == HERE else word for word in words]
+    capsys.readouterr()
+    try:
+        with no_longer_than(60, words):
+            code = main(words)
+    except SystemExit as stop:  # help
+        code = stop.code
+    except BaseException as error:
+        raise AssertionError(f"{words} ended in {error!r}") from error
+    said = capsys.readouterr().err
+    assert code in (0, 2), (words, code, said)
+    if code == 2:
+        assert said.startswith("vitascope: "), (words, said)
+        assert len(said.splitlines()) == 1, (words, said)
+    assert "Traceback" not in said, (words, said)
+    left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    assert left == ["held", "held/.lock"], (words, left)
+    return code, said
+
+
+def go(count, seed, folder, capsys, monkeypatch):
+    """So many cases; how often each outcome was met."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    rng = random.Random(seed)
+    met = {"held": 0, "refused": 0, "done": 0}
+    with alone_in(folder / "held"):
+        for case in range(count):
+            name = list(COMMANDS)[case % len(COMMANDS)]
+            code, said = told(mutated(name, rng), folder, capsys)
+            met["held" if HELD in said else "refused" if code else "done"] += 1
+    return met
+
+
+def test_a_mistyped_option_is_one_line_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    met = go(60, 0, tmp_path, capsys, monkeypatch)
+    assert min(met.values()) > 0  # each outcome is met, or the cases say little
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_two_thousand_mistyped_options_are_one_line_each(seed, tmp_path, capsys, monkeypatch):
+    met = go(200, seed, tmp_path, capsys, monkeypatch)
+    assert min(met.values()) > 0
+
+
+def made_or_refused(name, changes):
+    """The recipe, or why there is none."""
+    try:
+        return recipe_from(name, None, changes)
+    except UserError as error:
+        return str(error)
+
+
+def test_any_setting_makes_a_recipe_that_survives_writing_or_is_refused_in_a_line():
+    rng, made = random.Random(0), 0
+    for _ in range(1500):
+        changes = [f"{rng.choice(SETTINGS)}={rng.choice(VALUES)}"]
+        plan = made_or_refused(rng.choice(["laptop", "deit"]), changes)
+        if isinstance(plan, Recipe):
+            assert Recipe.from_dict(plan.to_dict()) == plan, changes
+            assert 1 <= plan.total_epochs <= 1_000_000
+            made += 1
+        else:
+            assert len(plan.splitlines()) == 1, (changes, plan)
+    assert 150 < made < 1350
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train --set lr=3e-4 augmentation.mixup=0.2 ema=0.999 keep_epochs=[0,30]",
+        "train --seed 4294967295 --image-size 16 --workers 2 --device cpu --fraction 0.5",
+        "train --recipe cifar --epochs 1 --model-args depth=2 --set optimizer=sgd drop_path=0.9",
+        "compare --fractions 0.1 0.11 1 --seeds 0 7 --processes 3 --set weight_decay=0",
+        "buildup --margin 0.5 --validation 0.1 --max-candidates 1 --seeds 3",
+    ],
+)
+def test_what_is_meant_is_accepted(words, tmp_path, capsys):
+    name, *rest = words.split()
+    with alone_in(tmp_path / "held"):
+        assert HELD in told([*COMMANDS[name], *rest], tmp_path, capsys)[1]
