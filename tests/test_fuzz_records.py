@@ -5,7 +5,6 @@ nested, shapes made wrong, bytes flipped, files cut) and gives what is left to `
 """
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -17,13 +16,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import load_file, save_file
 
 from vitascope.cli import main
 
 FIXTURES = Path(__file__).parent / "fixtures"
 RECORDS = sorted(p for p in FIXTURES.rglob("*.json") if '"kind"' in p.read_text(encoding="utf-8"))
-ODD = (None, True, "", "x", -1, 0, 2.5, 1e308, 10**400, [], {}, [[]], [1, "a"], {"a": None}, "9" * 99)
+ODD = (
+    None,
+    True,
+    "",
+    "x",
+    -1,
+    0,
+    2.5,
+    1e308,
+    10**400,
+    [],
+    {},
+    [[]],
+    [1, "a"],
+    {"a": None},
+    "9" * 99,
+)
 SECONDS = 60  # that one case may take: far more than any does
 
 
@@ -57,7 +73,9 @@ def resize(draw: random.Random, parent: Any, key: Any) -> None:
     if isinstance(value, list):
         parent[key] = draw.choice((value[:-1], value + value, value[:1]))
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        parent[key] = draw.choice((-value, value * 1e30, float("nan"), float("inf"), 1e-300, 10**25))
+        parent[key] = draw.choice(
+            (-value, value * 1e30, float("nan"), float("inf"), 1e-300, 10**25)
+        )
     else:
         parent[key] = [value, value]
 
@@ -67,7 +85,8 @@ MUTATIONS: tuple[Callable[[random.Random, Any, Any], None], ...] = (drop, change
 
 def mutate_body(draw: random.Random, path: Path) -> None:
     """Change the JSON in one to three places, those near the top as often as those deep inside."""
-    body = json.loads(path.read_text(encoding="utf-8"))
+    read = json.loads if path.suffix == ".json" else yaml.safe_load
+    body = read(path.read_text(encoding="utf-8"))
     for _ in range(draw.choice((1, 1, 2, 3))):
         ways = list(places(body))
         depth = draw.choice(sorted({len(way) for way in ways}))
@@ -85,7 +104,9 @@ def mutate_depth(draw: random.Random, path: Path) -> None:
     """Lists in lists, deeper than any reader goes."""
     text = path.read_text(encoding="utf-8")
     depth = draw.choice((200, 990, 5000))
-    path.write_text(text.replace('"values": {', '"values": {"deep": ' + "[" * depth + "]" * depth + ", ", 1))
+    path.write_text(
+        text.replace('"values": {', '"values": {"deep": ' + "[" * depth + "]" * depth + ", ", 1)
+    )
 
 
 def mutate_bytes(draw: random.Random, path: Path) -> None:
@@ -98,7 +119,9 @@ def mutate_bytes(draw: random.Random, path: Path) -> None:
     if how == "flip":
         for _ in range(draw.choice((1, 4, 40))):
             content[draw.randrange(min(len(content), 4000))] = draw.randrange(256)
-    path.write_bytes(content if how == "flip" else content[: draw.randrange(len(content)) * (how == "cut")])
+    path.write_bytes(
+        content if how == "flip" else content[: draw.randrange(len(content)) * (how == "cut")]
+    )
 
 
 def mutate_arrays(draw: random.Random, path: Path) -> None:
@@ -121,7 +144,9 @@ def mutate_arrays(draw: random.Random, path: Path) -> None:
         }[how]
     if how == "renamed":
         arrays["other"] = arrays.pop(name)
-    save_file({n: np.ascontiguousarray(v) for n, v in arrays.items()}, path.with_suffix(".safetensors"))
+    save_file(
+        {n: np.ascontiguousarray(v) for n, v in arrays.items()}, path.with_suffix(".safetensors")
+    )
     body = json.loads(path.read_text(encoding="utf-8"))
     if draw.random() < 0.8:
         body["arrays"] = {n: list(v.shape) for n, v in arrays.items()}
@@ -142,6 +167,15 @@ def limited(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def outcome(words: list[str]) -> int | str:
+    """The exit code of a command, or its traceback."""
+    try:
+        with limited(SECONDS):
+            return main(words)
+    except BaseException:
+        return traceback.format_exc()
 
 
 def copied(path: Path, home: Path) -> Path:
@@ -170,11 +204,9 @@ def case(number: int, home: Path) -> tuple[str, str | None]:
     before = {p.name for p in home.iterdir()}
     formats = ["--formats", "svg", "--tables", "csv"] if draw.random() < 0.1 else []
     given = home if draw.random() < 0.7 else path
-    try:
-        with limited(SECONDS):
-            code = main(["report", str(given), "--quiet", *formats])
-    except BaseException:
-        return name, traceback.format_exc()
+    code = outcome(["report", str(given), "--quiet", *formats])
+    if isinstance(code, str):
+        return name, code
     made = {p.name for p in home.iterdir()} - before
     if code not in (0, 2):
         return name, f"exit code {code}"
@@ -187,7 +219,28 @@ def case(number: int, home: Path) -> tuple[str, str | None]:
     return name, None
 
 
-def wrong_ones(numbers: range, home: Path) -> list[str]:
+Case = Callable[[int, Path], tuple[str, str | None]]
+
+
+def run_case(number: int, home: Path) -> tuple[str, str | None]:
+    """Damage one file of a run's folder and evaluate, inspect or report on it."""
+    draw = random.Random(number)
+    run = shutil.copytree(FIXTURES / "format-0" / "run", home / "run")
+    path = run / draw.choice(("config.yaml", "metrics.jsonl", "model.safetensors", "record.json"))
+    if path.suffix in (".yaml", ".json") and draw.random() < 0.6:
+        mutate_body(draw, path)
+    else:
+        mutate_bytes(draw, path)
+    words = draw.choice((["report"], ["evaluate", "--images", "8"],
+                         ["inspect", "--images", "2", "--measures", "gates"]))  # fmt: skip
+    code = outcome([*words[:1], str(run), *words[1:], "--quiet"])
+    name = f"run case {number}, {words[0]} with a damaged {path.name}"
+    if code not in (0, 2):
+        return name, str(code)
+    return name, "a temporary file is left" if list(run.rglob(".*")) else None
+
+
+def wrong_ones(numbers: range, home: Path, case: Case = case) -> list[str]:
     """The cases that went wrong, in words."""
     found = []
     for number in numbers:
@@ -200,12 +253,24 @@ def wrong_ones(numbers: range, home: Path) -> list[str]:
     return found
 
 
+def test_a_damaged_run_is_opened_or_one_line(tmp_path):
+    wrong = wrong_ones(range(60), tmp_path, run_case)
+    assert not wrong, "\n\n".join(wrong)
+
+
 def test_a_damaged_record_is_a_page_or_one_line(tmp_path):
     wrong = wrong_ones(range(150), tmp_path)
     assert not wrong, "\n\n".join(wrong)
 
 
 @pytest.mark.slow
+def test_five_hundred_damaged_runs_are_opened_or_one_line(tmp_path):
+    wrong = wrong_ones(range(1000, 1500), tmp_path, run_case)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_two_thousand_damaged_records_are_a_page_or_one_line(tmp_path):
     wrong = wrong_ones(range(1000, 3000), tmp_path)
     assert not wrong, "\n\n".join(wrong)

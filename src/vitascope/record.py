@@ -120,7 +120,9 @@ def load(path: str | Path) -> Record:
     except UserError:
         raise  # a ValueError too
     except (OSError, SafetensorError, RecursionError, KeyError, *_NOT_ONE) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        reason = (
+            f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        )
         raise UserError(f"{target} is not a record: {reason}") from None
 
 
@@ -199,7 +201,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 
 
 def load_metrics(folder: str | Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl`` in a run's folder; a last one that is half written is left out.
+    """The lines of ``metrics.jsonl`` in a run's folder, but for a last one that is half written.
 
     Raises:
         UserError: If it cannot be read, or another line is damaged.

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from vitascope import measure
 from vitascope.errors import UserError
 from vitascope.measure.hessian import eigenvectors
 from vitascope.measure.spectrum import HessianSpectrum
+from vitascope.models.weights import read_state
 from vitascope.record import Record
 from vitascope.studies.augmented import augmented, recipe_of
 from vitascope.studies.sitting import Sitting
@@ -148,8 +148,8 @@ def _trajectory(text: str, sitting: Sitting) -> Any:
             "with --set keep_epochs='[0,1,2,4,8]'"
         )
     states: dict[int, Any] = {
-        int(path.stem.split("-")[1]): lambda path=path: load_file(path) for path in kept
+        int(path.stem.split("-")[1]): lambda path=path: read_state(path) for path in kept
     }
     run = load_run(folder)
-    states.setdefault(run.epochs, lambda: load_file(run.weights))
+    states.setdefault(run.epochs, lambda: read_state(run.weights))
     return measure.trajectory(states, weights=sitting.model)

@@ -140,7 +140,7 @@ def load_run(folder: str | Path) -> Run:
         what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
         raise UserError(f"{folder} {what}; resume it, or train one there")
     stored = record.load(folder / "record.json")
-    values = {name: stored.values.get(name) for name in _STORED}
+    values: dict[str, Any] = {name: stored.values.get(name) for name in _STORED}
     wrong = [name for name, kind in _STORED.items() if not isinstance(values[name], kind)]
     if stored.kind != "run" or wrong:
         what = f"of {stored.kind!r}" if stored.kind != "run" else f"without {', '.join(wrong)}"
