@@ -15,7 +15,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -197,7 +197,26 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     for part in ("recipe", "model", "data"):
         if not isinstance(config.get(part), dict):
             raise UserError(f"{path} is not a run's config: its {part} is {config.get(part)!r:.40}")
+    for part, fits in _DATA.items():
+        found = config["data"].get(part)
+        if found is not None and not fits(found):
+            raise UserError(f"{path} is not a run's config: its data.{part} is {found!r:.40}")
     return config
+
+
+def _numbers(value: Any, kinds: Any = (int, float)) -> bool:
+    """Whether it is a list of numbers, of a size that images have."""
+    return isinstance(value, list) and all(
+        isinstance(each, kinds) and abs(each) < 1_000_000 for each in value
+    )
+
+
+_DATA: dict[str, Callable[[Any], bool]] = {  # what a run's images are known by
+    "name": lambda name: isinstance(name, str),
+    "size": lambda size: _numbers(size, int) and len(size) == 3 and min(size) > 0,
+    "mean": lambda mean: _numbers(mean),
+    "std": lambda std: _numbers(std) and min(std, default=0) > 0,
+}
 
 
 def load_metrics(folder: str | Path) -> list[dict[str, Any]]:
