@@ -289,7 +289,7 @@ def test_a_broken_record_among_whole_ones_is_left_out_and_named(tmp_path):
     said = " ".join(report.left_out)
     assert "spectra.json: not a whole record of 'spectra'" in said
     assert "tried nothing yet" in said
-    assert "not a whole record of 'spectra'" in render_page(report)
+    assert "spectra.json: not a whole record" in render_page(report)
 
 
 def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_path):
