@@ -74,6 +74,7 @@ def test_processes_share_the_batches_of_a_spectrum_and_agree_with_one(run, tmp_p
     assert shared.arrays["batches"].tolist() == [0, 1, 2]
     assert shared.config["weight_decay"] == 0.02
     assert shared.config["augmented_by"] == "laptop"
+    assert shared.config["batch_size"] == alone.config["batch_size"] == 16  # not the look's 64
     assert (tmp_path / "a/figures/hessian.png").stat().st_size > 1000
     assert list((tmp_path / "b/parts").glob("hessian-*.npz"))
 

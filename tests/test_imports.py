@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "vitascope"
 
 MAY_IMPORT = {
     "errors": set(),
+    "atomic": set(),
     "settings": set(),
     "_imports": set(),
     "capture": set(),
@@ -27,7 +28,7 @@ MAY_IMPORT = {
     "report": {"record"},
     "cli": {"studies", "report", "bench"},
 }
-ANYWHERE = {"errors", "settings"}
+ANYWHERE = {"errors", "settings", "atomic"}
 
 
 def package_of(path: Path) -> str:

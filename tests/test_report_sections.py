@@ -245,7 +245,7 @@ def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_pat
     ("change", "words"),
     [
         ({"title": None, "figures": [{"panels": [{"kind": "pie"}]}]}, "not of 'pie'"),
-        ({"tables": [{"rows": []}]}, "not a whole record of a study: KeyError"),
+        ({"tables": [{"rows": []}]}, "not a whole record of 'study': KeyError"),
     ],
 )
 def test_a_broken_study_is_refused_in_one_line(tmp_path, change, words):
@@ -269,14 +269,14 @@ def test_an_array_of_the_wrong_shape_is_refused_with_its_name(tmp_path):
 
 def test_an_instruments_record_without_its_numbers_is_refused(tmp_path):
     Record(kind="nonlocality", values={"layers": ["a"]}).save(tmp_path / "nonlocality")
-    with pytest.raises(UserError, match="not a whole record of nonlocality"):
+    with pytest.raises(UserError, match="not a whole record of 'nonlocality'"):
         report_of(tmp_path)
 
 
 @pytest.mark.parametrize("values", [{}, {"top1": "x"}, {"top1": 1.0, "num_images": 0}])
 def test_an_evaluation_without_its_numbers_is_refused(tmp_path, values):
     Record(kind="evaluation", values=values, config={"name": "a"}).save(tmp_path / "e")
-    with pytest.raises(UserError, match=r"e\.json: not a whole record of an evaluation: "):
+    with pytest.raises(UserError, match=r"e\.json: not a whole record of 'evaluation': "):
         report_of(tmp_path)
 
 
@@ -287,9 +287,9 @@ def test_a_broken_record_among_whole_ones_is_left_out_and_named(tmp_path):
     report = report_of(tmp_path)
     assert [section.kind for section in report.sections] == ["study"]
     said = " ".join(report.left_out)
-    assert "spectra.json: not a whole record of a spectra" in said
+    assert "spectra.json: not a whole record of 'spectra'" in said
     assert "tried nothing yet" in said
-    assert "not a whole record of a spectra" in render_page(report)
+    assert "spectra.json: not a whole record" in render_page(report)
 
 
 def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_path):

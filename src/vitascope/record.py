@@ -3,7 +3,10 @@
 A record named ``runs/a/gates`` is ``gates.json`` (what was found and how: kind, values, config,
 seed, commit, versions, machine, seconds) and, when there are arrays, ``gates.safetensors``.
 Reading one needs numpy alone, so pages and tables can be made where torch is not installed.
-Files appear whole or not at all: each is written beside its place, flushed, then renamed.
+Files appear whole or not at all (:mod:`vitascope.atomic`).
+
+``format`` in the JSON says how a record is laid out: 1 now, and 0 where it is left out. Records are
+checked where they are read, here: what :func:`load` returns has the types that :class:`Record` has.
 """
 
 import json
@@ -12,25 +15,35 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from vitascope.atomic import atomic_write, replacing, write_text
 from vitascope.errors import UserError
 from vitascope.settings import COMMAND
 
-__all__ = ["Record", "atomic_write", "circumstances", "load", "write_text"]
+__all__ = [
+    "FORMAT",
+    "Record",
+    "atomic_write",
+    "circumstances",
+    "load",
+    "load_config",
+    "load_metrics",
+    "write_text",
+]
 
+FORMAT = 1  # of records and of a run's config.yaml
+_LARGEST = 1e100  # of a number in a record: nothing measured is larger
 _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "accelerate")
 
 
@@ -86,9 +99,9 @@ class Record:
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: np.ascontiguousarray(value) for name, value in self.arrays.items()}
         if arrays:
-            with _replacing(path.with_name(path.name + ".safetensors")) as temporary:
+            with replacing(path.with_name(path.name + ".safetensors")) as temporary:
                 save_file(arrays, temporary)
-        body = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        body = {"format": FORMAT, **{f: getattr(self, f) for f in self.__dataclass_fields__}}
         body["arrays"] = {name: list(value.shape) for name, value in arrays.items()}
         target = path.with_name(path.name + ".json")
         write_text(target, json.dumps(plain(body), indent=1, allow_nan=False) + "\n")
@@ -96,19 +109,156 @@ class Record:
 
 
 def load(path: str | Path) -> Record:
-    """Read the record written as ``path`` (with or without ``.json``)."""
+    """Read the record written as ``path`` (with or without ``.json``).
+
+    Raises:
+        UserError: If there is none, it is of a newer format, or it is not whole.
+    """
     path = Path(path)
     target = path if path.suffix == ".json" else path.with_name(path.name + ".json")
     try:
-        body = json.loads(target.read_text(encoding="utf-8"))
+        body = json.loads(target.read_text(encoding="utf-8"), parse_constant=_refuse)
+        check_format(body, f"{target} is a record")
+        body = {name: body[name] for name in Record.__dataclass_fields__ if name in body}
         shapes = body.pop("arrays")
         arrays = load_file(target.with_suffix(".safetensors")) if shapes else {}
-        record = Record(**{**body, "arrays": arrays})
-    except FileNotFoundError:
-        raise UserError(f"no record at {target}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise UserError(f"{target} is not a record: {error}") from None
-    return record
+        _check(body, arrays, shapes)
+        return Record(**body, arrays=arrays)
+    except FileNotFoundError as error:
+        raise UserError(f"no record at {error.filename or target}") from None
+    except UserError:
+        raise  # a ValueError too
+    except (OSError, SafetensorError, RecursionError, KeyError, *_NOT_ONE) as error:
+        reason = (
+            f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        )
+        raise UserError(f"{target} is not a record: {reason}") from None
+
+
+_NOT_ONE = (ValueError, TypeError, AttributeError)  # JSON of another shape
+
+
+def check_format(body: Mapping[str, Any], what: str) -> None:
+    """Refuse what a later version wrote; without a number it is of the first."""
+    found = body.get("format", 0)
+    if not isinstance(found, int) or not 0 <= found <= FORMAT:
+        raise UserError(
+            f"{what} of format {found!r}; this vitascope reads formats up to {FORMAT}: use the one "
+            "that wrote it, or a newer one"
+        )
+
+
+def _check(body: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shapes: Any) -> None:
+    """Types, bounded numbers, and the arrays that the JSON announces."""
+    for name, kinds in _TYPES.items():
+        if name in body and not isinstance(body[name], kinds):
+            raise ValueError(f"its {name} is {str(body[name])[:40]!r}")
+    for name in ("seed", "seconds"):
+        if isinstance(body.get(name), bool):
+            raise ValueError(f"its {name} is {body[name]}")
+    _check_numbers(body)
+    found = {name: list(array.shape) for name, array in arrays.items()}
+    if found != shapes:
+        raise ValueError(f"its arrays are {str(found)[:60]}, not {str(shapes)[:60]}")
+
+
+_TYPES: dict[str, Any] = {
+    "kind": str,
+    "values": dict,
+    "config": dict,
+    "seed": (int, type(None)),
+    "seconds": (int, float, type(None)),
+    "made": dict,
+}
+
+
+def _check_numbers(value: Any) -> None:
+    if isinstance(value, dict):
+        for item in value.values():
+            _check_numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_numbers(item)
+    elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:
+        raise ValueError(f"a number in it is {str(value)[:40]}")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def load_config(folder: str | Path) -> dict[str, Any]:
+    """``config.yaml`` of a run's folder.
+
+    Raises:
+        UserError: If it cannot be read, is of a newer format, or is not a run's.
+    """
+    import yaml
+
+    path = Path(folder) / "config.yaml"
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is not a run's config: it holds {str(config)[:40]!r}")
+    check_format(config, f"{path} is a config")
+    for part in ("recipe", "model", "data"):
+        if not isinstance(config.get(part), dict):
+            raise UserError(f"{path} is not a run's config: its {part} is {config.get(part)!r:.40}")
+    for part, fits in _DATA.items():
+        found = config["data"].get(part)
+        if found is not None and not fits(found):
+            raise UserError(f"{path} is not a run's config: its data.{part} is {found!r:.40}")
+    return config
+
+
+def _numbers(value: Any, kinds: Any = (int, float)) -> bool:
+    """Whether it is a list of numbers, of a size that images have."""
+    return isinstance(value, list) and all(
+        isinstance(each, kinds) and abs(each) < 1_000_000 for each in value
+    )
+
+
+_DATA: dict[str, Callable[[Any], bool]] = {  # what a run's images are known by
+    "name": lambda name: isinstance(name, str),
+    "size": lambda size: _numbers(size, int) and len(size) == 3 and min(size) > 0,
+    "mean": lambda mean: _numbers(mean),
+    "std": lambda std: _numbers(std) and min(std, default=0) > 0,
+}
+
+
+def load_metrics(folder: str | Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl`` in a run's folder, but for a last one that is half written.
+
+    Raises:
+        UserError: If it cannot be read, or another line is damaged.
+    """
+    path = Path(folder) / "metrics.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line, parse_constant=float)
+            _check_row(row)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):
+                break
+            raise UserError(f"line {number} of {path} is damaged: {str(error)[:80]}") from None
+        rows.append(row)
+    return rows
+
+
+def _check_row(row: Any) -> None:
+    """A line of metrics: an epoch, and numbers or words by name."""
+    if not isinstance(row, dict) or isinstance(row.get("epoch"), bool):
+        raise ValueError("it is no epoch")
+    if not isinstance(row.get("epoch"), (int, float)):
+        raise ValueError("it has no epoch")
+    _check_numbers({name: value for name, value in row.items() if value == value})  # NaN may be
 
 
 def plain(value: Any) -> Any:
@@ -152,41 +302,3 @@ def _commit() -> str | None:
     if head is None or ours is None:
         return None
     return head + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", ".") else "")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[str]:
-    """A temporary name beside ``path`` that takes its place when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    try:
-        yield temporary
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-@lru_cache(maxsize=1)
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@contextmanager
-def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of ``path`` only if the block ends well."""
-    with _replacing(Path(path)) as temporary, open(temporary, "wb") as stream:
-        yield stream
-        stream.flush()
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a whole UTF-8 text file atomically."""
-    with atomic_write(path) as stream:
-        stream.write(text.encode("utf-8"))

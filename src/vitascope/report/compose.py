@@ -1,11 +1,12 @@
 """From records to the sections of a page, in order, with one look for each model."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
-from typing import Any
+
+from jinja2 import TemplateError
 
 from vitascope.errors import UserError
 from vitascope.record import Record
@@ -69,61 +70,81 @@ class Report:
 
 
 def compose(found: Found, title: str | None = None) -> Report:
-    """Sections from records: each builder gets those it reads, all share one book of looks."""
-    of: dict[str, list[Source]] = {}
+    """Sections from records: each builder gets those it reads, all share one book of looks.
+
+    Every record is first made into a page of its own: one that does not have what its kind needs is
+    named and left out.
+
+    Raises:
+        UserError: If no record is whole.
+    """
+    whole: list[Source] = []
+    refused: list[UserError] = []
     for source in found.sources:
+        wrong = _wrong_with(source)
+        if wrong is None:
+            whole.append(source)
+        else:
+            refused.append(wrong)
+    if refused and not whole:
+        raise refused[0]
+    report = _composed(whole)
+    return replace(report, left_out=(*found.left_out, *map(str, refused)), title=title)
+
+
+def _wrong_with(source: Source) -> UserError | None:
+    """Why a record cannot be shown."""
+    from vitascope.report.page import render_page
+
+    try:
+        render_page(_composed([source]))
+    except UserError as error:
+        return error
+    except _NOT_WHOLE as error:
+        kind = source.record.kind
+        return UserError(f"{source.path}: not a whole record of {kind!r}: {error!r:.200}")
+    return None
+
+
+_NOT_WHOLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, TemplateError)
+
+
+def _composed(sources: Sequence[Source]) -> Report:
+    of: dict[str, list[Source]] = {}
+    for source in sources:
         of.setdefault(source.record.kind, []).append(source)
     parts: list[tuple[ModuleType, list[Source], bool]] = []
     for name, kinds in BUILDERS.items():
         mine = [source for kind in kinds for source in of.get(kind, [])]
-        mine.sort(key=lambda source: source.record.values.get("order") or 0)  # studies: the papers'
+        mine.sort(key=_order)
         if mine:
             builder = import_module(f"vitascope.report.section_{name}")
             parts.append((builder, mine, name in _TOGETHER))
     named = [
-        _tried(partial(builder.models, mine), mine, [])
+        builder.models(mine)
         for builder, mine, _ in parts
         if hasattr(builder, "models")  # that other figures draw too
     ]
-    pairs = [pair for tried in named for found_models in tried for pair in found_models]
-    looks = LookBook([*pairs, *_explored(of.get(EXPLORER, []))])
-    refused: list[UserError] = []
+    looks = LookBook([*chain(*named), *_explored(of.get(EXPLORER, []))])
     sections: list[Section] = []
     for builder, mine, together in parts:
-        for group in [mine] if together else [[source] for source in mine]:
-            given = group if together else group[0]
-            sections += _tried(partial(builder.section, given, looks), group, refused)
-    if refused and not sections:
-        raise refused[0]
+        given = [mine] if together else mine
+        sections += [builder.section(each, looks) for each in given]
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
     sections = _told_apart(_defined_once(sections))
-    if not sections:
-        sections = [_explorer_alone(len(explorers))]
-    times = [str(source.record.made.get("time") or "") for source in found.sources]
+    times = [str(source.record.made.get("time") or "") for source in sources]
     return Report(
-        sections=tuple(sections),
+        sections=tuple(sections or [_explorer_alone(len(explorers))]),
         explorers=explorers,
         looks=looks,
-        left_out=(*found.left_out, *map(str, refused)),
-        title=title,
         time=max(times, default=""),
     )
 
 
-def _tried(
-    build: Callable[[], Any], sources: Sequence[Source], refused: list[UserError]
-) -> list[Any]:
-    """What a builder makes of some records; records that lack something are refused by name."""
-    try:
-        return [build()]
-    except UserError as error:
-        refused.append(error)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        names = ", ".join(str(source.path) for source in sources)
-        kind = sources[0].record.kind
-        article = "an" if kind[:1] in "aeiou" else "a"
-        refused.append(UserError(f"{names}: not a whole record of {article} {kind}: {error!r}"))
-    return []
+def _order(source: Source) -> float:
+    """Studies stand in the papers' order."""
+    order = source.record.values.get("order")
+    return order if isinstance(order, (int, float)) else 0
 
 
 def _defined_once(sections: Sequence[Section]) -> list[Section]:

@@ -31,8 +31,9 @@ def write_figures(report: Report, folder: Path, formats: Sequence[str]) -> list[
 def _drawings(section: Section) -> Iterator[tuple[str, Drawing]]:
     if section.kind == "compare":
         yield from comparison_figures(section.special)
-    for figure in section.figures:
-        yield figure.name, draw_figure(figure)
+    together = "" if section.num_models == 1 else f"-{section.num_models}-models"
+    for figure in section.figures:  # of several models: one model's own may lie there already
+        yield figure.name + together, draw_figure(figure)
 
 
 def write_tables(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:

@@ -6,13 +6,13 @@ record yet: it is read from its config and metrics.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vitascope.errors import UserError
-from vitascope.record import Record, load
+from vitascope.record import Record, load, load_config, load_metrics
 
 __all__ = ["SUMMARIES", "Found", "Source", "find"]
 
@@ -144,40 +144,37 @@ def _kind(path: Path) -> str | None:
 
 
 def _add(search: _Search, path: Path, record: Record) -> None:
-    metrics = list(_metrics(path.parent)) if record.kind == "run" else []
+    metrics = _metrics(search, path.parent) if record.kind == "run" else []
     search.sources[path.resolve()] = Source(path=path, record=record, metrics=metrics)
 
 
-def _metrics(folder: Path) -> Iterator[Mapping[str, Any]]:
+def _metrics(search: _Search, folder: Path) -> list[dict[str, Any]]:
+    """A run's epochs; none, and a word on why, if they are damaged."""
+    if not (folder / "metrics.jsonl").exists():
+        return []
     try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # a line half written by a run that goes on
-        if isinstance(row, dict) and isinstance(row.get("epoch"), (int, float)):
-            yield row
+        return load_metrics(folder)
+    except UserError as error:
+        search.left_out.append(str(error))
+        return []
 
 
 def _unfinished(search: _Search, folder: Path) -> None:
-    import yaml
-
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        search.left_out.append(f"{folder}: its config.yaml cannot be read: {error}")
+        config = load_config(folder)
+    except UserError as error:
+        search.left_out.append(str(error))
         return
-    rows = list(_metrics(folder))
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict) or not rows:
+    rows = _metrics(search, folder)
+    if not rows:
         search.left_out.append(f"{folder}: a run without an epoch yet")
         return
-    made = config.pop("made", None) or {}
+    made, seed = config.pop("made", None), config.get("seed")
     measured = [row for row in rows if isinstance(row.get("top1"), (int, float))]
     best = max(measured, key=lambda row: row["top1"]) if measured else None
     values = {"final": rows[-1], "best": best, "epochs": rows[-1]["epoch"], "unfinished": True}
-    record = Record(kind="run", values=values, config=config, seed=config.get("seed"), made=made)
+    record = Record(
+        kind="run", values=values, config=config, seed=seed if isinstance(seed, int) else None,
+        made=made if isinstance(made, dict) else {})  # fmt: skip
     path = folder / "config.yaml"
     search.sources[path.resolve()] = Source(path=path, record=record, metrics=rows)

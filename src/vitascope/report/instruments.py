@@ -11,8 +11,10 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from vitascope.errors import unknown
-from vitascope.record import Record, atomic_write
+from vitascope.record import Record
+from vitascope.report.compose import compose
 from vitascope.report.figures import STYLE
+from vitascope.report.found import Found, Source
 from vitascope.report.instruments_curvature import (
     draw_density,
     draw_hessian,
@@ -63,16 +65,11 @@ def draw(record: Record) -> Figure:
 def write_figures(
     folder: str | Path, records: Mapping[str, Record], kinds: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
-    """Write ``folder/figures/<measure>.{png,svg}``, or other ``kinds``, for each record."""
-    written = []
-    for name, record in records.items():
-        figure = draw(record)
-        with matplotlib.rc_context(STYLE):
-            for kind in kinds:
-                path = Path(folder) / "figures" / f"{name}.{kind}"
-                with atomic_write(path) as stream:
-                    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-                    figure.savefig(stream, format=kind, dpi=200, metadata=dated)
-                figure.set_layout_engine("none")  # it is laid out now
-                written.append(path)
-    return written
+    """Write ``folder/figures/<measure>.{png,svg}``, or other ``kinds``: a report's own figures."""
+    from vitascope.report import exports
+
+    folder = Path(folder)
+    sources = tuple(
+        Source(path=folder / f"{name}.json", record=record) for name, record in records.items()
+    )
+    return exports.write_figures(compose(Found(sources=sources)), folder, kinds) if sources else []

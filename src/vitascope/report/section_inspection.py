@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitascope.errors import UserError
 from vitascope.report.exhibits import Cell, Figure, Row, Table
 from vitascope.report.found import Source
 from vitascope.report.instruments_text import left_out, summary_rows
@@ -120,6 +119,7 @@ def section(sources: Sequence[Source], looks: LookBook) -> Section:
     return Section(
         kind="inspection",
         label="Inspection",
+        num_models=len(sittings),
         title=f"Inside {what}",
         question=f"What goes on inside {what}?",
         answer=drawn[0].reading,
@@ -146,11 +146,7 @@ def _figures(
             if kind in sitting
         ]
         if seen:
-            try:
-                yield draw(seen)
-            except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-                paths = ", ".join(str(s[kind].path) for s in sittings if kind in s)
-                raise UserError(f"{paths}: not a whole record of {kind}: {error!r}") from None
+            yield draw(seen)
 
 
 def _tables(sittings: Sequence[Sitting], names: Sequence[str]) -> Iterator[Table]:
@@ -176,13 +172,20 @@ def _agains(sitting: Sitting, title: str) -> Iterator[Again]:
         yield _again({k: source for k, source in sitting.items() if source.folder == folder}, title)
 
 
+def _images_a_pass(sitting: Sitting) -> Any:
+    """--batch-size; the mini-batches of training images that curvature is taken of are not it."""
+    configs = [source.record.config for source in sitting.values()]
+    own = [config for config in configs if "augmented_by" not in config]
+    return own[0].get("batch_size") if own else None
+
+
 def _again(sitting: Sitting, title: str) -> Again:
     source = _any(sitting)
     record, config = source.record, source.record.config
     chosen = [kind for kind in INSTRUMENTS if kind in sitting]
     options = [
         ("--data", config.get("data")), ("--measures", tuple(chosen)),
-        ("--images", config.get("num_images")), ("--batch-size", config.get("batch_size")),
+        ("--images", config.get("num_images")), ("--batch-size", _images_a_pass(sitting)),
         ("--epoch", config.get("epoch")), ("--other", config.get("other")),
         ("--pretrained", config.get("pretrained")), ("--seed", record.seed),
         *pinned(record), ("--out", source.folder),

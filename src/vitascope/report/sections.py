@@ -71,6 +71,7 @@ class Section:
     terms: tuple[tuple[str, str], ...] = ()  # words and their definitions
     agains: tuple[Again, ...] = ()
     source: str = ""  # the file the numbers are in
+    num_models: int = 1  # drawn together in each figure
     special: Any = None  # what a template of its own needs
     body: Markup = field(default_factory=Markup)  # rendered by such a template
 

@@ -103,7 +103,7 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
     return Inspection(
         subject=look.subject,
         records={
-            name: replace(records[name], config={**records[name].config, **config}, seed=look.seed)
+            name: replace(records[name], config={**config, **records[name].config}, seed=look.seed)
             for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },

@@ -133,11 +133,22 @@ def reopen(folder: str | Path, epoch: int | None = None) -> Subject:
         raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
     config.pop("pretrained", None)
     config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-    model = create_model(name, **config)
+    data = run.config["data"]
+    missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
+    if missing:
+        raise UserError(f"{folder}: its config.yaml does not say the {', '.join(missing)} of data")
+    if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
+        raise UserError(f"{folder}: its config.yaml needs a data.mean and data.std a channel")
+    try:
+        model = create_model(name, **config)
+    except UserError:
+        raise
+    except Exception as error:  # the model's own words for arguments that cannot be
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{folder}: its config.yaml makes no model {name!r}: {reason}") from None
     weights = (
         run.weights if epoch is None else run.folder / f"weights/epoch-{epoch:04d}.safetensors"
     )
-    data = run.config["data"]
     return Subject(
         load_weights(model, weights),
         name,

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from vitascope.atomic import sweep
 from vitascope.errors import UserError
 from vitascope.train.disk import flush, save_tensors, size_of, writing
 
@@ -112,8 +113,11 @@ def clean(folder: Path) -> None:
     """Remove what a killed run left half written in a run's folder."""
     for left in folder.glob("checkpoint/.writing-*"):
         shutil.rmtree(left, ignore_errors=True)
-    for left in [*folder.glob(".*.part"), *folder.glob("weights/.*.part")]:
-        left.unlink(missing_ok=True)
+    for place in (folder, folder / "weights"):
+        sweep(place)
+        for pattern in (".*.safetensors.part", ".tmp??????"):  # as version 0.1 left them
+            for left in place.glob(pattern):
+                left.unlink(missing_ok=True)
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from vitascope.atomic import flush, replacing
 from vitascope.errors import UserError
 
 __all__ = ["flush", "save_tensors", "writing"]
@@ -51,27 +52,7 @@ def size_of(tensors: Mapping[str, Tensor]) -> int:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file that appears whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    with writing(path, size_of(tensors)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.touch()
-            mode = part.stat().st_mode  # safetensors' own would be for the owner alone
-            # tied weights share memory, which the format refuses: each name gets its own
-            save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, part)
-            os.chmod(part, mode)
-            flush(part)
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        flush(path.parent)
-
-
-def flush(path: Path) -> None:
-    """Have the system put a file, or a folder's list of names, on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    # tied weights share memory, which the format refuses: each name gets its own
+    copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    with writing(path, size_of(tensors)), replacing(path) as temporary:
+        save_file(copies, temporary)

@@ -19,7 +19,14 @@ import yaml
 
 from vitascope import record
 from vitascope.errors import UserError
-from vitascope.record import Record, circumstances, write_text
+from vitascope.record import (
+    FORMAT,
+    Record,
+    circumstances,
+    load_config,
+    load_metrics,
+    write_text,
+)
 from vitascope.train.classes import SHOWN
 from vitascope.train.config import Recipe
 from vitascope.train.disk import writing
@@ -50,8 +57,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """``config.yaml``."""
-        config: dict[str, Any] = _read_config(self.folder)
-        return config
+        return load_config(self.folder)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -62,8 +68,7 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of ``metrics.jsonl``."""
-        text = (self.folder / "metrics.jsonl").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
+        return load_metrics(self.folder)
 
     @property
     def weights(self) -> Path:
@@ -84,7 +89,7 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
             raise UserError(
                 f"{folder} already holds a run; go on with it (resume) or choose another folder"
             )
-        found = differences(_read_config(folder), config)
+        found = differences(load_config(folder), config)
         if found:
             raise UserError(
                 f"{folder} holds a run with another config: {'; '.join(found)}; resume with the "
@@ -93,7 +98,7 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
         return load_run(folder) if (folder / "record.json").exists() else None
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        body = {**config, "made": circumstances()}
+        body = {"format": FORMAT, **config, "made": circumstances()}
         write_text(folder / "config.yaml", yaml.safe_dump(body, sort_keys=False))
     return None
 
@@ -151,11 +156,19 @@ def load_run(folder: str | Path) -> Run:
         what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
         raise UserError(f"{folder} {what}; resume it, or train one there")
     stored = record.load(folder / "record.json")
-    return Run(folder=folder, seed=stored.seed or 0, **stored.values)
+    values: dict[str, Any] = {name: stored.values.get(name) for name in _STORED}
+    wrong = [name for name, kind in _STORED.items() if not isinstance(values[name], kind)]
+    if stored.kind != "run" or wrong:
+        what = f"of {stored.kind!r}" if stored.kind != "run" else f"without {', '.join(wrong)}"
+        raise UserError(f"{folder / 'record.json'} is not a run's: it is a record {what}")
+    return Run(folder=folder, seed=stored.seed or 0, **values)
 
 
-def _read_config(folder: Path) -> Any:
-    try:
-        return yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
+_STORED: dict[str, Any] = {  # values of a run's record
+    "final": dict,
+    "best": dict,
+    "seconds": (int, float),
+    "epochs": int,
+    "steps": int,
+    "world_size": int,
+}

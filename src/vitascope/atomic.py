@@ -1,0 +1,115 @@
+"""Files that appear whole or not at all.
+
+A file is written in a hidden folder beside its place (``.NAME.xxxxxxxx.part``), flushed, and
+renamed. The writer holds a lock on that folder, so one that a killed process left can be told from
+one in use: the next write beside it removes it.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["atomic_write", "flush", "replacing", "sweep", "write_text"]
+
+_LEFT = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # as tempfile makes them
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A file's name to write to, which takes the place of ``path`` when the block ends well."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent)
+    folder, lock = _own_folder(path)
+    written = folder / path.name
+    try:
+        yield written
+        flush(written)
+        os.chmod(written, 0o666 & ~_umask())
+        os.replace(written, path)
+        flush(path.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of ``path`` only if the block ends well."""
+    with replacing(path) as temporary, open(temporary, "wb") as stream:
+        yield stream
+        stream.flush()
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a whole UTF-8 text file atomically."""
+    with atomic_write(path) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove what killed writers left in ``folder``; what is being written now stays."""
+    with suppress(OSError):
+        left = [entry.path for entry in os.scandir(folder) if _LEFT.fullmatch(entry.name)]
+        for name in left:
+            with suppress(OSError):
+                handle = os.open(name, os.O_RDONLY)
+                try:
+                    if _lock(handle):
+                        _remove(name)
+                finally:
+                    os.close(handle)
+
+
+def flush(path: str | Path) -> None:
+    """Have the system put a file, or a folder's list of names, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _own_folder(path: Path) -> tuple[Path, int]:
+    """A new hidden folder beside ``path``, and the handle that keeps it locked."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # swept away before it was locked
+            continue
+        if _lock(handle) is not False and os.path.isdir(folder):
+            return Path(folder), handle
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool | None:
+    """Lock an open file or folder: False if another holds it, None where there are no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove(name: str) -> None:
+    if os.path.isdir(name):
+        shutil.rmtree(name)
+    else:
+        os.unlink(name)
+
+
+@lru_cache(maxsize=1)
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
