@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from vitascope.capture.features import tensor_in
 from vitascope.errors import UserError
 
-__all__ = ["first_images", "images_in", "labelled_in", "logits_of"]
+__all__ = ["first_images", "images_in", "labelled_in", "logits_of", "ordinary", "split"]
 
 
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
@@ -86,6 +87,12 @@ def logits_of(output: Any) -> Tensor:
     return tensor
 
 
+def ordinary(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy where it was made in inference mode: those have no derivatives."""
+    with torch.inference_mode(False):
+        return tensor.clone() if tensor.is_inference() else tensor
+
+
 def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:
     parameter = next(model.parameters(), None) if model is not None else None
-    return tensor if parameter is None else tensor.to(parameter.device)
+    return ordinary(tensor if parameter is None else tensor.to(parameter.device))
