@@ -36,7 +36,7 @@ def movable(model: nn.Module) -> dict[str, int]:
     >>> movable(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)))
     {'0.weight': 0, '2.weight': 0}
     """
-    found = {}
+    found: dict[str, int] = {}
     names = slots(model)
     for prefix, module in model.named_modules():
         maps = isinstance(module, (nn.Linear, _ConvNd, nn.MultiheadAttention))
