@@ -246,6 +246,19 @@ def test_a_distilled_model_gives_a_pair_in_training_and_their_mean_otherwise():
     assert model.forward_features(images).shape == (2, 18, 36)
 
 
+def test_new_heads_of_a_distilled_model_are_drawn_apart():
+    model = create_model("convit_micro_distilled", **MICRO, num_gpsa_blocks=2)
+    for num_classes in (model.num_classes, 7):
+        model.reset_classifier(num_classes)
+        head, distilled = model.get_classifier()
+        assert head.weight.shape == distilled.weight.shape
+        assert (head.weight != distilled.weight).any(1).all()
+        spread = head.weight.std().item()
+        assert distilled.weight.std().item() == pytest.approx(spread, rel=0.3)
+    model.reset_classifier(0)
+    assert [type(part).__name__ for part in model.get_classifier()] == ["Identity"] * 2
+
+
 def test_intermediates_are_what_the_blocks_give():
     model = randomised(micro(img_size=(16, 24))).eval()
     seen = []

@@ -133,13 +133,20 @@ def shown() -> dict[str, object]:
             "images": batches[0][0], "start": start, "middle": middle, "end": end}  # fmt: skip
 
 
+def assert_values(printed: str) -> None:
+    """Numbers were printed, and no function or object that somebody forgot to call or to read."""
+    assert re.search(r"\d", printed), printed
+    assert re.search(r"<[^>]*(method|function|object|property)\b|\bat 0x", printed) is None, printed
+    assert re.search(r"\bnan\b", printed) is None, printed
+
+
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_the_python_of_a_page_runs_and_gives_a_record(name, capsys):
     (code,) = blocks(PAGES[name], "python")
     names = dict(shown())
     exec(compile(code, PAGES[name].name, "exec"), names)  # the page's own words
     assert names["found"].to_record().kind == name
-    assert capsys.readouterr().out
+    assert_values(capsys.readouterr().out)
 
 
 def test_the_python_of_the_index_runs(capsys):

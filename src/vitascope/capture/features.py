@@ -4,7 +4,7 @@ Parts are named by their path in the model; wildcards are welcome: ``blocks.*.at
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.threads import looking_into, of_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["edit", "evaluating", "features", "matching", "tensor_in"]
@@ -66,8 +68,8 @@ def _ran(patterns: Iterable[str], names: Iterable[str], seen: Iterable[str]) -> 
     """Every pattern must have met a module that ran."""
     names, seen = list(names), list(seen)
     for pattern in patterns:
-        matched = [name for name in names if fnmatchcase(name, pattern)]
-        if not set(matched) & set(seen):
+        if not any(fnmatchcase(name, pattern) for name in seen):
+            matched = [name for name in names if fnmatchcase(name, pattern)] or [pattern]
             ran = ", ".join(seen[:5]) or "nothing"
             raise UserError(f"{', '.join(matched[:5])} did not run; of what was asked, {ran} did")
 
@@ -81,6 +83,8 @@ def features(
     grad: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Collect the outputs of the matching modules, by name, in order of execution.
+
+    The output of a module's second run in one pass is ``name@2``.
 
     Args:
         model: Any module.
@@ -100,26 +104,30 @@ def features(
     """
     patterns = [units] if isinstance(units, str) else [getattr(u, "name", u) for u in units]
     modules = {name: module for name, module in model.named_modules() if name}
-    names = matching(patterns, modules, "unit")
+    names = matching([module_of(pattern) for pattern in patterns], modules, "unit")
     seen: dict[str, Any] = {}
 
     def keep(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            run = runs.name(name)
+            if not any(fnmatchcase(run, pattern) for pattern in patterns):
+                return
             tensor = tensor_in(output)
             if tensor is None:
-                raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
+                raise UserError(f"{run} puts out no tensor but {type(output).__name__}")
             with torch._C.DisableTorchFunction():
-                seen[name] = reduce(name, tensor) if reduce else tensor
+                seen.pop(run, None)
+                seen[run] = reduce(run, tensor) if reduce else tensor
 
-        return hook
+        return of_this_thread(hook)
 
-    handles = [modules[name].register_forward_hook(keep(name)) for name in names]
-    try:
-        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
-            yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        runs = Runs(model, stack)
+        for name in names:
+            stack.callback(modules[name].register_forward_hook(keep(name)).remove)
+        stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))
+        yield seen
     _ran(patterns, names, seen)
 
 
@@ -127,7 +135,7 @@ def features(
 def edit(
     model: nn.Module, edits: Mapping[str, Callable[[Tensor], Tensor]], *, grad: bool = True
 ) -> Iterator[None]:
-    """Replace the output of each matching module by ``edits[name](output)``.
+    """Replace the output of each matching module, in all its runs, by ``edits[name](output)``.
 
     Raises:
         UserError: If a name matches nothing, or (on leaving the block) nothing it matches ran.
@@ -148,27 +156,27 @@ def edit(
                 raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
             return _replaced(output, fn(tensor))
 
-        return hook
+        return of_this_thread(hook)
 
     wanted = [(n, fn) for p, fn in edits.items() for n in matching(p, modules, "unit")]
-    handles = [modules[n].register_forward_hook(replace(n, fn)) for n, fn in wanted]
-    try:
-        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        for name, fn in wanted:
+            stack.callback(modules[name].register_forward_hook(replace(name, fn)).remove)
+        stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))
+        yield
     _ran(edits, [name for name, _ in wanted], ran)
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the block in eval mode without gradients; every module's own mode comes back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with looking_into(model):
+        modes = [(module, module.training) for module in model.modules()]
+        try:
+            model.eval()
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode

@@ -16,6 +16,7 @@ from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.layout import Layout, layout_of
 from vitascope.capture.places import inheriting, places_of
 from vitascope.capture.shadows import Shadows
+from vitascope.capture.threads import of_this_thread
 from vitascope.capture.watch import watching
 
 __all__ = ["kinds_of"]
@@ -62,7 +63,7 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
                                     takes_image=x is image, within=tuple(running))  # fmt: skip
             running.append(name)
 
-        return hook
+        return of_this_thread(hook)
 
     def leaving(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -72,7 +73,7 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
                 calls[name].output = tuple(out.shape)
                 calls[name].after = layout_of(shadows, out)
 
-        return hook
+        return of_this_thread(hook)
 
     handles: list[Any] = []
     try:

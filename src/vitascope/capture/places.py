@@ -17,6 +17,7 @@ from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.layout import aside
 from vitascope.capture.planes import distinct, positions, rows, spacing
 from vitascope.capture.shadows import Shadows
+from vitascope.capture.threads import of_this_thread
 from vitascope.capture.watch import watching
 from vitascope.errors import UserError
 
@@ -123,7 +124,8 @@ def stated_places(
     [[nan, nan], [7.5, 7.5]]
     """
     down, across = (
-        (torch.arange(n) + 0.5) * (s / n) - 0.5 for n, s in zip(grid, size, strict=True)
+        (torch.arange(n, dtype=torch.float32) + 0.5) * (s / n) - 0.5
+        for n, s in zip(grid, size, strict=True)
     )
     patches = torch.stack(torch.meshgrid(down, across, indexing="ij"), -1).reshape(-1, 2)
     sides = []
@@ -160,7 +162,8 @@ class inheriting:
                 self.shadows.put(after, self.shadows.of(before))
 
     def __enter__(self) -> None:
-        self.handles = [m.register_forward_hook(self._hook) for m in self.model.modules()]
+        hook = of_this_thread(self._hook)
+        self.handles = [m.register_forward_hook(hook) for m in self.model.modules()]
 
     def __exit__(self, *_: Any) -> None:
         for handle in self.handles:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Planes", "attended", "carry", "centres", "distinct", "nowhere", "positions", "product",
-           "rows", "spacing", "unit", "window"]  # fmt: skip
+__all__ = ["Planes", "attended", "carry", "centres", "distinct", "none", "nowhere", "positions",
+           "product", "rows", "spacing", "unit", "window"]  # fmt: skip
 
 Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
 
@@ -41,6 +41,11 @@ def spacing(places: Tensor) -> tuple[float, float]:
         values = (values[~values.isnan()] * 16).round().unique() / 16
         steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
     return steps[0], steps[1]
+
+
+def none(shape: torch.Size) -> Tensor:
+    """A plane of elements that have no place."""
+    return torch.zeros((), dtype=torch.float32).expand(shape)
 
 
 def nowhere(plane: Tensor) -> bool:
@@ -106,7 +111,7 @@ def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
     elif b is not None:
         left, right = ((contract(triple, -2), -2) for triple in (b[:3], b[3:]))
     else:
-        return [torch.zeros(()).expand(shape)] * 6
+        return [none(shape)] * 6
     return unit([p.unsqueeze(dim).expand(shape) for planes, dim in (left, right) for p in planes])
 
 
@@ -151,7 +156,7 @@ def window(
             mix = _interpolation(plane.shape[2 + axis], shape[2 + axis], s, d * (k - 1) / 2 - p)
             plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
         moved.append(plane.expand(shape))
-    return [*unit([*moved, *moved])[:3], *[torch.zeros(()).expand(shape)] * 3]
+    return [*unit([*moved, *moved])[:3], *[none(shape)] * 3]
 
 
 def _at(value: Any, axis: int) -> int:
@@ -162,7 +167,7 @@ def _at(value: Any, axis: int) -> int:
 def _interpolation(size_in: int, size_out: int, stride: int, offset: float) -> Tensor:
     """Matrix that reads a line of ``size_in`` at ``stride * i + offset``, extrapolating."""
     at = torch.arange(size_out, dtype=torch.float32) * stride + offset
-    matrix = torch.zeros(size_out, size_in)
+    matrix = torch.zeros(size_out, size_in, dtype=torch.float32)
     if size_in == 1:
         return matrix + 1
     low = at.floor().clamp(0, size_in - 2).long()

@@ -16,6 +16,7 @@ through:
 A tensor of attention scores has two places, its query's and its key's: six planes in all.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from vitascope.capture.planes import Planes, attended, carry, nowhere, product, unit, window
+from vitascope.capture.planes import Planes, attended, carry, none, nowhere, product, unit, window
 
 __all__ = ["Shadows"]
 
@@ -43,6 +44,9 @@ _MIXES = frozenset(
 )
 
 
+_one_at_a_time = threading.RLock()
+
+
 class Shadows(TorchDispatchMode):
     """While active, every tensor computed from ``image`` has a place; see :meth:`of`."""
 
@@ -55,8 +59,18 @@ class Shadows(TorchDispatchMode):
         height, width = image.shape[-2:]
         y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
         x = torch.arange(width, dtype=torch.float32).expand(image.shape)
-        none = torch.zeros(()).expand(image.shape)
-        self.put(image, [torch.ones(()).expand(image.shape), y, x, *[none] * 3])
+        here = torch.ones((), dtype=torch.float32).expand(image.shape)
+        self.put(image, [here, y, x, *[none(image.shape)] * 3])
+
+    def __enter__(self) -> Any:
+        _one_at_a_time.acquire()  # torch keeps flags of active modes that all threads share
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            _one_at_a_time.release()
 
     def of(self, tensor: Tensor) -> Planes | None:
         """The place of every element, or None where it is unknown."""
@@ -147,7 +161,7 @@ class Shadows(TorchDispatchMode):
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*found, *[torch.zeros(()).expand(tensor.shape)] * (6 - len(found))]
+            planes = [*found, *[none(tensor.shape)] * (6 - len(found))]
             self.put(tensor, unit(planes) if name in _MIXES else planes)
 
 

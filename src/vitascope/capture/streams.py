@@ -17,6 +17,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from vitascope.capture.features import features, matching, tensor_in
 from vitascope.capture.hush import hush, unhush
+from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.threads import looking_into, of_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["following", "streams", "without"]
@@ -29,16 +31,16 @@ OnSum = Callable[[str, Tensor, bool], None]
 
 
 class _Follow(TorchFunctionMode):
-    """Follow the outputs of named modules to the sums they go into."""
+    """Follow the outputs of named modules, run by run, to the sums they go into."""
 
-    def __init__(self, on_sum: OnSum, drop: Iterable[str] = ()):
+    def __init__(self, runs: Runs, on_sum: OnSum, drop: Iterable[str] = ()):
         super().__init__()
-        self.on_sum, self.drop = on_sum, frozenset(drop)
+        self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
         self.open: set[str] = set()  # ran, not yet summed or used by the next unit
         self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
         self.taint: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
-        self.inside: list[nn.Module] = []  # units that are running
+        self.inside: list[tuple[nn.Module, str]] = []  # units that are running
         self.hushed = 0  # of them, those that no mode may see into
 
     def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
@@ -46,28 +48,32 @@ class _Follow(TorchFunctionMode):
         guarded = any(isinstance(m, _FAST) for m in module.modules())
 
         def entering(_module: nn.Module, inputs: Any) -> None:
-            first = tensor_in(inputs)
-            self.fed[name] = self._from(first) & self.open
+            first, run = tensor_in(inputs), self.runs.name(name)
+            self.fed[run] = self._from(first) & self.open
             if isinstance(module, nn.Conv2d) and first is not None:
-                self.around[name] = first
-            self.open -= self.fed[name]
-            self.inside.append(module)
+                self.around[run] = first
+            self.open -= self.fed[run]
+            self.inside.append((module, run))
             if guarded:
                 hush()
                 self.hushed += 1
 
         def leaving(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if module in self.inside:
-                del self.inside[self.inside.index(module) :]
-                if guarded:
-                    self._unhush()
+            running = [inner for inner, _ in self.inside]
+            if module not in running:
+                return
+            run = self.inside[running.index(module)][1]
+            del self.inside[running.index(module) :]
+            if guarded:
+                self._unhush()
             tensor = tensor_in(output)
             if tensor is not None:
-                self.open.add(name)
-                self.taint[tensor] = {name}
+                self.open.add(run)
+                self.taint[tensor] = {run}
 
-        stack.callback(module.register_forward_pre_hook(entering).remove)
-        stack.callback(module.register_forward_hook(leaving, always_call=True).remove)
+        before, after = of_this_thread(entering), of_this_thread(leaving)
+        stack.callback(module.register_forward_pre_hook(before).remove)
+        stack.callback(module.register_forward_hook(after, always_call=True).remove)
 
     def release(self) -> None:
         """Close what an exception left open."""
@@ -127,16 +133,18 @@ class _Follow(TorchFunctionMode):
 def following(
     model: nn.Module, names: Iterable[str], on_sum: OnSum, drop: Iterable[str] = ()
 ) -> Iterator[None]:
-    """Call ``on_sum(name, sum, alone)`` when a named module's output is added to a shortcut.
+    """Call ``on_sum(run, sum, alone)`` when a named module's output is added to a shortcut.
 
     Args:
         model: Any module.
         names: Modules to follow, all of them: where one begins, the one before it ends.
-        on_sum: ``alone`` tells that no other named module is on the branch.
-        drop: Modules whose branch is left out of its sum.
+        on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
+            tells that no other named module is on the branch.
+        drop: Runs whose branch is left out of its sum.
     """
-    follow = _Follow(on_sum, drop)
     with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        follow = _Follow(Runs(model, stack), on_sum, drop)
         stack.callback(follow.release)
         for name in names:
             follow.attach(stack, name, model.get_submodule(name))
@@ -199,21 +207,27 @@ def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -
     branches = [unit.name for unit in chosen if unit.branch]
     left: set[str] = set()
 
-    def identity(name: str) -> Callable[..., Tensor]:
-        def hook(_module: nn.Module, inputs: Any, output: Any) -> Tensor:
+    within = {unit.name for unit in chosen if not unit.branch}  # each becomes the identity
+
+    def identity(name: str) -> Callable[..., Tensor | None]:
+        def hook(_module: nn.Module, inputs: Any, output: Any) -> Tensor | None:
+            run = runs.name(name)
+            if run not in within:
+                return None
             before, after = tensor_in(inputs), tensor_in(output)
             if before is None or after is None or before.shape != after.shape:
                 shapes = [tuple(x.shape) if x is not None else None for x in (before, after)]
-                raise UserError(f"{name} cannot be dropped: it turns {shapes[0]} into {shapes[1]}")
+                raise UserError(f"{run} cannot be dropped: it turns {shapes[0]} into {shapes[1]}")
             return before
 
-        return hook
+        return of_this_thread(hook)
 
     with ExitStack() as stack:
-        for unit in chosen:
-            if not unit.branch:
-                module = model.get_submodule(unit.name)
-                stack.callback(module.register_forward_hook(identity(unit.name)).remove)
+        stack.enter_context(looking_into(model))
+        runs = Runs(model, stack)
+        for name in {module_of(run) for run in within}:
+            module = model.get_submodule(name)
+            stack.callback(module.register_forward_hook(identity(name)).remove)
         if branches:
             stack.enter_context(
                 following(model, _followed(units), lambda name, *_: left.add(name), branches)
@@ -225,4 +239,5 @@ def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -
 
 
 def _followed(units: Sequence[Any]) -> list[str]:
-    return [unit.name for unit in units if unit.kind not in ("stem", "head")]
+    names = (module_of(unit.name) for unit in units if unit.kind not in ("stem", "head"))
+    return list(dict.fromkeys(names))

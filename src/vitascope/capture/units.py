@@ -14,8 +14,10 @@ from vitascope.capture.features import evaluating, tensor_in
 from vitascope.capture.kinds import kinds_of
 from vitascope.capture.layout import layout_of
 from vitascope.capture.places import inheriting, one_image
+from vitascope.capture.runs import Runs, module_of
 from vitascope.capture.shadows import Shadows
 from vitascope.capture.streams import following
+from vitascope.capture.threads import of_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["Unit", "units"]
@@ -25,7 +27,8 @@ __all__ = ["Unit", "units"]
 class Unit:
     """A part of a model, and what the network carries on after it.
 
-    Shape, layout and grid are those of the sum with the shortcut where there is one.
+    Shape, layout and grid are those of the sum with the shortcut where there is one. A module that
+    runs twice in one pass is two units, ``name`` and ``name@2``.
     """
 
     name: str
@@ -99,33 +102,45 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
     found: dict[str, Unit] = {}
     shadows = Shadows(image)
 
-    def see(name: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
+    def see(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
         layout = layout_of(shadows, tensor)
-        found[name] = Unit(
-            name, kinds[name], 0, layout.grid if layout else None,
+        found[run] = Unit(
+            run, kinds[module_of(run)], 0, layout.grid if layout else None,
             layout.num_prefix_tokens if layout else 0, tuple(tensor.shape),
             layout.name if layout else None, residual, branch)  # fmt: skip
 
-    def hook_for(name: str) -> Any:
+    running: dict[str, str] = {}  # module -> its run
+    order: list[str] = []
+
+    def entering(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            running[name] = runs.name(name)
+            order.append(running[name])
+
+        return of_this_thread(hook)
+
+    def leaving(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             tensor = tensor_in(output)
             if tensor is not None:
-                see(name, tensor)
+                see(running[name], tensor)
 
-        return hook
+        return of_this_thread(hook)
 
     names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
     sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
         stack.enter_context(inheriting(model, shadows))  # its hooks run first
+        runs = Runs(model, stack)
         for name in filter(None, kinds):
-            hook = model.get_submodule(name).register_forward_hook(hook_for(name))
-            stack.callback(hook.remove)
+            module = model.get_submodule(name)
+            stack.callback(module.register_forward_pre_hook(entering(name)).remove)
+            stack.callback(module.register_forward_hook(leaving(name)).remove)
         stack.enter_context(shadows)
         stack.enter_context(sums)
         model(image)
-    return [found[name] for name in kinds if name in found]
+    return [found[run] for run in order if run in found]
 
 
 def _staged(parts: list[Unit]) -> tuple[Unit, ...]:

@@ -7,6 +7,7 @@ Hooks tell which module is running. Three layers need their own case: ``nn.Multi
 never form the map they use. What each computation amounts to is in :mod:`vitascope.capture.events`.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -27,6 +28,7 @@ from vitascope.capture.events import (
     of_product,
 )
 from vitascope.capture.hush import hush, unhush
+from vitascope.capture.threads import looking_into, of_this_thread
 
 __all__ = ["watching"]
 
@@ -40,11 +42,12 @@ class _Watch(TorchFunctionMode):
     def __init__(self, model: nn.Module, on_event: Callable[[Event], None]):
         super().__init__()
         self.on_event = on_event
+        self.thread = threading.get_ident()
         self.stack: list[Frame] = []
         self.counts: dict[str, int] = {}
         self.handles: list[Any] = []
         self.hushed: list[nn.Module] = []  # opaque layers that are running
-        self.wrapped: list[nn.Module] = []
+        self.wrapped: list[tuple[nn.Module, Any]] = []  # and the forward of its own, if it had one
         fused = [name for name, module in model.named_modules() if is_fused_layer(module)]
         for name in fused:
             self._wrap(name, model.get_submodule(name))
@@ -63,8 +66,10 @@ class _Watch(TorchFunctionMode):
     def remove(self) -> None:
         for handle in self.handles:
             handle.remove()
-        for module in self.wrapped:
+        for module, before in reversed(self.wrapped):
             del module.forward  # type: ignore[attr-defined]
+            if before is not None:
+                module.forward = before  # type: ignore[method-assign]
         while self.hushed:
             self._unhush()
 
@@ -77,6 +82,8 @@ class _Watch(TorchFunctionMode):
         forward = module.forward
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self.thread:
+                return forward(*args, **kwargs)
             if not self.stack:
                 self.counts.clear()
             with torch._C.DisableTorchFunction():
@@ -85,8 +92,8 @@ class _Watch(TorchFunctionMode):
             self._tell(event)
             return output
 
+        self.wrapped.append((module, module.__dict__.get("forward")))
         module.forward = wrapper  # type: ignore[method-assign]
-        self.wrapped.append(module)
 
     def _entering(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -97,7 +104,7 @@ class _Watch(TorchFunctionMode):
                 hush()
                 self.hushed.append(module)
 
-        return hook
+        return of_this_thread(hook)
 
     def _leaving(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -115,7 +122,7 @@ class _Watch(TorchFunctionMode):
             if event is not None:
                 self._tell(event)
 
-        return hook
+        return of_this_thread(hook)
 
     def _tell(self, event: Event) -> None:
         self.counts[event.name] = count = self.counts.get(event.name, 0) + 1
@@ -149,8 +156,9 @@ class _Watch(TorchFunctionMode):
 @contextmanager
 def watching(model: nn.Module, on_event: Callable[[Event], None]) -> Iterator[None]:
     """Call ``on_event`` for each attention computation of ``model`` in the block."""
-    watch = _Watch(model, on_event)
     with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        watch = _Watch(model, on_event)
         stack.callback(watch.remove)
         stack.enter_context(watch)
         yield

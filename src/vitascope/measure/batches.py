@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
 
-__all__ = ["first_images", "images_in", "labelled_in"]
+__all__ = ["first_images", "images_in", "labelled_in", "ordinary", "split"]
 
 
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
@@ -76,6 +77,12 @@ def first_images(
     return _to(split(first)[0], model), again()
 
 
+def ordinary(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy where it was made in inference mode: those have no derivatives."""
+    with torch.inference_mode(False):
+        return tensor.clone() if tensor.is_inference() else tensor
+
+
 def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:
     parameter = next(model.parameters(), None) if model is not None else None
-    return tensor if parameter is None else tensor.to(parameter.device)
+    return ordinary(tensor if parameter is None else tensor.to(parameter.device))

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import split
+from vitascope.measure.batches import ordinary, split
 
 __all__ = ["Degraded", "Pixels", "Shot", "classes_of", "degraded", "drawn", "shots"]
 
@@ -102,8 +102,8 @@ def shots(batches: Iterable[Any], model: nn.Module) -> Iterable[Shot]:
         images, labels = split(batch)
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
-        images, labels = (x if parameter is None else x.to(parameter.device)
-                          for x in (images, labels))  # fmt: skip
+        where = images.device if parameter is None else parameter.device
+        images, labels = ordinary(images.to(where)), ordinary(labels.to(where))
         given = getattr(batch, "indices", None)
         numbers = list(range(done, done + len(images))) if given is None else given.tolist()
         done += len(images)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from vitascope.errors import UserError, unknown
+from vitascope.measure.objective import slots
 
 __all__ = ["AXES", "Direction", "filter_norms", "movable", "normalised", "random_direction"]
 
@@ -30,20 +31,21 @@ Direction = Mapping[str, Tensor]
 
 
 def movable(model: nn.Module) -> dict[str, int]:
-    """The weights that a direction moves, each with the axis of its outputs.
+    """The weights that a direction moves, tied ones once, each with the axis of its outputs.
 
     >>> movable(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)))
     {'0.weight': 0, '2.weight': 0}
     """
-    found = {}
+    found: dict[str, int] = {}
+    names = slots(model)
     for prefix, module in model.named_modules():
         maps = isinstance(module, (nn.Linear, _ConvNd, nn.MultiheadAttention))
         if not maps or POSITIONS.search(prefix):
             continue
         for name, weight in module.named_parameters(recurse=False):
             if name.endswith("weight") and weight.ndim >= 2 and weight.requires_grad:
-                full = f"{prefix}.{name}" if prefix else name
-                found[full] = 1 if isinstance(module, _ConvTransposeNd) else 0
+                full = names[f"{prefix}.{name}" if prefix else name]
+                found.setdefault(full, 1 if isinstance(module, _ConvTransposeNd) else 0)
     if not found:
         raise UserError(f"{type(model).__name__} has no linear map or convolution that trains")
     return found

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.capture.runs import module_of
 from vitascope.errors import UserError
 from vitascope.measure.gates import gates_in_force
 from vitascope.measure.nonlocality import without_patches
@@ -64,7 +65,7 @@ class _Layer:
     """Which row of a layer's maps to take, and where its keys go on the image."""
 
     def __init__(self, places: capture.Places, query: tuple[float, float], size: tuple[int, int]):
-        target = torch.tensor([query[0] * size[0] - 0.5, query[1] * size[1] - 0.5])
+        target = places.query.new_tensor([q * s - 0.5 for q, s in zip(query, size, strict=True)])
         distance = (places.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
         self.window, self.row = divmod(int(distance.argmin()), distance.shape[1])
         self.num_windows = len(distance)
@@ -120,7 +121,8 @@ class MapsOnlooker(Onlooker):
         places, self.left_out = sight.chosen_layers(layers, without_patches(sight), "maps")
         size = (sight.images.shape[-2], sight.images.shape[-1])
         self.read = {name: _Layer(place, query, size) for name, place in places.items()}
-        self.gated = {n: m for n, m in capture.gated_layers(sight.model).items() if n in places}
+        gated = capture.gated_layers(sight.model)
+        self.gated = {n: gated[module_of(n)] for n in places if module_of(n) in gated}
         parts = ("mixed", "content", "position")
         self.maps = {name: parts if name in self.gated else parts[:1] for name in places}
         self.sums: dict[str, dict[str, Any]] = {part: {} for part in parts}

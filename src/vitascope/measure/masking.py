@@ -14,7 +14,7 @@ exact. All is put back. Accuracies are shares of 1.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.capture.threads import looking_into
 from vitascope.errors import UserError
 from vitascope.measure.accuracy import accuracy
 from vitascope.measure.batches import labelled_in
@@ -68,16 +69,23 @@ def without_positions(model: nn.Module) -> Iterator[None]:
     found = position_embeddings(model)
     if not found:
         raise UserError(f"{type(model).__name__} has no absolute position embeddings to mask")
-    kept = {name: tensor.detach().clone() for name, tensor in found.items()}
+    with looking_into(model), _filled(found.values(), 0.0):
+        yield
+
+
+@contextmanager
+def _filled(tensors: Iterable[Tensor], value: float) -> Iterator[None]:
+    """Run the block with all elements at ``value``; theirs come back, to the bit."""
+    kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
-        with torch.no_grad():
-            for tensor in found.values():
-                tensor.zero_()
+        for tensor, _ in kept:
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                tensor.fill_(value)
         yield
     finally:
-        with torch.no_grad():
-            for name, tensor in found.items():
-                tensor.copy_(kept[name])
+        for tensor, before in kept:
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                tensor.copy_(before)
 
 
 @contextmanager
@@ -88,20 +96,17 @@ def forced_gates(layers: Iterable[nn.Module], gate: float) -> Iterator[None]:
     layers = list(layers)
     forced = [(m, m.forced_gate) for m in layers if hasattr(m, "forced_gate")]
     others = [m.get_parameter("gating_param") for m in layers if not hasattr(m, "forced_gate")]
-    kept = [parameter.detach().clone() for parameter in others]
-    try:
-        for module, _ in forced:
-            module.forced_gate = gate  # type: ignore[assignment]
-        with torch.no_grad():
-            for parameter in others:
-                parameter.fill_(1e4 if gate else -1e4)
-        yield
-    finally:
-        for module, before in forced:
-            module.forced_gate = before
-        with torch.no_grad():
-            for parameter, value in zip(others, kept, strict=True):
-                parameter.copy_(value)
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.enter_context(looking_into(layer))
+        stack.enter_context(_filled(others, 1e4 if gate else -1e4))
+        try:
+            for module, _ in forced:
+                module.forced_gate = gate  # type: ignore[assignment]
+            yield
+        finally:
+            for module, before in forced:
+                module.forced_gate = before
 
 
 def masking(

@@ -15,8 +15,9 @@ eigenvalue of the Hessian. Weights move functionally: the model itself is never 
 Shapes: B images, K classes.
 """
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -27,10 +28,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitascope.capture import logits_of
+from vitascope.capture.threads import looking_into
 from vitascope.errors import UserError, unknown
-from vitascope.measure.batches import split
+from vitascope.measure.batches import ordinary, split
 
-__all__ = ["deterministic", "fixed_batches", "moving", "nll", "objective"]
+__all__ = [
+    "deterministic",
+    "fixed_batches",
+    "moving",
+    "nll",
+    "objective",
+    "run_with",
+    "slots",
+]
 
 BATCH_NORM = ("running", "batch")
 
@@ -57,15 +67,47 @@ def nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def moving(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Copies of the weights that train, by name, as leaves of a new graph."""
-    weights = {
-        name: weight.detach().to(dtype or weight.dtype, copy=True).requires_grad_(True)
-        for name, weight in model.named_parameters()
-        if weight.requires_grad and weight.is_floating_point()
-    }
+    """Copies of the weights that train, by name, as leaves of a new graph; tied ones once."""
+    with torch.inference_mode(False):
+        weights = {
+            name: weight.detach().to(dtype or weight.dtype, copy=True).requires_grad_(True)
+            for name, weight in model.named_parameters()
+            if weight.requires_grad and weight.is_floating_point()
+        }
     if not weights:
         raise UserError(f"{type(model).__name__} has no weight that trains: nothing to move")
     return weights
+
+
+def slots(model: nn.Module) -> dict[str, str]:
+    """Each place of a module that holds a weight or buffer, to the name of what it holds.
+
+    A shared module is one place under its first name; tied weights are several places with one
+    weight, which has the first one's name.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    >>> model[1].weight = model[0].weight
+    >>> slots(nn.Sequential(model, model))
+    {'0.0.weight': '0.0.weight', '0.1.weight': '0.0.weight'}
+    """
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    names = {id(tensor): name for name, tensor in reversed(tensors)}
+    return {
+        f"{prefix}.{own}" if prefix else own: names[id(tensor)]
+        for prefix, module in model.named_modules()
+        for own, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+
+
+def run_with(model: nn.Module, tensors: Weights, images: Tensor) -> Any:
+    """The model's answer with other weights and buffers, by name; it keeps its own.
+
+    ``functional_call`` fills the places itself here: its own handling of ties writes a shared
+    module twice and then gives it back what it wrote first.
+    """
+    filled = {slot: tensors[name] for slot, name in slots(model).items() if name in tensors}
+    return functional_call(model, filled, (images,), tie_weights=False)
 
 
 def objective(
@@ -87,8 +129,7 @@ def objective(
 
     still = {name: w for name, w in model.named_parameters() if name not in params}
     kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
-    output = functional_call(model, {**kept, **params}, (images.to(dtype),))
-    loss = nll(logits_of(output), targets)
+    loss = nll(logits_of(run_with(model, {**kept, **params}, images.to(dtype))), targets)
     if weight_decay:
         loss = loss + weight_decay / 2 * sum(w.square().sum() for w in params.values())
     return loss
@@ -105,21 +146,50 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
     """
     if batch_norm not in BATCH_NORM:
         raise unknown("batch_norm", batch_norm, BATCH_NORM)
-    norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-    modes = [(module, module.training) for module in model.modules()]
-    tracking = [(norm, norm.track_running_stats) for norm in norms]
-    try:
-        model.eval()
-        if batch_norm == "batch":
-            for norm in norms:
-                norm.training, norm.track_running_stats = True, False
-        with sdpa_kernel(SDPBackend.MATH):
+    with looking_into(model), torch.inference_mode(False):
+        norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+        modes = [(module, module.training) for module in model.modules()]
+        tracking = [(norm, norm.track_running_stats) for norm in norms]
+        try:
+            model.eval()
+            if batch_norm == "batch":
+                for norm in norms:
+                    norm.training, norm.track_running_stats = True, False
+            with _math_attention():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+            for norm, tracked in tracking:
+                norm.track_running_stats = tracked
+
+
+class _MathAttention:
+    """Attention on the math path, which torch switches for all threads at once.
+
+    The first block in switches it and the last one out switches it back.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.blocks = threading.Lock(), 0
+        self.switched = ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self.lock:
+            if self.blocks == 0:
+                self.switched.enter_context(sdpa_kernel(SDPBackend.MATH))
+            self.blocks += 1
+        try:
             yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for norm, tracked in tracking:
-            norm.track_running_stats = tracked
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                if self.blocks == 0:
+                    self.switched.close()
+
+
+_math_attention = _MathAttention()
 
 
 def fixed_batches(
@@ -136,6 +206,6 @@ def fixed_batches(
             raise UserError("the loss needs targets: give batches of (images, targets)")
         parameter = next(model.parameters(), None) if model is not None else None
         where = images.device if parameter is None else parameter.device
-        yield images.to(where), torch.as_tensor(targets).to(where)
+        yield ordinary(images.to(where)), ordinary(torch.as_tensor(targets).to(where))
     if empty:
         raise UserError("no images to measure on: the batches are empty")

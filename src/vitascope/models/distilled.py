@@ -54,6 +54,8 @@ class ConViTDistilled(ConViT):
         """New heads for other classes."""
         super().reset_classifier(num_classes, global_pool)
         self.head_dist = deepcopy(self.head)
+        if isinstance(self.head_dist, nn.Linear):
+            self.head_dist.reset_parameters()
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Any:
         """(B, T, D) -> (B, num_classes), or a pair of them"""

@@ -1,0 +1,49 @@
+"""Names of a module's runs: a network that uses one module twice in a pass has two places there.
+
+The first run has the module's name, the second is ``name@2``, as in
+:func:`vitascope.capture.attention`.
+"""
+
+import re
+from contextlib import ExitStack
+from typing import Any
+
+from torch import nn
+
+from vitascope.capture.threads import of_this_thread
+
+__all__ = ["Runs", "module_of"]
+
+_NUMBER = re.compile(r"@\d+$")
+
+
+def module_of(run: str) -> str:
+    """The name of the module that runs.
+
+    >>> module_of("blocks.1.attn@2"), module_of("blocks.1.attn")
+    ('blocks.1.attn', 'blocks.1.attn')
+    """
+    return _NUMBER.sub("", run)
+
+
+class Runs:
+    """Count the runs of modules within each pass of ``model``, until ``stack`` is closed."""
+
+    def __init__(self, model: nn.Module, stack: ExitStack):
+        self.counts: dict[str, int] | None = None  # None while the whole model is not running
+        begin, end = of_this_thread(self._begin), of_this_thread(self._end)
+        stack.callback(model.register_forward_pre_hook(begin, prepend=True).remove)
+        stack.callback(model.register_forward_hook(end, always_call=True).remove)
+
+    def _begin(self, *_: Any) -> None:
+        self.counts = {}
+
+    def _end(self, *_: Any) -> None:
+        self.counts = None
+
+    def name(self, module: str) -> str:
+        """The name of the run that begins (or ends) now; ask once a run."""
+        if self.counts is None:
+            return module
+        self.counts[module] = count = self.counts.get(module, 0) + 1
+        return module if count == 1 else f"{module}@{count}"

@@ -1,0 +1,56 @@
+"""One thread at a time looks into a model.
+
+Hooks and modes of evaluation belong to the modules, not to a thread: two threads that look into one
+model would each see what the other runs, and put back what the other has set. So the second one is
+refused. A thread that only runs a model is not seen by one that looks into it.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from vitascope.errors import UserError
+
+__all__ = ["looking_into", "of_this_thread"]
+
+_lock = threading.Lock()
+_held: dict[int, tuple[int, int]] = {}  # id of a module -> thread, and how many of its blocks
+
+
+@contextmanager
+def looking_into(model: nn.Module) -> Iterator[None]:
+    """Run the block while no other thread may look into ``model`` or any part of it.
+
+    Raises:
+        UserError: If another thread does already.
+    """
+    modules, me = list(model.modules()), threading.get_ident()
+    with _lock:
+        if any(_held.get(id(module), (me, 0))[0] != me for module in modules):
+            raise UserError(
+                f"another thread is looking into this {type(model).__name__}: give each thread a "
+                "copy of its own (copy.deepcopy), or let them take turns"
+            )
+        for module in modules:
+            _held[id(module)] = me, _held.get(id(module), (me, 0))[1] + 1
+    try:
+        yield
+    finally:
+        with _lock:
+            for module in modules:
+                _, blocks = _held.pop(id(module))
+                if blocks > 1:
+                    _held[id(module)] = me, blocks - 1
+
+
+def of_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook for runs of the thread that makes it; it leaves those of others alone."""
+    me = threading.get_ident()
+
+    def mine(*args: Any, **kwargs: Any) -> Any:
+        return hook(*args, **kwargs) if threading.get_ident() == me else None
+
+    return mine
