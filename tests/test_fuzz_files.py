@@ -411,6 +411,7 @@ def read_weights(root: Path) -> None:
 def read_run(root: Path) -> None:
     values = evaluate_subject(str(root)).values
     assert 0 <= values["top1"] <= 1
+    assert values["nll"] is not None, "weights that are not finite were scored"
     assert np.isfinite(values["nll"])
 
 

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -51,7 +51,7 @@ def circumstances() -> dict[str, Any]:
     if torch is not None and torch.cuda.is_available():
         machine["device"] = torch.cuda.get_device_name()
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"command": os.environ[COMMAND]} if os.environ.get(COMMAND) else {}),
         "commit": _commit(),
         "versions": versions,
