@@ -1,20 +1,37 @@
 # Everything starts here: `make demo` and `make test` set up what they need on a bare machine.
+# `make demo` installs the package alone, `make test` the test tools too; both into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := install --quiet --disable-pip-version-check -c constraints.txt
+RUNS := $(VENV)/.ready-run
 READY := $(VENV)/.ready
 
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup test portable slow lint browser demo bench studies results figures api clean
+.PHONY: setup lock test portable slow lint browser demo bench studies results figures api clean
+.NOTPARALLEL:
 
+# What the tests need, and all extras.
 setup: $(READY)
+
+$(RUNS): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip $(PIP) -e .
+	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
-	@touch $@
+	$(BIN)/python -m pip $(PIP) -e '.[test]'
+	@touch $(RUNS) $@
+
+# Pin every package that `make setup` installs. Pins that are there stay: delete a line of
+# constraints.txt, or give it another version, to move a package.
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip $(PIP) --dry-run --report build/lock/report.json '.[test]'
+	$(PYTHON) tools/lock.py build/lock/report.json constraints.txt
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -50,10 +67,12 @@ portable: export OMP_NUM_THREADS = 2
 portable: $(READY) browser
 	$(BIN)/pytest
 
+# The checks that take minutes, instead of those of `make test`: a whole comparison, the page of a
+# large model, the long fuzz runs.
 slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
 
-demo: $(READY)
+demo: $(RUNS)
 	$(BIN)/vitascope compare --data digits --out demo
 
 bench: $(READY)

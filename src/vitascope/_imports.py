@@ -9,6 +9,10 @@ Nothing here imports torch. A finder on ``sys.meta_path`` waits for two imports:
   through. Calling them still fails: decode JPEGs with pillow, and run detection elsewhere.
 * ``timm``. Once it is loaded, our models are entered in its registry under ``vs_*``, so that
   ``import vitascope, timm; timm.create_model("vs_convit_tiny")`` works.
+
+So vitascope must be imported first. A ``.pth`` file in the environment would lift that, but it
+runs in every program there, also in those that never asked for us, and Python is giving up such
+lines (PEP 829). Builds of torch and torchvision that fit each other need none of this.
 """
 
 import importlib

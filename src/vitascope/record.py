@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,7 +64,7 @@ def circumstances() -> dict[str, Any]:
     if torch is not None and torch.cuda.is_available():
         machine["device"] = torch.cuda.get_device_name()
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"command": os.environ[COMMAND]} if os.environ.get(COMMAND) else {}),
         "commit": _commit(),
         "versions": versions,
