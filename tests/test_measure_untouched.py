@@ -275,13 +275,16 @@ def test_a_module_that_runs_twice_is_two_units():
 
 def test_one_run_of_a_shared_module_is_dropped_as_the_layer_of_a_copy_is():
     model, (batch, _) = woven().eval(), images()
+    with torch.no_grad():
+        for weight in model.blocks.parameters():
+            weight *= 5  # fresh layers hardly matter
     copied = apart(model).eval()
     for run, layer in {"blocks.0.mlp@2": "blocks.1.mlp", "blocks.2.attn": "blocks.2.attn"}.items():
         with capture.without(model, capture.units(model, batch[0]), run):
             found = model(batch[0])
         with capture.without(copied, capture.units(copied, batch[0]), layer):
             torch.testing.assert_close(found, copied(batch[0]))
-        assert not torch.allclose(found, model(batch[0]), atol=1e-4)
+        assert not torch.allclose(found, model(batch[0]), atol=1e-2)
 
 
 def test_shared_and_tied_weights_move_together_in_the_objective():
