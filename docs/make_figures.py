@@ -23,13 +23,13 @@ from PIL import Image
 
 from vitascope.errors import UserError
 from vitascope.measure import miou
-from vitascope.models.segmentation import segmenter
+from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load
-from vitascope.report.figures import STYLE
-from vitascope.report.instruments import draw
-from vitascope.studies.curvature import Curvature
-from vitascope.studies.inspect import Look, inspect_subject
-from vitascope.train.segmentation import segmentation_step
+from vitascope.report.figures.comparison_paper import STYLE
+from vitascope.report.instruments.paper import draw
+from vitascope.studies.inspection.curvature import Curvature
+from vitascope.studies.inspection.inspect import Look, inspect_subject
+from vitascope.train.trainer.segmentation import segmentation_step
 
 OUT = Path(__file__).parent / "figures" / "instruments"
 WIDTH, COLOURS = 900, 128  # of a figure: pixels across, colours kept

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from vitascope.data import Dataset, load
 from vitascope.record import Record
-from vitascope.studies.explore import explored
-from vitascope.studies.subject import build
+from vitascope.studies.explorer.explore import explored
+from vitascope.studies.session.models import build
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from vitascope import capture, create_model
 from vitascope.errors import UserError
-from vitascope.models.alternet import alternate
-from vitascope.models.blocks import MSABlock
+from vitascope.models.resnet.alternet import alternate
+from vitascope.models.resnet.blocks import MSABlock
 
 SIZES = ["18", "34", "50", "101", "152"]
 NUM_BLOCKS = [(2, 2, 2, 2), (3, 4, 6, 4), (3, 4, 6, 4), (3, 4, 23, 4), (3, 8, 36, 4)]

@@ -19,11 +19,11 @@ from vitascope.layers.sublayers import attentions, mlps
 from vitascope.layers.whole_image import visible
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.sizes import count
-from vitascope.studies.subject import open_subject, reopen
-from vitascope.studies.training import train_once
+from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.session.model_sizes import count
+from vitascope.studies.session.models import open_subject, reopen
 from vitascope.train import recipe
-from vitascope.train.optimizer import parameter_groups
+from vitascope.train.trainer.optimizer import parameter_groups
 
 KINDS = ("cb", "cb_s", "cb_gate", "cb_hybrid")
 POSITIONS = ("front", "mid", "end")

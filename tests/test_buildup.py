@@ -16,10 +16,10 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
-from vitascope.report.buildup import draw, says, tabulated, write_figure
+from vitascope.report.sections.buildup_figure import draw, says, tabulated, write_figure
 from vitascope.studies.buildup import candidates, improves
-from vitascope.studies.held_out import held_out
-from vitascope.studies.subject import reopen
+from vitascope.studies.session.held_out import held_out
+from vitascope.studies.session.models import reopen
 
 RESNET_50 = ("ccc", "cccc", "cccccc", "cccc")  # with the block that AlterNet adds
 WORDS = ["study", "buildup", "--base", "resnet", "--data", "digits", "--epochs", "1"]

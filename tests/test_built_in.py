@@ -1,7 +1,7 @@
 import pytest
 
 from vitascope.models import create_model
-from vitascope.studies.built_in import built_in
+from vitascope.studies.session.built_in_locality import built_in
 
 
 @pytest.mark.parametrize(

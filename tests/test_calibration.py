@@ -10,8 +10,8 @@ from torchmetrics.classification import MulticlassCalibrationError
 from vitascope import measure
 from vitascope.data import Batch
 from vitascope.errors import UserError
-from vitascope.measure.calibration import scores
-from vitascope.measure.temperature import fit_temperature, nll
+from vitascope.measure.robustness.calibration import scores
+from vitascope.measure.robustness.temperature import fit_temperature, nll
 from vitascope.train import evaluate
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torchvision.models.vision_transformer import VisionTransformer
 
 from vitascope import capture
-from vitascope.capture.events import attention_weights
+from vitascope.capture.attention.events import attention_weights
 from vitascope.errors import UserError
 
 

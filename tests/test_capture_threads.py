@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.objective import deterministic
+from vitascope.measure.curvature.objective import deterministic
 from vitascope.models import create_model
 
 THREADS = 3

@@ -10,7 +10,7 @@ from vitascope.cli import main
 from vitascope.cli.options import parse
 from vitascope.cli.train import Train
 from vitascope.record import load
-from vitascope.studies.catalog import catalog
+from vitascope.studies.papers.catalog import catalog
 
 
 def test_the_list_names_every_study_with_claim_data_and_time(capsys):

@@ -17,11 +17,11 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.cells import Comparison, commands, jobs_of, look
 from vitascope.studies.compare import _describe
-from vitascope.studies.subject import build
+from vitascope.studies.grid.comparison_cells import Comparison, commands, jobs_of, look
+from vitascope.studies.session.models import build
 from vitascope.train import alone_in, recipe, train
-from vitascope.train.checkpoint import latest
+from vitascope.train.run_folder.resume_file import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
 WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]

@@ -10,9 +10,9 @@ from vitascope.bench.corruptions import time_corruptions
 from vitascope.data import EvalBatches, MemoryImages
 from vitascope.errors import UserError
 from vitascope.measure import corruption
-from vitascope.measure.corruption import corruption_of_sets, mean_corruption_error
-from vitascope.measure.corruptions import CORRUPTIONS, corrupt
-from vitascope.measure.corruptions.constants import ALEXNET
+from vitascope.measure.robustness.corruption import corruption_of_sets, mean_corruption_error
+from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
+from vitascope.measure.robustness.corruptions.constants import ALEXNET
 from vitascope.record import load
 from vitascope.report.results import section
 

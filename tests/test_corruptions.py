@@ -15,15 +15,15 @@ from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
 from vitascope.errors import UserError
-from vitascope.measure.corruptions import CORRUPTIONS, FAMILIES, corrupt
-from vitascope.measure.corruptions.blur import disc, scattered
-from vitascope.measure.corruptions.constants import CIFAR, IMAGENET, strength, table_for
-from vitascope.measure.corruptions.corrupt import to_levels
-from vitascope.measure.corruptions.draws import Draws
-from vitascope.measure.corruptions.filters import motion
-from vitascope.measure.corruptions.frost import PHOTOGRAPHS, frost_textures
-from vitascope.measure.corruptions.noise import shot_table
-from vitascope.measure.corruptions.weather import plasma
+from vitascope.measure.robustness.corruptions import CORRUPTIONS, FAMILIES, corrupt
+from vitascope.measure.robustness.corruptions.blur import disc, scattered
+from vitascope.measure.robustness.corruptions.constants import CIFAR, IMAGENET, strength, table_for
+from vitascope.measure.robustness.corruptions.corrupt import to_levels
+from vitascope.measure.robustness.corruptions.draws import Draws
+from vitascope.measure.robustness.corruptions.filters import motion
+from vitascope.measure.robustness.corruptions.frost import PHOTOGRAPHS, frost_textures
+from vitascope.measure.robustness.corruptions.noise import shot_table
+from vitascope.measure.robustness.corruptions.weather import plasma
 
 FIXED = (  # nothing random about them
     "defocus_blur",

@@ -8,10 +8,15 @@ import torch
 
 from vitascope.cli import main
 from vitascope.record import Record, load
-from vitascope.report.instruments import draw
-from vitascope.report.instruments_curvature import FAR, draw_hessians, draw_trajectories, heights
-from vitascope.studies.augmented import augmented, recipe_of
-from vitascope.studies.sitting import seat
+from vitascope.report.instruments.paper import draw
+from vitascope.report.instruments.paper_curvature import (
+    FAR,
+    draw_hessians,
+    draw_trajectories,
+    heights,
+)
+from vitascope.studies.inspection.augmented import augmented, recipe_of
+from vitascope.studies.session.session import open_session
 from vitascope.train import recipe
 
 SMALL = ["embed_dim=12", "depth=1", "num_heads=3"]
@@ -50,10 +55,10 @@ def inspect(run, out, *words):
 
 
 def test_batches_are_those_training_would_see_and_a_seed_brings_them_back(run):
-    sitting = seat(str(run))
+    session = open_session(str(run))
     plan = recipe("deit", batch_size=16).override(**{"augmentation.rand_augment": None})
     how = {"num_batches": 20, "batch_size": 16}
-    first, again, other = (augmented(sitting, plan, seed=s, **how) for s in (0, 0, 1))
+    first, again, other = (augmented(session, plan, seed=s, **how) for s in (0, 0, 1))
     assert len(first) == 20
     assert first[0][1].shape == (16, 10)  # mixed targets are probabilities
     torch.testing.assert_close(first[0][1].sum(1), torch.ones(16))

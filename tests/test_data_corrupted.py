@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from data_making import photo, write_folder
-from vitascope.data.corrupted import corrupted_sets
-from vitascope.data.imagenet import synsets
+from vitascope.data.sources.corrupted import corrupted_sets
+from vitascope.data.sources.imagenet import synsets
 from vitascope.errors import UserError
-from vitascope.measure.corruption import corruption_of_sets
+from vitascope.measure.robustness.corruption import corruption_of_sets
 
 
 def write_arrays(root, names=("fog", "snow"), count=6, repeat=True):

@@ -12,9 +12,10 @@ import webdataset
 
 from data_making import little_memory, no_waiting, numbered, photo, write_folder
 from vitascope.cli import main
-from vitascope.data import FileImages, Subset, TrainBatches, archives, augment, load, memory, subset
-from vitascope.data.corrupted import corrupted_sets
+from vitascope.data import FileImages, Subset, TrainBatches, augment, load, memory, subset
 from vitascope.data.images import MOST_CLASSES, MemoryImages, class_numbers
+from vitascope.data.sources import archives
+from vitascope.data.sources.corrupted import corrupted_sets
 from vitascope.errors import UserError
 
 

@@ -9,7 +9,7 @@ import torch
 import webdataset
 
 from vitascope.data import load
-from vitascope.data.fetch import fetched, home, kept_at
+from vitascope.data.sources.fetch import fetched, home, kept_at
 from vitascope.errors import UserError
 
 

@@ -15,8 +15,8 @@ from vitascope.data import (
     TrainBatches,
     augment,
 )
-from vitascope.data.folder import list_files
 from vitascope.data.sampling import epoch_order
+from vitascope.data.sources.folder import list_files
 from vitascope.errors import UserError
 
 EVERYTHING = Augmentation(

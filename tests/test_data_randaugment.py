@@ -9,9 +9,9 @@ from PIL import Image, ImageEnhance, ImageOps
 from timm.data import auto_augment
 
 from data_making import photos
-from vitascope.data import color, randaugment
-from vitascope.data.geometry import affine
-from vitascope.data.jitter import jitter
+from vitascope.data.augment import color, randaugment
+from vitascope.data.augment.geometry import affine
+from vitascope.data.augment.jitter import jitter
 from vitascope.errors import UserError
 
 GRAY = torch.tensor([128, 128, 128], dtype=torch.uint8)

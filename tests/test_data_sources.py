@@ -15,10 +15,11 @@ import webdataset
 from PIL import Image
 
 from data_making import photo, photos, write_folder
-from vitascope.data import FileImages, MemoryImages, Subset, archives, load, memory, subset
+from vitascope.data import FileImages, MemoryImages, Subset, load, memory, subset
 from vitascope.data.dataset import pixel_statistics
-from vitascope.data.folder import list_files
-from vitascope.data.imagenet import synsets
+from vitascope.data.sources import archives
+from vitascope.data.sources.folder import list_files
+from vitascope.data.sources.imagenet import synsets
 from vitascope.errors import UserError
 
 

@@ -6,14 +6,14 @@ import torch
 from torch import nn
 
 from vitascope.errors import UserError
-from vitascope.measure.density import (
+from vitascope.measure.curvature.density import (
     HessianDensity,
     density,
     hutch_plus_plus,
     quadrature,
     signs,
 )
-from vitascope.measure.products import HessianProducts
+from vitascope.measure.curvature.products import HessianProducts
 
 
 def network():

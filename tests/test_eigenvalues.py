@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from vitascope.errors import UserError
-from vitascope.measure.eigenvalues import error_bounds, largest, orthogonal, settled
+from vitascope.measure.curvature.eigenvalues import error_bounds, largest, orthogonal, settled
 
 
 def matrix(values, seed=0):

@@ -10,9 +10,9 @@ import pytest
 from data_making import photo, photos, write_folder
 from vitascope.cli import main
 from vitascope.record import load
-from vitascope.report.robustness_readings import READINGS
-from vitascope.studies.evaluating import evaluate_on
-from vitascope.studies.robustness import ROBUSTNESS, Trial
+from vitascope.report.instruments.robustness_readings import READINGS
+from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial
+from vitascope.studies.session.evaluation import evaluate_on
 
 FACTORY = """
 import torch
@@ -95,8 +95,8 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
 def drawn_again_without_torch(folder):
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.instruments import write_figures\n"
-        "from vitascope.report.robustness import FIGURES\n"
+        "from vitascope.report.instruments.paper import write_figures\n"
+        "from vitascope.report.instruments.paper_robustness import FIGURES\n"
         "folder = Path(sys.argv[1])\n"
         "write_figures(folder / 'again', {n: load(folder / n) for n in FIGURES})\n"
         "assert 'torch' not in sys.modules"

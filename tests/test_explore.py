@@ -8,14 +8,14 @@ from vitascope import capture, measure
 from vitascope.cli import main
 from vitascope.data import load
 from vitascope.errors import UserError
-from vitascope.measure.entropy import row_entropy
+from vitascope.measure.attention.entropy import row_entropy
 from vitascope.record import load as load_record
-from vitascope.report import stored_maps
-from vitascope.studies.compact import FLOOR, TOLERANCE, compact
-from vitascope.studies.explore import explored
-from vitascope.studies.on_grid import on_grid, separated
-from vitascope.studies.subject import Subject, build, open_subject
-from vitascope.studies.thinning import chosen, fitting
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.studies.explorer.compression import FLOOR, TOLERANCE, compact
+from vitascope.studies.explorer.explore import explored
+from vitascope.studies.explorer.grid_maps import on_grid, separated
+from vitascope.studies.explorer.selection import chosen, fitting
+from vitascope.studies.session.models import Subject, build, open_subject
 
 
 def attention(count, size, width, strength=1.0):

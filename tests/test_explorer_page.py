@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from explorer_making import EVIL, explorer_record, with_evil_names
-from vitascope.report import stored_maps
-from vitascope.report.explorer import EXPLORER_SCRIPT, page, section, within
-from vitascope.report.explorer_data import as_json, data_of
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.report.explorer.data import as_json, data_of
+from vitascope.report.explorer.page import EXPLORER_SCRIPT, page, section, within
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import yaml
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import FORMAT, Record, load, load_config
-from vitascope.report.compose import KINDS
-from vitascope.report.found import find
+from vitascope.report.contents import KINDS
+from vitascope.report.records import find
 from vitascope.train import load_run
 
 OLD = Path(__file__).parent / "fixtures" / "format-0"

@@ -40,8 +40,8 @@ from vitascope.data import Augmentation, EvalBatches, TrainBatches, load
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.evaluating import evaluate_subject
-from vitascope.studies.training import train_once
+from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.session.evaluation import evaluate_subject
 
 WORK = 10  # seconds of computing; a case takes a tenth of one
 WAIT = 60  # seconds by the clock, for one that waits for ever

@@ -24,7 +24,7 @@ from vitascope.cli.study_search import Buildup, Spectra
 from vitascope.cli.train import Train
 from vitascope.errors import UserError
 from vitascope.settings import flat
-from vitascope.studies.training import recipe_from
+from vitascope.studies.grid.one_training import recipe_from
 from vitascope.train import Recipe, alone_in, recipe
 
 HELD = "is in use by process"

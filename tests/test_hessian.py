@@ -14,11 +14,11 @@ from torch.nn import functional as F
 
 from vitascope.errors import UserError
 from vitascope.measure import hessian
-from vitascope.measure.hessian import HessianSpectrum, eigenvectors
-from vitascope.measure.objective import deterministic
-from vitascope.measure.products import HessianProducts
+from vitascope.measure.curvature.hessian import HessianSpectrum, eigenvectors
+from vitascope.measure.curvature.objective import deterministic
+from vitascope.measure.curvature.products import HessianProducts
 from vitascope.models import create_model
-from vitascope.models.convit import ConViT
+from vitascope.models.convit.convit import ConViT
 from vitascope.record import load
 
 SMALL = {"img_size": 4, "patch_size": 2, "in_chans": 1, "num_classes": 3, "embed_dim": 6}

@@ -9,7 +9,7 @@ import pytest
 
 from vitascope.cli import main
 from vitascope.record import load
-from vitascope.studies.inspect import MEASURES, Look, inspect_subject
+from vitascope.studies.inspection.inspect import MEASURES, Look, inspect_subject
 
 FACTORY = """
 import torch
@@ -94,7 +94,7 @@ def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_pa
 def drawn_again_without_torch(folder):
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.instruments import FIGURES, write_figures\n"
+        "from vitascope.report.instruments.paper import FIGURES, write_figures\n"
         "folder = Path(sys.argv[1])\n"
         "written = write_figures(folder / 'again', {n: load(folder / n) for n in FIGURES})\n"
         "assert len(written) == 2 * len(FIGURES) == 18\n"

@@ -11,10 +11,17 @@ from torch.nn import functional as F
 
 import vitascope
 from vitascope.errors import UserError
-from vitascope.measure.directions import filter_norms, movable, normalised, random_direction
-from vitascope.measure.landscape import landscape
+from vitascope.measure.curvature.directions import (
+    filter_norms,
+    movable,
+    normalised,
+    random_direction,
+)
+from vitascope.measure.curvature.landscape import landscape
 
-module = sys.modules["vitascope.measure.landscape"]  # the package's own name is the function
+module = sys.modules[
+    "vitascope.measure.curvature.landscape"
+]  # the package's own name is the function
 
 
 def vit(**options):

@@ -22,8 +22,8 @@ from vitascope import capture
 from vitascope.cli import main
 from vitascope.cli.serve import AT_ONCE, Handler, Server, make_server
 from vitascope.errors import UserError
-from vitascope.report import stored_maps
-from vitascope.studies.live import MOST_BYTES, Live, Refusal, decoded, runs_in
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.studies.explorer.live import MOST_BYTES, Live, Refusal, decoded, runs_in
 
 
 def encoded(kind="PNG", size=(20, 30), mode="RGB"):
@@ -136,10 +136,10 @@ def test_an_uploaded_image_gives_the_maps_the_model_uses(server):
     (record,) = server.live.look(encoded(size=(8, 8), mode="L"))
     (opened,) = server.live.models
     shown = Image.open(BytesIO(record.arrays["image/0"].tobytes()))
-    mean, std = opened.sitting.statistics
+    mean, std = opened.session.statistics
     batch = (torch.from_numpy(np.array(shown)) / 255 - mean[0]) / std[0]
-    with capture.attention(opened.sitting.model) as used:
-        opened.sitting.model(batch[None, None].float())
+    with capture.attention(opened.session.model) as used:
+        opened.session.model(batch[None, None].float())
     for layer in record.values["layers"]:
         found = stored_maps.mixed(record, layer["name"])
         truth = used[layer["name"]][0, :, -16:, -16:]

@@ -12,7 +12,7 @@ import vitascope
 from vitascope import capture, create_model, measure
 from vitascope.errors import UserError
 from vitascope.layers.neighbors import neighborhood_mask
-from vitascope.models.cifar import CIFAR
+from vitascope.models.vit.cifar import CIFAR
 
 TINY = {"img_size": 16, "patch_size": 2, "embed_dim": 24, "depth": 2, "num_heads": 3}
 

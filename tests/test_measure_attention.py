@@ -10,8 +10,8 @@ from torch.nn import functional as F
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.entropy import row_entropy
-from vitascope.measure.nonlocality import attention_distance, grid_places
+from vitascope.measure.attention.entropy import row_entropy
+from vitascope.measure.attention.nonlocality import attention_distance, grid_places
 from vitascope.record import load
 
 

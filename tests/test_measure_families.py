@@ -21,7 +21,7 @@ from torchvision.models.vision_transformer import VisionTransformer
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.studies import inspect
+from vitascope.studies.inspection import inspect
 
 INSTRUMENTS = inspect.MEASURES
 ATTENTION = {"nonlocality", "entropy", "maps"}

@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.cka import u_centred
-from vitascope.measure.fourier import FLOOR, diagonal, log_amplitude
-from vitascope.measure.masking import forced_gates, position_embeddings, without_positions
-from vitascope.measure.variance import spatial_variance
+from vitascope.measure.ablation.masking import forced_gates, position_embeddings, without_positions
+from vitascope.measure.features.cka import u_centred
+from vitascope.measure.features.fourier import FLOOR, diagonal, log_amplitude
+from vitascope.measure.features.variance import spatial_variance
 
 # --- Fourier ---------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from torch import nn
 
 import vitascope
 from vitascope import capture, measure
-from vitascope.measure.corruption import corruption_of_sets
-from vitascope.measure.directions import random_direction
-from vitascope.measure.objective import deterministic, moving, objective
-from vitascope.measure.together import Together
+from vitascope.measure.curvature.directions import random_direction
+from vitascope.measure.curvature.objective import deterministic, moving, objective
+from vitascope.measure.robustness.corruption import corruption_of_sets
+from vitascope.measure.streaming.together import Together
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 PIXELS = {"mean": MEAN, "std": STD}

@@ -6,9 +6,9 @@ import timm.optim
 import torch
 
 import vitascope
-from vitascope.models.family import OURS
-from vitascope.models.pvt import PVT
-from vitascope.models.resnet import PreActResNet
+from vitascope.models.registry import OURS
+from vitascope.models.resnet.resnet import PreActResNet
+from vitascope.models.vit.pvt import PVT
 
 SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 7, "depth": 3}
 STAGED = {"depths": (2, 2, 2), "widths": (20, 40, 80), "stem": "cifar", "head_dim": 8}
@@ -135,7 +135,7 @@ def test_ours_come_first_and_timms_are_reached_too():
     assert "resnet18" not in vitascope.list_models()
     assert vitascope.list_models("resnet18") == ["resnet18"]
     ours = vitascope.create_model("convit_tiny", device="meta")
-    assert type(ours).__module__ == "vitascope.models.convit"
+    assert type(ours).__module__ == "vitascope.models.convit.convit"
     theirs = vitascope.create_model("timm:convit_tiny", device="meta")
     assert type(theirs).__module__ == "timm.models.convit"
     assert type(vitascope.create_model("resnet18", device="meta")).__name__ == "ResNet"

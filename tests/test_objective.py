@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vitascope.errors import UserError
-from vitascope.measure.objective import (
+from vitascope.measure.curvature.objective import (
     deterministic,
     fixed_batches,
     moving,

@@ -9,11 +9,11 @@ from vitascope.layers import ContextBroadcast
 from vitascope.models import create_model
 from vitascope.models.suffix import split_suffix
 from vitascope.record import Record
-from vitascope.studies.catalog import catalog
-from vitascope.studies.papers.broadcasting import _entropy
-from vitascope.studies.papers.broadcasting_robust import _under
-from vitascope.studies.plan import Ask, Training
-from vitascope.studies.scale import LAPTOP, PAPER, SCALES
+from vitascope.studies.papers.broadcasting.accuracy import _entropy
+from vitascope.studies.papers.broadcasting.robustness import _under
+from vitascope.studies.papers.catalog import catalog
+from vitascope.studies.papers.plan import Ask, Training
+from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
 
 NAMES = [name for name in catalog() if name.startswith("broadcasting")]
 GIVEN = replace(PAPER, data="imagenet:/data/imagenet")

@@ -6,17 +6,17 @@ import torch
 
 from vitascope.models import create_model
 from vitascope.record import Record
-from vitascope.studies.catalog import catalog, covered, find
-from vitascope.studies.papers.vit_alternet import built_up
-from vitascope.studies.papers.vit_augmentation import gap
-from vitascope.studies.papers.vit_features import changes, lost, of_kind
-from vitascope.studies.papers.vit_landscape import drawn_length, rise
-from vitascope.studies.papers.vit_networks import NETWORKS, augmented
-from vitascope.studies.papers.vit_overfitting import rank
-from vitascope.studies.papers.vit_spectra import beyond, exponent
-from vitascope.studies.papers.vit_stages import block_structure, lost_at
-from vitascope.studies.plan import Ask, Findings
-from vitascope.studies.scale import LAPTOP, PAPER, SCALES
+from vitascope.studies.papers.catalog import catalog, covered, find
+from vitascope.studies.papers.plan import Ask, Findings
+from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
+from vitascope.studies.papers.vit.alternet import built_up
+from vitascope.studies.papers.vit.augmentation import gap
+from vitascope.studies.papers.vit.features import changes, lost, of_kind
+from vitascope.studies.papers.vit.landscape import drawn_length, rise
+from vitascope.studies.papers.vit.networks import NETWORKS, augmented
+from vitascope.studies.papers.vit.overfitting import rank
+from vitascope.studies.papers.vit.spectra import beyond, exponent
+from vitascope.studies.papers.vit.stages import block_structure, lost_at
 from vitascope.train import recipe
 
 FIGURES = [*(1, 2, 4, 5, 6, 7, 8, 9, 10, 12), *(f"C.{i}" for i in range(1, 8)),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vitascope import data
-from vitascope.models.family import OURS
-from vitascope.studies.subject import build
+from vitascope.models.registry import OURS
+from vitascope.studies.session.models import build
 from vitascope.train import RECIPES, recipe, train
 
 SMALL = sorted(name for name in OURS if "micro" in name)

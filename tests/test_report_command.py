@@ -9,8 +9,8 @@ from report_records import made_study, write_inspection, write_run
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.report.compose import KINDS
-from vitascope.report.found import find
+from vitascope.report.contents import KINDS
+from vitascope.report.records import find
 
 
 def kinds_below(*paths) -> list[str]:

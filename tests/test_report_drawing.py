@@ -12,13 +12,13 @@ from matplotlib.colors import to_hex
 
 from report_making import made_up
 from vitascope.record import Record
-from vitascope.report.exhibits import Lines, Series
-from vitascope.report.figures import write_figures
-from vitascope.report.heat import BRIGHT
-from vitascope.report.lines import draw_lines, line_scales, x_marks
-from vitascope.report.palette import COLOURS, Look, looks
-from vitascope.report.plot import spread
-from vitascope.report.scale import Scale, ticks
+from vitascope.report.figures.axes import spread
+from vitascope.report.figures.comparison_paper import write_figures
+from vitascope.report.figures.figure import Lines, Series
+from vitascope.report.figures.heat import BRIGHT
+from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
+from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.style import COLOURS, Look, looks
 
 PAGES = ("#ffffff", "#121417")  # the page's background, light and dark
 # Machado et al. (2009), full strength, in linear RGB

@@ -9,10 +9,10 @@ import pytest
 from explorer_making import explorer_record
 from report_making import made_up
 from report_records import write_inspection, write_run
-from vitascope.report.compose import KINDS, compose
-from vitascope.report.explorer import EXPLORER_SCRIPT
-from vitascope.report.found import find
+from vitascope.report.contents import KINDS, compose
+from vitascope.report.explorer.page import EXPLORER_SCRIPT
 from vitascope.report.page import render_page, write_page
+from vitascope.report.records import find
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 from report_making import made_up
 from report_records import EVIL, made_study, write_inspection, write_run
 from vitascope.cli import main
-from vitascope.report.compose import KINDS, compose
-from vitascope.report.exhibits import Cell, Row, Table
+from vitascope.report.contents import KINDS, compose
 from vitascope.report.exports import write_figures, write_tables
-from vitascope.report.found import find
-from vitascope.report.paper import draw_figure
-from vitascope.report.tables import as_csv, as_latex, as_markdown
+from vitascope.report.figures.figure import Cell, Row, Table
+from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.report.records import find
+from vitascope.report.tables.files import as_csv, as_latex, as_markdown
 
 
 def report_of(*paths):

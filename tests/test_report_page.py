@@ -11,12 +11,16 @@ from report_making import made_up
 from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.report.comparison import Comparison
-from vitascope.report.cost import draw_cost
-from vitascope.report.efficiency import draw_efficiency
-from vitascope.report.learning import draw_learning
+from vitascope.report.figures.cost import draw_cost
+from vitascope.report.figures.efficiency import draw_efficiency
+from vitascope.report.figures.learning import draw_learning
 from vitascope.report.page import write_page
-from vitascope.report.readings import efficiency_reading, learning_reading, trace_reading
+from vitascope.report.sections.comparison_readings import (
+    efficiency_reading,
+    learning_reading,
+    trace_reading,
+)
+from vitascope.report.sections.comparison_record import Comparison
 
 SHAPES = {
     "the default": {},

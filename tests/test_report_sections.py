@@ -19,14 +19,14 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.compose import BUILDERS, KINDS, Report, compose
-from vitascope.report.found import find
+from vitascope.report.contents import BUILDERS, KINDS, Report, compose
+from vitascope.report.figures.page_renderer import draw_panel
+from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.report.figures.style import Styles
 from vitascope.report.page import render_page
-from vitascope.report.palette import LookBook
-from vitascope.report.panels import draw_panel
-from vitascope.report.paper import draw_figure
-from vitascope.report.section_inspection import INSTRUMENTS
-from vitascope.report.section_study import tally
+from vitascope.report.records import find
+from vitascope.report.sections.inspection import INSTRUMENTS
+from vitascope.report.sections.study import tally
 
 
 def report_of(*paths) -> Report:
@@ -299,8 +299,8 @@ def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_p
     for name, record in (("plain", plain), ("known", known)):
         record.save(tmp_path / name / "study")
     book = compose(find([tmp_path / "known"], KINDS)).looks
-    assert book.of("convit_micro") == LookBook([("convit_micro", "convit")]).of("convit_micro")
-    assert book.of("vit_micro") == LookBook([("vit_micro", "vit")]).of("vit_micro")
+    assert book.of("convit_micro") == Styles([("convit_micro", "convit")]).of("convit_micro")
+    assert book.of("vit_micro") == Styles([("vit_micro", "vit")]).of("vit_micro")
     assert compose(find([tmp_path / "plain"], KINDS)).looks.of("vit_micro").colour == 0
 
 

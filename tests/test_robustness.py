@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from vitascope import measure
 from vitascope.errors import UserError
-from vitascope.measure.degraded import Pixels, Shot, degraded
-from vitascope.measure.fgsm import gradient, log_odds, one_step
-from vitascope.measure.frequency import band, filtered, radius
-from vitascope.measure.occlusion import box, occlude
-from vitascope.measure.pgd import steps_of
+from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded
+from vitascope.measure.robustness.fgsm import gradient, log_odds, one_step
+from vitascope.measure.robustness.frequency import band, filtered, radius
+from vitascope.measure.robustness.occlusion import box, occlude
+from vitascope.measure.robustness.pgd import steps_of
 
 STATISTICS = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.25)}
 SPACE = Pixels(**STATISTICS)
@@ -510,7 +510,7 @@ def test_progress_counts_the_batches_down(net):
 def test_a_change_sees_labels_and_numbers(net):
     seen = []
 
-    def change(shot: Shot):
+    def change(shot: LabelledBatch):
         seen.append((shot.labels.tolist(), shot.numbers))
         return ()
 

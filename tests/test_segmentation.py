@@ -13,9 +13,9 @@ import vitascope
 from vitascope.data import SegmentationFolder
 from vitascope.errors import UserError
 from vitascope.measure.miou import class_iou, confusion, miou, windowed_logits
-from vitascope.models.pyramid import SimplePyramid, feature_pyramid
-from vitascope.models.segmentation import segmenter
-from vitascope.train.segmentation import pixel_loss, segmentation_step
+from vitascope.models.segmentation.pyramid import SimplePyramid, feature_pyramid
+from vitascope.models.segmentation.segmenter import segmenter
+from vitascope.train.trainer.segmentation import pixel_loss, segmentation_step
 
 CLASSES = 3
 

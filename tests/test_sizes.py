@@ -3,7 +3,7 @@
 import pytest
 
 from vitascope import create_model
-from vitascope.studies.sizes import count
+from vitascope.studies.session.model_sizes import count
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

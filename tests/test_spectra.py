@@ -8,8 +8,8 @@ import pytest
 from vitascope.cli import main
 from vitascope.record import Record, load
 from vitascope.report.results import section
-from vitascope.report.spectra import draw, rows
-from vitascope.studies.spectra import compared, numbers
+from vitascope.report.sections.spectra_figure import draw, rows
+from vitascope.studies.inspection.spectra import compared, numbers
 
 
 @pytest.fixture(scope="module")

@@ -15,16 +15,16 @@ from vitascope.cli.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.studies import answer as answering
-from vitascope.studies import budget as counting
-from vitascope.studies.budget import FLOPS, budget, gigabytes, hours, size_of
-from vitascope.studies.catalog import catalog
-from vitascope.studies.engine import Engine, _launched, run_cells, waves
-from vitascope.studies.plan import Ask, Claim, Plan, Reading, Row, Study, Table, Training
-from vitascope.studies.scale import LAPTOP, PAPER, SMOKE
-from vitascope.studies.sizes import count
-from vitascope.studies.trained import command, folder_of, read, recipe_of, run_of
-from vitascope.studies.training import pairs, recipe_from
+from vitascope.studies.grid.executor import Engine, _launched, run_cells, waves
+from vitascope.studies.grid.one_training import pairs, recipe_from
+from vitascope.studies.grid.study_cells import command, folder_of, read, recipe_of, run_of
+from vitascope.studies.papers import answer as answering
+from vitascope.studies.papers import budget as counting
+from vitascope.studies.papers.budget import FLOPS, budget, gigabytes, hours, size_of
+from vitascope.studies.papers.catalog import catalog
+from vitascope.studies.papers.plan import Ask, Claim, Plan, Reading, Row, Study, Table, Training
+from vitascope.studies.papers.scale import LAPTOP, PAPER, SMOKE
+from vitascope.studies.session.model_sizes import count
 from vitascope.train import load_run, recipe
 
 FINAL, CURVES = Reading(), Reading(name="curves")

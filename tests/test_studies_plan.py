@@ -7,11 +7,11 @@ import pytest
 
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.studies.answer import filled, judged
-from vitascope.studies.budget import laptop_minutes
-from vitascope.studies.catalog import catalog, covered, find
-from vitascope.studies.plan import Ask, Claim, Findings, Plan, Reading, Row, Table, Training
-from vitascope.studies.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
+from vitascope.studies.papers.answer import filled, judged
+from vitascope.studies.papers.budget import laptop_minutes
+from vitascope.studies.papers.catalog import catalog, covered, find
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Reading, Row, Table, Training
+from vitascope.studies.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 
 STUDIES = catalog()
 EVERYWHERE = [(name, scale) for name in STUDIES for scale in SCALES]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from vitascope import record
-from vitascope.studies.answer import answer
-from vitascope.studies.catalog import catalog
-from vitascope.studies.engine import Engine
-from vitascope.studies.scale import SMOKE
+from vitascope.studies.grid.executor import Engine
+from vitascope.studies.papers.answer import answer
+from vitascope.studies.papers.catalog import catalog
+from vitascope.studies.papers.scale import SMOKE
 
 STUDIES = catalog()
 VERDICTS = {"agrees", "disagrees", "within noise"}

@@ -6,8 +6,8 @@ from torch import nn
 
 from vitascope import data
 from vitascope.errors import UserError
-from vitascope.studies.subject import build, open_subject, reopen
-from vitascope.studies.training import pairs, recipe_from, train_once
+from vitascope.studies.grid.one_training import pairs, recipe_from, train_once
+from vitascope.studies.session.models import build, open_subject, reopen
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from vitascope.errors import UserError
-from vitascope.train.lock import alone_in
+from vitascope.train.run_folder.lock import alone_in
 
 HOLD = """
 import sys
-from vitascope.train.lock import alone_in
+from vitascope.train.run_folder.lock import alone_in
 with alone_in(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -15,8 +15,8 @@ from timm.scheduler import CosineLRScheduler
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import RECIPES, Recipe, load_run, recipe, train
-from vitascope.train.optimizer import build_optimizer, parameter_groups
-from vitascope.train.schedule import learning_rate
+from vitascope.train.trainer.optimizer import build_optimizer, parameter_groups
+from vitascope.train.trainer.schedule import learning_rate
 
 
 def small_vit(**options):

@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Teacher, recipe, train
-from vitascope.train.distill import distillation_loss
-from vitascope.train.ema import Average
-from vitascope.train.engine import Engine
-from vitascope.train.optimizer import build_optimizer, frozen
-from vitascope.train.sam import still_statistics
-from vitascope.train.update import Update
+from vitascope.train.distributed import Engine
+from vitascope.train.trainer.distill import distillation_loss
+from vitascope.train.trainer.ema import Average
+from vitascope.train.trainer.optimizer import build_optimizer, frozen
+from vitascope.train.trainer.sam import still_statistics
+from vitascope.train.trainer.update import Update
 
 
 def tiny(seed=0):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vitascope.errors import UserError
-from vitascope.measure.trajectory import trajectory
+from vitascope.measure.curvature.trajectory import trajectory
 
 
 def states(*points):

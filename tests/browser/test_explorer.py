@@ -9,9 +9,9 @@ from playwright.sync_api import expect
 
 from explorer_making import explorer_record, with_evil_names
 from vitascope.cli.serve import make_server
-from vitascope.report import stored_maps
-from vitascope.report.explorer import page
-from vitascope.studies.live import Live
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.report.explorer.page import page
+from vitascope.studies.explorer.live import Live
 
 PIXELS = "(canvas) => canvas.toDataURL()"
 

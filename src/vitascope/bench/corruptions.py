@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vitascope.bench.timing import Comparison, running_on, take_turns
 from vitascope.errors import UserError
-from vitascope.measure.corruptions import CORRUPTIONS, corrupt
+from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
 from vitascope.record import Record
 
 __all__ = ["CorruptionBenchmark", "time_corruptions"]

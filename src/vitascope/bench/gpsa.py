@@ -23,7 +23,7 @@ from vitascope.bench.timing import peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.models import create_model
-from vitascope.models.family import OURS
+from vitascope.models.registry import OURS
 from vitascope.record import Record
 
 __all__ = ["GPSABenchmark", "saturate_gates", "time_gpsa"]

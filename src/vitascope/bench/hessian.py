@@ -31,8 +31,8 @@ from torch.nn import functional as F
 from vitascope.bench.timing import Comparison, running_on
 from vitascope.errors import UserError
 from vitascope.measure import hessian
-from vitascope.measure.objective import deterministic
-from vitascope.measure.products import HessianProducts
+from vitascope.measure.curvature.objective import deterministic
+from vitascope.measure.curvature.products import HessianProducts
 from vitascope.record import Record
 
 __all__ = ["HessianBenchmark", "time_hessian"]

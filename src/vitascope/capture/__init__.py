@@ -11,13 +11,13 @@
 * :func:`logits_of`: what any classifier puts out, as logits.
 """
 
-from vitascope.capture.attention import attention, gated_layers, showing
-from vitascope.capture.events import has_fused_layers
-from vitascope.capture.features import edit, evaluating, features, matching
+from vitascope.capture.attention.events import has_fused_layers
+from vitascope.capture.attention.maps import attention, gated_layers, showing
+from vitascope.capture.coordinates.tokens import Places, located, places
 from vitascope.capture.logits import heads_of, logits_of
-from vitascope.capture.places import Places, located, places
-from vitascope.capture.streams import streams, without
-from vitascope.capture.units import Unit, units
+from vitascope.capture.structure.features import edit, evaluating, features, matching
+from vitascope.capture.structure.residual_stream import streams, without
+from vitascope.capture.structure.units import Unit, units
 
 __all__ = [
     "Places",

@@ -63,7 +63,7 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
     use_threads(args.threads)
-    from vitascope.report.text import table
+    from vitascope.report.tables.terminal import table
 
     given = {"batch_size": args.batch_size, "rounds": args.rounds, "threads": args.threads}
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -58,8 +58,8 @@ class Compare:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope compare`` and answer."""
     args = parse(Compare, "vitascope compare", words)
-    from vitascope.studies.cells import Comparison, commands
-    from vitascope.studies.training import recipe_from
+    from vitascope.studies.grid.comparison_cells import Comparison, commands
+    from vitascope.studies.grid.one_training import recipe_from
 
     question = Comparison(
         data=args.data,
@@ -85,14 +85,14 @@ def run(words: Sequence[str]) -> None:
     )
     page = write_page(args.out, answer)
     if args.figures:
-        from vitascope.report.figures import write_figures
+        from vitascope.report.figures.comparison_paper import write_figures
 
         write_figures(args.out, answer)
     if args.json:
         keys = ("table", "crossings", "recommendation", "models")
         print(json.dumps({key: answer.values[key] for key in keys} | {"report": str(page)}))
         return
-    from vitascope.report.text import comparison
+    from vitascope.report.tables.terminal import comparison
 
     print(comparison(answer))
     print(f"\n{page}")

@@ -99,7 +99,7 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope evaluate`` and measure."""
     args = parse(Evaluate, "vitascope evaluate", words)
     use_threads(args.threads)
-    from vitascope.studies.subject import class_pairs
+    from vitascope.studies.session.models import class_pairs
 
     how = {
         "weights": None if args.weights is None else str(args.weights),
@@ -120,7 +120,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _trial(args: Evaluate) -> Any:
-    from vitascope.studies.robustness import Trial, on_names
+    from vitascope.studies.inspection.robustness import Trial, on_names
 
     return Trial(
         on=on_names(args.on),
@@ -153,10 +153,10 @@ def _number(word: str) -> float:
 
 
 def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
-    from vitascope.report.instruments_text import left_out
-    from vitascope.report.robustness_readings import READINGS
-    from vitascope.report.robustness_text import robustness_table
-    from vitascope.studies.evaluating import evaluate_on
+    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.robustness_table import robustness_table
+    from vitascope.report.instruments.summary import left_out
+    from vitascope.studies.session.evaluation import evaluate_on
 
     bar, close = progress("measuring", quiet=args.quiet or args.json)
     try:
@@ -165,13 +165,13 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
         close()
     page = None
     if args.out is not None:
-        from vitascope.report.below import page_below
-        from vitascope.report.instruments import write_figures
+        from vitascope.report.folder_page import write_folder_page
+        from vitascope.report.instruments.paper import write_figures
 
         for name, record in records.items():
             record.save(args.out / name)
         write_figures(args.out, records, ("png", "svg", "pdf"))
-        page = page_below(args.out)
+        page = write_folder_page(args.out)
     notes = next(iter(records.values())).config["notes"]
     if args.json:
         found = {name: dict(record.values) for name, record in records.items()}
@@ -191,8 +191,8 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
 
 
 def _plain(args: Evaluate, how: dict[str, Any]) -> None:
-    from vitascope.report.text import table
-    from vitascope.studies.evaluating import evaluate_subject
+    from vitascope.report.tables.terminal import table
+    from vitascope.studies.session.evaluation import evaluate_subject
 
     found = evaluate_subject(args.model, args.data, seed=args.seed, **how)
     if args.out is not None:

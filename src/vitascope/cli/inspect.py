@@ -110,9 +110,9 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect`` and look."""
     args = parse(Inspect, "vitascope inspect", words)
     use_threads(args.threads)
-    from vitascope.studies.curvature import Curvature
-    from vitascope.studies.inspect import Look
-    from vitascope.studies.subject import class_pairs
+    from vitascope.studies.inspection.curvature import Curvature
+    from vitascope.studies.inspection.inspect import Look
+    from vitascope.studies.session.models import class_pairs
 
     look = Look(
         subject=args.model,
@@ -155,8 +155,8 @@ def run(words: Sequence[str]) -> None:
 
 
 def _list(args: Inspect, look: Any) -> None:
-    from vitascope.report.text import table
-    from vitascope.studies.inspect import list_units
+    from vitascope.report.tables.terminal import table
+    from vitascope.studies.inspection.inspect import list_units
 
     found = list_units(look)
     if args.out is not None:
@@ -180,7 +180,7 @@ def _list(args: Inspect, look: Any) -> None:
 
 
 def _look(args: Inspect, look: Any) -> None:
-    from vitascope.studies.inspect import inspect_subject
+    from vitascope.studies.inspection.inspect import inspect_subject
 
     bar, close = progress("looking", quiet=args.quiet or args.json)
     try:
@@ -188,7 +188,7 @@ def _look(args: Inspect, look: Any) -> None:
     finally:
         close()
     if args.out is not None:
-        from vitascope.report.instruments import write_figures
+        from vitascope.report.instruments.paper import write_figures
 
         for name, record in found.records.items():
             record.save(args.out / name)
@@ -196,9 +196,9 @@ def _look(args: Inspect, look: Any) -> None:
             found.explorer.save(args.out / "explorer")
         write_figures(args.out, found.records)
         if found.records or found.explorer is not None:
-            from vitascope.report.below import page_below
+            from vitascope.report.folder_page import write_folder_page
 
-            page_below(args.out)
+            write_folder_page(args.out)
     if args.json:
         values: dict[str, Any] = {n: dict(record.values) for n, record in found.records.items()}
         told = {"subject": found.subject, "measures": values, "refused": dict(found.refused)}
@@ -208,8 +208,8 @@ def _look(args: Inspect, look: Any) -> None:
 
 
 def _tell(args: Inspect, found: Any) -> None:
-    from vitascope.report.instruments_text import left_out, summary
-    from vitascope.report.robustness_readings import READINGS
+    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.summary import left_out, summary
 
     if found.records:
         print(summary(found.records))

@@ -43,22 +43,22 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope models`` and answer."""
     args = parse(Models, "vitascope models", words)
     if args.attention_map is not None:
-        from vitascope.report.first_look import draw_first_look
-        from vitascope.studies.first_look import first_look
+        from vitascope.report.figures.first_maps import draw_first_look
+        from vitascope.studies.inspection.first_maps import first_look
 
         print(draw_first_look(first_look().to_record(), args.attention_map))
     elif args.table:
         _table(args)
     else:
-        from vitascope.studies.sizes import names
+        from vitascope.studies.session.model_sizes import names
 
         found = names(args.pattern)
         print(json.dumps(found) if args.json else "\n".join(found))
 
 
 def _table(args: Models) -> None:
-    from vitascope.report.text import table
-    from vitascope.studies.sizes import PAPER, names, table1, to_record
+    from vitascope.report.tables.terminal import table
+    from vitascope.studies.session.model_sizes import PAPER, names, table1, to_record
 
     started = perf_counter()
     chosen = [n for n in names(args.pattern) if args.pattern] or list(PAPER)

@@ -61,9 +61,9 @@ def run(words: Sequence[str]) -> None:
 
         serve(args.paths, port=args.port, data=args.data)
         return
-    from vitascope.report.compose import KINDS, compose
-    from vitascope.report.found import find
+    from vitascope.report.contents import KINDS, compose
     from vitascope.report.page import write_report
+    from vitascope.report.records import find
 
     folder, name = _place(args)
     report = compose(find(args.paths, KINDS), args.title)

@@ -73,7 +73,7 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
 
     ``others`` are names that would have been understood elsewhere, for who mistypes one.
     """
-    from vitascope.studies.catalog import catalog, find
+    from vitascope.studies.papers.catalog import catalog, find
 
     if get_close_matches(name, others) and not get_close_matches(name, catalog(), cutoff=0.9):
         raise unknown("study", name, [*others, *catalog()])
@@ -83,9 +83,9 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
 
 def run_paper(studies: Sequence[Any], args: Paper) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
-    from vitascope.report.below import page_below
-    from vitascope.report.study_text import counted, study_lines
-    from vitascope.studies.answer import answer, check_images
+    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.sections.study_text import counted, study_lines
+    from vitascope.studies.papers.answer import answer, check_images
 
     if args.scale == "paper" or args.plan:
         for study in studies:
@@ -110,7 +110,7 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
         if not args.json:
             print(f"{study_lines(record)}\n", flush=True)
     if values:
-        page = page_below(args.out)
+        page = write_folder_page(args.out)
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
@@ -123,7 +123,7 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
 
 def scale_of(study: Any, args: Paper) -> Any:
     """The scale with what the command line changes."""
-    from vitascope.studies.scale import SCALES
+    from vitascope.studies.papers.scale import SCALES
 
     scale = SCALES[args.scale]
     changes: dict[str, Any] = {
@@ -140,8 +140,8 @@ def _source(study: Any, args: Paper) -> str | None:
 
 
 def _engine(args: Paper) -> Any:
-    from vitascope.studies.engine import Engine
-    from vitascope.studies.training import pairs
+    from vitascope.studies.grid.executor import Engine
+    from vitascope.studies.grid.one_training import pairs
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processes = args.processes if args.processes is not None else cores or 1
@@ -152,9 +152,9 @@ def _engine(args: Paper) -> Any:
 
 def planned(study: Any, args: Paper) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
-    from vitascope.studies.answer import command
-    from vitascope.studies.budget import budget
-    from vitascope.studies.trained import command as line
+    from vitascope.studies.grid.study_cells import command as line
+    from vitascope.studies.papers.answer import command
+    from vitascope.studies.papers.budget import budget
 
     scale = scale_of(study, args)
     plan = study.plan(scale)
@@ -178,9 +178,9 @@ def planned(study: Any, args: Paper) -> list[str]:
 
 def listed() -> list[dict[str, Any]]:
     """Every study: what it covers, the claim, the data, how long it takes at each scale."""
-    from vitascope.studies.budget import budget, laptop_minutes
-    from vitascope.studies.catalog import catalog
-    from vitascope.studies.scale import LAPTOP, PAPER
+    from vitascope.studies.papers.budget import budget, laptop_minutes
+    from vitascope.studies.papers.catalog import catalog
+    from vitascope.studies.papers.scale import LAPTOP, PAPER
 
     rows = []
     for study in catalog().values():

@@ -67,10 +67,10 @@ class Buildup:
 
 
 def _buildup(args: Buildup) -> None:
-    from vitascope.report.buildup import says, tabulated, write_figure
+    from vitascope.report.sections.buildup_figure import says, tabulated, write_figure
     from vitascope.studies.buildup import build_up
-    from vitascope.studies.training import pairs, recipe_from
-    from vitascope.studies.trials import BuildUp
+    from vitascope.studies.grid.buildup_cells import BuildUp
+    from vitascope.studies.grid.one_training import pairs, recipe_from
 
     quiet = args.quiet or args.json
     answer = build_up(
@@ -139,10 +139,10 @@ class Spectra:
 
 def _spectra(args: Spectra) -> None:
     use_threads(args.threads)
-    from vitascope.report.spectra import HEAD, rows, write_figures
-    from vitascope.report.text import table
-    from vitascope.studies.curvature import Curvature
-    from vitascope.studies.spectra import spectra
+    from vitascope.report.sections.spectra_figure import HEAD, rows, write_figures
+    from vitascope.report.tables.terminal import table
+    from vitascope.studies.inspection.curvature import Curvature
+    from vitascope.studies.inspection.spectra import spectra
 
     plan = Curvature(
         num_batches=args.batches,

@@ -77,7 +77,7 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope train`` and train."""
     args = parse(Train, "vitascope train", words)
     use_threads(args.threads)
-    from vitascope.studies.training import train_once
+    from vitascope.studies.grid.one_training import train_once
 
     done = train_once(
         model=args.model,

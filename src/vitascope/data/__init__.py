@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitascope.data import augment
-    from vitascope.data.augment import Augmentation
+    from vitascope.data.augment.settings import Augmentation
     from vitascope.data.batches import Batch
     from vitascope.data.dataset import Dataset
     from vitascope.data.images import FileImages, ImageSet, MemoryImages
     from vitascope.data.loader import EvalBatches, TrainBatches
-    from vitascope.data.segmentation import SegmentationFolder
-    from vitascope.data.source import load
+    from vitascope.data.sources.load import load
+    from vitascope.data.sources.segmentation import SegmentationFolder
     from vitascope.data.subsets import Subset, subset
 
 __all__ = [
@@ -40,17 +40,17 @@ __all__ = [
 ]
 
 _HOME = {
-    "Augmentation": "augment",
+    "Augmentation": "augment.settings",
     "Batch": "batches",
     "Dataset": "dataset",
     "EvalBatches": "loader",
     "FileImages": "images",
     "ImageSet": "images",
     "MemoryImages": "images",
-    "SegmentationFolder": "segmentation",
+    "SegmentationFolder": "sources.segmentation",
     "Subset": "subsets",
     "TrainBatches": "loader",
-    "load": "source",
+    "load": "sources.load",
     "subset": "subsets",
 }
 

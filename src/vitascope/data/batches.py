@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data import randaugment
-from vitascope.data.augment import Augmentation
-from vitascope.data.geometry import crop_boxes, mirror, resized_crop, shifted_crop
+from vitascope.data.augment import randaugment
+from vitascope.data.augment.geometry import crop_boxes, mirror, resized_crop, shifted_crop
+from vitascope.data.augment.jitter import jitter
+from vitascope.data.augment.settings import Augmentation
 from vitascope.data.images import ImageSet, resize
-from vitascope.data.jitter import jitter
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.random_streams import Purpose, stream
 
 __all__ = ["Batch", "Normalize", "Place", "flip_chance", "varied_pixels"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitascope.data.file_batches import decoded
 from vitascope.data.images import FileImages, ImageSet
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.random_streams import Purpose, stream
 
 __all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "Dataset", "pixel_statistics"]
 

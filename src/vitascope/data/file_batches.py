@@ -18,11 +18,11 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from vitascope.data.augment import Augmentation
+from vitascope.data.augment.settings import Augmentation
 from vitascope.data.batches import Place
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
 __all__ = ["Decoded", "TrainView", "decoded", "seeded"]

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vitascope.data import randaugment
-from vitascope.data.augment import Augmentation
+from vitascope.data.augment import randaugment
+from vitascope.data.augment.erasing import erase, erasing_boxes
+from vitascope.data.augment.mixing import draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.augment.settings import Augmentation
 from vitascope.data.batches import Batch, Normalize, Place, flip_chance, varied_pixels
-from vitascope.data.erasing import erase, erasing_boxes
 from vitascope.data.file_batches import Decoded, TrainView, decoded
 from vitascope.data.images import FileImages, ImageSet, resize
-from vitascope.data.mixing import draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.random_streams import Purpose
 from vitascope.data.sampling import epoch_order, steps_per_epoch
-from vitascope.data.streams import Purpose
 from vitascope.errors import UserError
 
 __all__ = ["EvalBatches", "TrainBatches"]

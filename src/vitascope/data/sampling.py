@@ -10,7 +10,7 @@ each, so that they see all the data between them.
 
 import numpy as np
 
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
 __all__ = ["epoch_order", "steps_per_epoch"]

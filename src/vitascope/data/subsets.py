@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from vitascope.data.streams import Purpose, stream
+from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.features import tensor_in
+from vitascope.capture.structure.features import tensor_in
 from vitascope.errors import UserError
 
 __all__ = ["Batch", "first_tensor", "follow_attention", "follow_block", "visible"]

@@ -5,27 +5,27 @@
 The functions are imported here, so they, and not their modules, are what the names mean.
 """
 
-from vitascope.measure.calibration import calibration
-from vitascope.measure.cka import cka
-from vitascope.measure.corruption import corruption
-from vitascope.measure.density import density
-from vitascope.measure.entropy import entropy
-from vitascope.measure.fgsm import fgsm
-from vitascope.measure.fourier import fourier
-from vitascope.measure.frequency import frequency
-from vitascope.measure.gates import gates
-from vitascope.measure.hessian import hessian
-from vitascope.measure.landscape import landscape
-from vitascope.measure.lesion import lesion
-from vitascope.measure.maps import maps
-from vitascope.measure.masking import masking
+from vitascope.measure.ablation.lesion import lesion
+from vitascope.measure.ablation.masking import masking
+from vitascope.measure.attention.entropy import entropy
+from vitascope.measure.attention.gates import gates
+from vitascope.measure.attention.maps import maps
+from vitascope.measure.attention.nonlocality import nonlocality
+from vitascope.measure.curvature.density import density
+from vitascope.measure.curvature.hessian import hessian
+from vitascope.measure.curvature.landscape import landscape
+from vitascope.measure.curvature.trajectory import trajectory
+from vitascope.measure.features.cka import cka
+from vitascope.measure.features.fourier import fourier
+from vitascope.measure.features.variance import variance
 from vitascope.measure.miou import miou
-from vitascope.measure.nonlocality import nonlocality
-from vitascope.measure.occlusion import occlusion
-from vitascope.measure.pgd import pgd
-from vitascope.measure.together import together
-from vitascope.measure.trajectory import trajectory
-from vitascope.measure.variance import variance
+from vitascope.measure.robustness.calibration import calibration
+from vitascope.measure.robustness.corruption import corruption
+from vitascope.measure.robustness.fgsm import fgsm
+from vitascope.measure.robustness.frequency import frequency
+from vitascope.measure.robustness.occlusion import occlusion
+from vitascope.measure.robustness.pgd import pgd
+from vitascope.measure.streaming.together import together
 
 __all__ = [
     "calibration",

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.batches import ordinary, split
+from vitascope.measure.streaming.batches import ordinary, split
 from vitascope.record import Record
 
 __all__ = ["MeanIoU", "class_iou", "confusion", "miou", "windowed_logits"]

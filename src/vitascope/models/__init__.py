@@ -14,12 +14,12 @@ from torch import nn
 
 from vitascope.errors import UserError, unknown
 from vitascope.layers.broadcasting import broadcast
-from vitascope.models.cifar import CIFAR
-from vitascope.models.convit import ConViT, GatePruning
-from vitascope.models.distilled import ConViTDistilled
-from vitascope.models.family import OURS, PREFIX
-from vitascope.models.from_resnet import convit_from_resnet
+from vitascope.models.convit.convit import ConViT, GatePruning
+from vitascope.models.convit.distilled import ConViTDistilled
+from vitascope.models.convit.from_resnet import convit_from_resnet
+from vitascope.models.registry import OURS, PREFIX
 from vitascope.models.suffix import split_suffix
+from vitascope.models.vit.cifar import CIFAR
 from vitascope.models.weights import check_weights
 
 __all__ = [

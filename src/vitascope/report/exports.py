@@ -6,12 +6,12 @@ from pathlib import Path
 from matplotlib.figure import Figure as Drawing
 
 from vitascope.record import write_text
-from vitascope.report.compose import Report
-from vitascope.report.exhibits import Cell, Row, Table, file_name
-from vitascope.report.figures import comparison_figures, save_figure
-from vitascope.report.paper import draw_figure
-from vitascope.report.sections import Section
-from vitascope.report.tables import WRITERS
+from vitascope.report.contents import Report
+from vitascope.report.figures.comparison_paper import comparison_figures, save_figure
+from vitascope.report.figures.figure import Cell, Row, Table, file_name
+from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.report.sections.section import Section
+from vitascope.report.tables.files import WRITERS
 
 __all__ = ["write_figures", "write_tables"]
 

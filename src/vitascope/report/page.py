@@ -18,12 +18,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vitascope.record import Record, load, write_text
-from vitascope.report.compose import EXPLORER, Report, compose
-from vitascope.report.found import Found, Source, find
-from vitascope.report.palette import COLOURS
-from vitascope.report.panels import draw_panel, left_out, room
-from vitascope.report.sections import Section
-from vitascope.report.words import FILTERS
+from vitascope.report.contents import EXPLORER, Report, compose
+from vitascope.report.figures.page_renderer import draw_panel, left_out, room
+from vitascope.report.figures.style import COLOURS
+from vitascope.report.formatting import FILTERS
+from vitascope.report.records import Found, Source, find
+from vitascope.report.sections.section import Section
 
 __all__ = ["render_page", "write_page", "write_report"]
 
@@ -39,7 +39,9 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
     comparison = load(folder / "compare") if record is None else record
     sources = [Source(path=folder / "compare.json", record=comparison)]
     if comparison.kind != "compare":
-        import_module("vitascope.report.comparison").Comparison(comparison)  # refuses it
+        import_module("vitascope.report.sections.comparison_record").Comparison(
+            comparison
+        )  # refuses it
     if (folder / EXPLORER).is_dir() and any((folder / EXPLORER).glob("*.json")):
         sources += find([folder / EXPLORER], [EXPLORER]).sources
     return write_report(compose(Found(sources=tuple(sources))), folder)
@@ -72,7 +74,7 @@ def _render(report: Report, most: int) -> str:
     style, scripts, explorer = _asset("style.css"), [_asset("script.js")], Markup()
     if report.explorers:
         css = {name: look.css for name, look in report.looks.names.items()}
-        part: Any = import_module("vitascope.report.explorer").section(report.explorers, css)
+        part: Any = import_module("vitascope.report.explorer.page").section(report.explorers, css)
         explorer, style = part.html, f"{style}\n{part.style}"
         scripts.append(part.script)
     lead = report.lead
@@ -111,7 +113,7 @@ def _body(section: Section, p: str, level: int, most: int) -> Markup:
             section=section, p=p, level=level, most=most
         )
         return Markup(html)
-    builder = import_module("vitascope.report.section_comparison")
+    builder = import_module("vitascope.report.sections.comparison")
     template = environment.get_template("comparison.html")
     for points in _COMPARISON_POINTS:
         html = template.render(builder.drawn(section.special, min(points, most)), p=p, level=level)

@@ -17,9 +17,9 @@ import numpy as np
 from vitascope.record import Record, load, write_text
 from vitascope.report.results_bench import benchmark
 from vitascope.report.results_studies import in_order, verdicts
-from vitascope.report.spectra import HEAD, rows
-from vitascope.report.study_text import study_markdown
-from vitascope.report.text import markdown
+from vitascope.report.sections.spectra_figure import HEAD, rows
+from vitascope.report.sections.study_text import study_markdown
+from vitascope.report.tables.terminal import markdown
 
 __all__ = ["results_page", "section"]
 

@@ -1,8 +1,8 @@
 """A benchmark's record as Markdown."""
 
 from vitascope.record import Record
-from vitascope.report.bench_tables import ABOUT, bench_tables
-from vitascope.report.text import markdown
+from vitascope.report.sections.bench_tables import ABOUT, bench_tables
+from vitascope.report.tables.terminal import markdown
 
 __all__ = ["benchmark"]
 

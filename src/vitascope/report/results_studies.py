@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitascope.record import Record
-from vitascope.report.study_text import MARKS, counted
-from vitascope.report.text import markdown
+from vitascope.report.sections.study_text import MARKS, counted
+from vitascope.report.tables.terminal import markdown
 
 __all__ = ["in_order", "verdicts"]
 

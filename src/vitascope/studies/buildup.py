@@ -31,8 +31,7 @@ from vitascope.data import subset
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import Processes, check_value
-from vitascope.studies.noise import half_width, pooled_spread
-from vitascope.studies.trials import (
+from vitascope.studies.grid.buildup_cells import (
     BuildUp,
     Images,
     Kinds,
@@ -42,8 +41,9 @@ from vitascope.studies.trials import (
     scored,
     with_base,
 )
+from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.train import alone_in
-from vitascope.train.run import differences
+from vitascope.train.run_folder.run import differences
 
 __all__ = ["Candidate", "build_up", "candidates", "improves"]
 

@@ -21,14 +21,14 @@ from vitascope.data import Dataset, load
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.settings import Processes, check_value, command_line, flat
-from vitascope.studies.built_in import built_in
-from vitascope.studies.cells import Comparison, jobs_of, run_job, safe
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
-from vitascope.studies.explore import explored
+from vitascope.studies.explorer.explore import explored
+from vitascope.studies.grid.comparison_cells import Comparison, jobs_of, run_job, safe
+from vitascope.studies.grid.processes import side_by_side
 from vitascope.studies.recommendation import recommend
-from vitascope.studies.side_by_side import side_by_side
-from vitascope.studies.sizes import count
-from vitascope.studies.subject import build, reopen
+from vitascope.studies.session.built_in_locality import built_in
+from vitascope.studies.session.model_sizes import count
+from vitascope.studies.session.models import build, reopen
 from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
 
 __all__ = ["compare"]

@@ -11,35 +11,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitascope.train.config import Recipe
-    from vitascope.train.distill import Teacher
     from vitascope.train.evaluation import Evaluation, evaluate
-    from vitascope.train.lock import alone_in
-    from vitascope.train.loop import check_trainable, train
     from vitascope.train.observe import Observer, at_epochs, every, keep_weights, log_spaced
-    from vitascope.train.recipes import RECIPES, recipe
-    from vitascope.train.run import Run, load_run
-    from vitascope.train.stop import Diverged, Interrupted
+    from vitascope.train.recipes.config import Recipe
+    from vitascope.train.recipes.named import RECIPES, recipe
+    from vitascope.train.run_folder.lock import alone_in
+    from vitascope.train.run_folder.run import Run, load_run
+    from vitascope.train.trainer.distill import Teacher
+    from vitascope.train.trainer.loop import check_trainable, train
+    from vitascope.train.trainer.stop import Diverged, Interrupted
 
 _HOME = {
-    "Diverged": "stop",
+    "Diverged": "trainer.stop",
     "Evaluation": "evaluation",
-    "Interrupted": "stop",
+    "Interrupted": "trainer.stop",
     "Observer": "observe",
-    "RECIPES": "recipes",
-    "Recipe": "config",
-    "Run": "run",
-    "Teacher": "distill",
-    "alone_in": "lock",
+    "RECIPES": "recipes.named",
+    "Recipe": "recipes.config",
+    "Run": "run_folder.run",
+    "Teacher": "trainer.distill",
+    "alone_in": "run_folder.lock",
     "at_epochs": "observe",
-    "check_trainable": "loop",
+    "check_trainable": "trainer.loop",
     "evaluate": "evaluation",
     "every": "observe",
     "keep_weights": "observe",
-    "load_run": "run",
+    "load_run": "run_folder.run",
     "log_spaced": "observe",
-    "recipe": "recipes",
-    "train": "loop",
+    "recipe": "recipes.named",
+    "train": "trainer.loop",
 }
 
 __all__ = [

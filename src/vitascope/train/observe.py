@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from vitascope.capture import evaluating
-from vitascope.train.disk import save_tensors
+from vitascope.train.run_folder.files import save_tensors
 
 __all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "undisturbed"]
 

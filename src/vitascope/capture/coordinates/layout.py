@@ -1,0 +1,79 @@
+"""How an image-like tensor is arranged: which axes are the image's, and where its patches begin."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from vitascope.capture.coordinates.operators import centres, distinct
+from vitascope.capture.coordinates.tracer import CoordinateTracer
+
+__all__ = ["Layout", "aside", "layout_of"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an image-like tensor is arranged."""
+
+    name: str  # NCHW, NHWC, NLC or NCL
+    grid: tuple[int, int]
+    num_prefix_tokens: int = 0
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Compute without being watched or shadowed."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+def layout_of(shadows: CoordinateTracer, tensor: Tensor) -> Layout | None:
+    """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
+    planes = shadows.of(tensor)
+    if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
+        return None
+    key = tuple((plane.data_ptr(), plane.shape, plane.stride()) for plane in planes)
+    if key not in shadows.layouts:  # most layers leave every place where it is
+        with aside():
+            shadows.layouts[key] = _layout(centres(planes), tensor.ndim), planes
+        if len(shadows.layouts) > 16:
+            shadows.layouts.pop(next(iter(shadows.layouts)))
+    return shadows.layouts[key][0]
+
+
+def _layout(position: Tensor, ndim: int) -> Layout | None:
+    """Of places (1, ..., 2)."""
+    for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[ndim]:
+        if position.narrow(channels, 0, 1).isnan().all():
+            continue
+        along = position.nan_to_num(-1)
+        if bool((along == along.narrow(channels, 0, 1)).all()):
+            at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
+            found = _grid(at) if ndim == 3 else _image(at)
+            if found is not None:
+                return Layout(name, *found)
+    return None
+
+
+def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
+    down, across = distinct(at[..., 0]), distinct(at[..., 1])
+    return ((down, across), 0) if (down, across) == tuple(at.shape[:2]) else None
+
+
+def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
+    """Row-major patches behind prefix tokens that have no place."""
+    placed = ~at[:, 0].isnan()
+    patches = at[placed]
+    down, across = distinct(patches[:, 0]), distinct(patches[:, 1])
+    prefix = len(at) - len(patches)
+    if down * across != len(patches) or bool(placed[:prefix].any()) or not len(patches):
+        return None
+    order = patches.view(down, across, 2)
+    if (order[..., 0].diff(dim=1).abs() > 0.1).any() or (
+        order[..., 1].diff(dim=0).abs() > 0.1
+    ).any():
+        return None
+    return (down, across), prefix

@@ -1,0 +1,178 @@
+"""Places of a tensor's elements, as planes, and what operators do to them.
+
+Six planes the size of the tensor hold two places in homogeneous pixel coordinates: ``(w, wy, wx)``
+of the row's (or only) place, then of the column's. ``w = 1`` is a place, ``w = 0`` is none. Sums of
+planes are weighted means of places, so linear operators act on planes as they act on the tensor.
+Which operator does what is :mod:`vitascope.capture.coordinates.tracer`'s business.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Planes", "attended", "carry", "centres", "distinct", "none", "nowhere", "positions",
+           "product", "rows", "spacing", "unit", "window"]  # fmt: skip
+
+Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
+
+
+def rows(planes: Planes | None) -> Tensor | None:
+    """Places of the tokens of ``(..., T, features)``; NaN where there is none. (..., T, 2)"""
+    return None if planes is None else positions(contract(single(planes), -1))
+
+
+def centres(planes: Planes) -> Tensor:
+    """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
+    return positions(single(planes))
+
+
+def distinct(values: Tensor) -> int:
+    """How many different places there are along one axis, to a sixteenth of a pixel."""
+    values = values[~values.isnan()]
+    return len((values * 16).round().unique())
+
+
+def spacing(places: Tensor) -> tuple[float, float]:
+    """Smallest step between two places (..., 2) down and across, in pixels; 0 along a line."""
+    steps = []
+    for axis in (0, 1):
+        values = places[..., axis].flatten()
+        values = (values[~values.isnan()] * 16).round().unique() / 16
+        steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
+    return steps[0], steps[1]
+
+
+def none(shape: torch.Size) -> Tensor:
+    """A plane of elements that have no place."""
+    return torch.zeros((), dtype=torch.float32).expand(shape)
+
+
+def nowhere(plane: Tensor) -> bool:
+    """Whether a plane is one zero, expanded: no element has a place of this kind."""
+    one = plane.untyped_storage().nbytes() == plane.element_size()
+    return one and not plane.as_strided((1,), (0,)).item()
+
+
+def positions(planes: Planes) -> Tensor:
+    """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
+    w, y, x = planes
+    placed = w > 1e-6
+    safe = torch.where(placed, w, torch.ones_like(w))
+    nan = torch.full_like(safe, float("nan"))
+    return torch.stack([torch.where(placed, y / safe, nan), torch.where(placed, x / safe, nan)], -1)
+
+
+def unit(planes: Planes) -> Planes:
+    """Scale to w = 1 where there is a place."""
+    scaled: Planes = []
+    for w, y, x in (planes[:3], planes[3:]):
+        if nowhere(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
+            scaled += [w, y, x]
+            continue
+        placed = w > 1e-6
+        safe = torch.where(placed, w, torch.ones_like(w))
+        zero = torch.zeros_like(w)
+        scaled += [placed.float(), torch.where(placed, y / safe, zero),
+                   torch.where(placed, x / safe, zero)]  # fmt: skip
+    return scaled
+
+
+def single(planes: Planes) -> Planes:
+    """The one place of each element: its row's, or its column's where no row has any."""
+    return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
+
+
+def contract(planes: Planes, dim: int) -> Planes:
+    """Mean over ``dim``, -1 or -2: the place of the other axis's elements.
+
+    Merging neighbours (Swin's patch merging) has their middle for a place. When every element
+    sums over the same different places (token mixing, attention over channels) it has none.
+    """
+    position = positions(planes)
+    low = position.nan_to_num(float("inf")).amin(dim - 1)  # behind it, the axis of y and x
+    high = position.nan_to_num(float("-inf")).amax(dim - 1)
+    spread = ((high - low) > 0.5).any(-1)  # (..., elements)
+    middle = [plane.mean(dim) for plane in planes]
+    if bool(spread.any()):
+        at = positions(middle)
+        apart = (at.nan_to_num(float("-inf")).amax(-2) - at.nan_to_num(float("inf")).amin(-2)) > 0.5
+        lost = spread & ~apart.any(-1, keepdim=True)
+        middle = [plane * ~lost for plane in middle]
+    return middle
+
+
+def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
+    """Rows of a and columns of b; with weights, both places of what they weigh."""
+    if a is not None and b is not None:
+        left, right = (contract(single(a), -1), -1), (contract(single(b), -2), -2)
+    elif a is not None:
+        left, right = ((contract(triple, -1), -1) for triple in (a[:3], a[3:]))
+    elif b is not None:
+        left, right = ((contract(triple, -2), -2) for triple in (b[:3], b[3:]))
+    else:
+        return [none(shape)] * 6
+    return unit([p.unsqueeze(dim).expand(shape) for planes, dim in (left, right) for p in planes])
+
+
+def attended(q: Planes | None, v: Planes | None, shape: torch.Size) -> Planes:
+    """Fused attention: the query's place, or (attention over channels) the value columns'."""
+    heads = [p.expand(*shape[:-2], *p.shape[-2:]) for p in q] if q is not None else None
+    return product(heads, v, shape)
+
+
+def carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
+    """Element-wise: each operand's place where the ones before it have none.
+
+    What is spread over whole operands (a mean token, a channel's gate) gives its place to nothing.
+    """
+    result: Planes | None = None
+    known = [planes for planes in before if planes is not None]
+    for planes in [planes for planes in known if planes[0].shape == shape] or known:
+        try:
+            planes = [p.expand(shape) for p in planes]
+        except RuntimeError:
+            continue
+        if result is None:
+            result = planes
+        elif not bool(result[0].all()) or not bool(result[3].all()):
+            row, column = result[0] > 0, result[3] > 0
+            result = [torch.where(row if i < 3 else column, result[i], planes[i]) for i in range(6)]
+    return result
+
+
+def window(
+    planes: Planes | None, kernel: Any, stride: Any, padding: Any, dilation: Any, shape: torch.Size
+) -> Planes | None:
+    """The centre of each output's window; beyond the border the grid is continued."""
+    if planes is None:
+        return None
+    spatial = len(shape) - 2
+    moved: Planes = []
+    for plane in planes[:3]:
+        plane = plane.mean(1, keepdim=True)
+        for axis in range(spatial):
+            k, s, p, d = (_at(value, axis) for value in (kernel, stride, padding, dilation))
+            mix = _interpolation(plane.shape[2 + axis], shape[2 + axis], s, d * (k - 1) / 2 - p)
+            plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
+        moved.append(plane.expand(shape))
+    return [*unit([*moved, *moved])[:3], *[none(shape)] * 3]
+
+
+def _at(value: Any, axis: int) -> int:
+    value = value if isinstance(value, (list, tuple, torch.Size)) else [value]
+    return value[axis] if len(value) > axis else value[0]
+
+
+def _interpolation(size_in: int, size_out: int, stride: int, offset: float) -> Tensor:
+    """Matrix that reads a line of ``size_in`` at ``stride * i + offset``, extrapolating."""
+    at = torch.arange(size_out, dtype=torch.float32) * stride + offset
+    matrix = torch.zeros(size_out, size_in, dtype=torch.float32)
+    if size_in == 1:
+        return matrix + 1
+    low = at.floor().clamp(0, size_in - 2).long()
+    fraction = at - low
+    index = torch.arange(size_out)
+    matrix[index, low] = 1 - fraction
+    matrix[index, low + 1] += fraction
+    return matrix

@@ -1,0 +1,199 @@
+"""Where on the image do the queries and keys of each attention layer lie?
+
+Found by running one image with a shadow beside every tensor
+(:mod:`vitascope.capture.coordinates.tracer`), so windows, shifted or dilated, pooled keys,
+subsampled queries, class tokens and padding need no rule of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitascope.capture.attention.events import Event
+from vitascope.capture.attention.recorder import watching
+from vitascope.capture.coordinates.layout import aside
+from vitascope.capture.coordinates.operators import distinct, positions, rows, spacing
+from vitascope.capture.coordinates.tracer import CoordinateTracer
+from vitascope.capture.structure.features import evaluating, tensor_in
+from vitascope.capture.threads import of_this_thread
+from vitascope.errors import UserError
+
+__all__ = ["Places", "inheriting", "located", "one_image", "places", "places_of"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions in pixels (y, x) of one attention layer's tokens; NaN for those that have none.
+
+    W windows of one image, T queries, S keys. Class tokens and padding have no place.
+    """
+
+    query: Tensor  # (W, T, 2)
+    key: Tensor  # (W, S, 2)
+
+    @property
+    def over_tokens(self) -> bool:
+        """False for attention over channels, whose rows and columns lie everywhere at once."""
+        return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
+
+    @property
+    def step(self) -> tuple[float, float]:
+        """One patch, down and across, in pixels: the finer grid of queries and keys."""
+        fine = [[s for s in pair if s > 0] for pair in zip(spacing(self.query), spacing(self.key),
+                                                          strict=True)]  # fmt: skip
+        down, across = (min(steps) if steps else 0.0 for steps in fine)
+        return down or across or 1.0, across or down or 1.0
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Distinct places of the queries, down and across."""
+        return distinct(self.query[..., 0]), distinct(self.query[..., 1])
+
+
+def one_image(example_input: Tensor) -> Tensor:
+    """The first image of a batch, as a batch of its own."""
+    if not isinstance(example_input, Tensor) or example_input.ndim != 4:
+        given = getattr(example_input, "shape", type(example_input).__name__)
+        raise UserError(f"need images (B, C, height, width) to run the model on, got {given}")
+    return example_input[:1].detach().clone()
+
+
+def places(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> dict[str, Places]:
+    """Places of every attention layer's tokens on images the size of ``example_input``.
+
+    Layers whose tokens cannot be followed are not among them; :func:`located` says which and why.
+
+    Args:
+        model: Any module.
+        example_input: Images (B, C, height, width); the first is run.
+        grid: Patches down and across, for the layers whose tokens cannot be followed.
+        num_prefix_tokens: Tokens before the patches there; by default all that are left over.
+    """
+    return located(model, example_input, grid=grid, num_prefix_tokens=num_prefix_tokens)[0]
+
+
+def located(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> tuple[dict[str, Places], dict[str, str]]:
+    """As :func:`places`, and beside them the layers that have none, with the reason."""
+    found: dict[str, Places] = {}
+    lost: dict[str, str] = {}
+    image = one_image(example_input)
+    size = (image.shape[-2], image.shape[-1])
+
+    def on_event(event: Event) -> None:
+        place = places_of(event, shadows)
+        if place is None and grid is not None:
+            with aside():
+                shape = event.weights().shape
+            try:
+                place = stated_places(shape, grid, num_prefix_tokens, size)
+            except UserError as error:
+                lost[event.name] = str(error)
+                return
+        if place is None:
+            lost[event.name] = "its tokens cannot be followed back to the image; state the grid"
+        else:
+            found[event.name] = place
+
+    shadows = CoordinateTracer(image)
+    with evaluating(model), inheriting(model, shadows), shadows, watching(model, on_event):
+        model(image)
+    return found, lost
+
+
+def stated_places(
+    shape: Sequence[int], grid: tuple[int, int], num_prefix: int | None, size: tuple[int, int]
+) -> Places:
+    """Row-major patches of ``grid`` behind prefix tokens, for the map (1, H, T, S) of an image.
+
+    >>> stated_places((1, 3, 5, 5), (2, 2), 1, (32, 32)).query[0, :2].tolist()
+    [[nan, nan], [7.5, 7.5]]
+    """
+    down, across = (
+        (torch.arange(n, dtype=torch.float32) + 0.5) * (s / n) - 0.5
+        for n, s in zip(grid, size, strict=True)
+    )
+    patches = torch.stack(torch.meshgrid(down, across, indexing="ij"), -1).reshape(-1, 2)
+    sides = []
+    for count in shape[-2:]:
+        prefix = count - len(patches)
+        if prefix < 0 or (num_prefix is not None and prefix != num_prefix) or shape[0] != 1:
+            more = "" if num_prefix is None else f" and {num_prefix} prefix tokens"
+            raise UserError(
+                f"its {shape[0]} x {count} tokens are not the stated grid of "
+                f"{grid[0]} x {grid[1]}{more}"
+            )
+        nowhere = patches.new_full((prefix, 2), float("nan"))
+        sides.append(torch.cat([nowhere, patches])[None])
+    return Places(*sides)
+
+
+class inheriting:
+    """While active, an output as large as its module's input, of unknown place, takes its place.
+
+    Token mixing sums over all places; its output tokens still stand for the input's.
+    """
+
+    def __init__(self, model: nn.Module, shadows: CoordinateTracer):
+        self.model, self.shadows = model, shadows
+        self.handles: list[Any] = []
+
+    def _hook(self, _module: nn.Module, inputs: Any, output: Any) -> None:
+        before, after = tensor_in(inputs), tensor_in(output)
+        if before is None or after is None or before.shape != after.shape:
+            return
+        planes = self.shadows.of(after)
+        with aside():
+            if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
+                self.shadows.put(after, self.shadows.of(before))
+
+    def __enter__(self) -> None:
+        hook = of_this_thread(self._hook)
+        self.handles = [m.register_forward_hook(hook) for m in self.model.modules()]
+
+    def __exit__(self, *_: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+def places_of(event: Event, shadows: CoordinateTracer) -> Places | None:
+    """Where the queries and keys of one attention computation lie; None if unknown."""
+    with aside():
+        return _places(event, shadows)
+
+
+def _places(event: Event, shadows: CoordinateTracer) -> Places | None:
+    if event.scores is not None:
+        planes = shadows.of(event.scores)
+        if planes is None:
+            return None
+        query = positions([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
+        key = positions([p[..., 0, :] for p in planes[3:]])
+        return Places(_per_window(query), _per_window(key))
+    if event.query is None or event.key is None:
+        return None
+    query_rows, key_rows = rows(shadows.of(event.query)), rows(shadows.of(event.key))
+    if query_rows is None or key_rows is None:
+        return None
+    return Places(_per_window(query_rows), _per_window(key_rows))
+
+
+def _per_window(position: Tensor) -> Tensor:
+    """(..., H, T, 2) or (B, T, 2) -> (W, T, 2): all heads of a window share their tokens."""
+    if position.ndim > 3:
+        position = position.select(-3, 0)
+    return position.reshape(-1, *position.shape[-2:])

@@ -1,0 +1,186 @@
+"""Where in the image does each number inside a model come from?
+
+Windows, shifts, class tokens, key reduction and patch merging are all bookkeeping on positions.
+Instead of knowing each family's bookkeeping, one image is run with a shadow beside every tensor:
+its *place*, in homogeneous pixel coordinates ``(w, w y, w x)``. ``w = 1`` is a place, ``w = 0`` is
+none (parameters, class tokens, padding). The shadow goes through the operators the tensor goes
+through:
+
+* what moves numbers (view, permute, roll, pad, slice, cat, ...) moves their places;
+* a convolution or a pooling puts its output at the centre of its window;
+* a product ``a @ b`` keeps the places of a's rows and of b's columns. A sum over *different*
+  places (token mixing, attention over channels) has no place: that is how attention over tokens
+  is told from attention over channels;
+* anything else that keeps a shape keeps the places; what is left is "unknown", never guessed.
+
+A tensor of attention scores has two places, its query's and its key's: six planes in all.
+"""
+
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from vitascope.capture.coordinates.operators import (
+    Planes,
+    attended,
+    carry,
+    none,
+    nowhere,
+    product,
+    unit,
+    window,
+)
+
+__all__ = ["CoordinateTracer"]
+
+_MOVES = frozenset(
+    """view _unsafe_view _reshape_alias permute transpose t expand clone slice select split
+    split_with_sizes unbind unsqueeze squeeze roll index index_select gather cat stack flip alias
+    detach repeat unfold im2col pixel_shuffle pixel_unshuffle narrow lift_fresh mean sum
+    _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d
+    constant_pad_nd""".split()  # noqa: SIM905
+)
+
+
+_MIXES = frozenset(
+    """mean sum _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d
+    upsample_bicubic2d""".split()  # noqa: SIM905
+)
+
+
+_one_at_a_time = threading.RLock()
+
+
+class CoordinateTracer(TorchDispatchMode):
+    """While active, every tensor computed from ``image`` has a place; see :meth:`of`."""
+
+    def __init__(self, image: Tensor):
+        super().__init__()
+        # a weak reference keeps a storage's address from being used again, not its memory
+        self._planes: dict[tuple[Any, ...], tuple[Planes, StorageWeakRef]] = {}
+        self._next_sweep = 64
+        self.layouts: dict[Any, Any] = {}  # by planes, which it keeps: see places.layout_of
+        height, width = image.shape[-2:]
+        y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
+        x = torch.arange(width, dtype=torch.float32).expand(image.shape)
+        here = torch.ones((), dtype=torch.float32).expand(image.shape)
+        self.put(image, [here, y, x, *[none(image.shape)] * 3])
+
+    def __enter__(self) -> Any:
+        _one_at_a_time.acquire()  # torch keeps flags of active modes that all threads share
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        finally:
+            _one_at_a_time.release()
+
+    def of(self, tensor: Tensor) -> Planes | None:
+        """The place of every element, or None where it is unknown."""
+        found = self._planes.get(_key(tensor))
+        return found[0] if found else None
+
+    def put(self, tensor: Tensor, planes: Planes | None) -> None:
+        """State the places of ``tensor``."""
+        if planes is None:
+            self._planes.pop(_key(tensor), None)
+            return
+        self._planes[_key(tensor)] = planes, StorageWeakRef(tensor.untyped_storage())
+        if len(self._planes) > self._next_sweep:
+            self._planes = {k: v for k, v in self._planes.items() if not v[1].expired()}
+            self._next_sweep = 2 * len(self._planes) + 64
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        before = [self.of(a) for a in args[:3] if isinstance(a, Tensor)]  # in-place ops overwrite
+        out = func(*args, **kwargs)
+        try:
+            self._follow(func, args, kwargs, out, before)
+        except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+            for tensor in _tensors(out):  # an operator used in a way we do not know
+                self.put(tensor, None)
+        return out
+
+    def _follow(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, before: list[Planes | None]
+    ) -> None:
+        name = func.overloadpacket.__name__.rstrip("_")
+        known = any(planes is not None for planes in before) or (
+            bool(args) and isinstance(args[0], (list, tuple)) and any(map(self._known, args[0]))
+        )
+        if not known:
+            for tensor in _tensors(out):
+                self.put(tensor, None)
+        elif name in _MOVES:
+            self._move(func, args, kwargs, out)
+        elif name in ("mm", "bmm", "addmm", "baddbmm"):
+            a, b = args[-2:] if name in ("mm", "bmm") else args[1:3]
+            self.put(out, product(self.of(a), self.of(b), out.shape))
+        elif "scaled_dot_product" in name:
+            tensor = _tensors(out)[0]
+            self.put(tensor, attended(self.of(args[0]), self.of(args[2]), tensor.shape))
+        elif name == "convolution":
+            stride, padding, dilation, transposed = args[3:7]
+            kernel = args[1].shape[2:]
+            planes = None if transposed else window(self.of(args[0]), kernel, stride, padding,
+                                                     dilation, out.shape)  # fmt: skip
+            self.put(out, planes)
+        elif name in ("max_pool2d_with_indices", "avg_pool2d"):
+            kernel, stride, padding = (*args[1:4], *([], 0)[len(args) - 2 :])[:3]
+            tensor = _tensors(out)[0]
+            self.put(tensor, window(self.of(args[0]), kernel, stride or kernel, padding, 1,
+                                     tensor.shape))  # fmt: skip
+        else:
+            for index, tensor in enumerate(_tensors(out)):
+                self.put(tensor, carry(before, tensor.shape) if index == 0 else None)
+
+    def _known(self, tensor: Any) -> bool:
+        return isinstance(tensor, Tensor) and self.of(tensor) is not None
+
+    def _move(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
+        """Apply the operator to each plane in place of the tensor."""
+        name = func.overloadpacket.__name__
+        if name == "constant_pad_nd":
+            args = args[:2]  # padding has no place
+        kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
+        moved: list[list[Tensor]] = []
+        single = all(nowhere(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
+        for index in range(3 if single else 6):
+
+            def plane(tensor: Tensor, index: int = index) -> Tensor:
+                planes = self.of(tensor)
+                if planes is not None:
+                    return planes[index]
+                return (
+                    tensor if not tensor.is_floating_point() else torch.zeros_like(tensor).float()
+                )
+
+            first, *rest = args
+            replaced = tree_map_only(Tensor, plane, first)
+            if name in ("view", "_unsafe_view", "_reshape_alias"):  # strides differ
+                moved.append([replaced.reshape(out.shape)])
+            else:
+                moved.append(_tensors(func(replaced, *rest, **kwargs)))
+        for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
+            planes = [*found, *[none(tensor.shape)] * (6 - len(found))]
+            self.put(tensor, unit(planes) if name in _MIXES else planes)
+
+
+def _key(tensor: Tensor) -> tuple[Any, ...]:
+    """Views are wrapped anew on their way up to Python; their memory layout stays."""
+    storage = tensor.untyped_storage()
+    return storage._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def _tensors(out: Any) -> list[Tensor]:
+    if isinstance(out, Tensor):
+        return [out]
+    return [t for t in out if isinstance(t, Tensor)] if isinstance(out, (list, tuple)) else []

@@ -1,0 +1,243 @@
+"""What a network carries on after a unit: the sum of the unit's branch and its shortcut.
+
+``x + drop_path(scale(attn(norm(x))))``: no module puts this sum out. It is found by following the
+unit's output through the calls that use it until it is added to a tensor of its own shape that
+does not come from it. Leaving that sum at its other term is exactly the network built without the
+branch, whatever stands between (layer scale, a norm, a projection).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from vitascope.capture.attention.function_modes import disable_modes, enable_modes
+from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.structure.features import features, matching, tensor_in
+from vitascope.capture.threads import looking_into, of_this_thread
+from vitascope.errors import UserError
+
+__all__ = ["following", "streams", "without"]
+
+_ADD = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.__radd__}
+
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # other code when somebody watches
+
+OnSum = Callable[[str, Tensor, bool], None]
+
+
+class _Follow(TorchFunctionMode):
+    """Follow the outputs of named modules, run by run, to the sums they go into."""
+
+    def __init__(self, runs: Runs, on_sum: OnSum, drop: Iterable[str] = ()):
+        super().__init__()
+        self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
+        self.open: set[str] = set()  # ran, not yet summed or used by the next unit
+        self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
+        self.taint: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
+        self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
+        self.inside: list[tuple[nn.Module, str]] = []  # units that are running
+        self.hushed = 0  # of them, those that no mode may see into
+
+    def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
+        """Hook one module; inside it nothing is followed, so that it runs as ever."""
+        guarded = any(isinstance(m, _FAST) for m in module.modules())
+
+        def entering(_module: nn.Module, inputs: Any) -> None:
+            first, run = tensor_in(inputs), self.runs.name(name)
+            self.fed[run] = self._from(first) & self.open
+            if isinstance(module, nn.Conv2d) and first is not None:
+                self.around[run] = first
+            self.open -= self.fed[run]
+            self.inside.append((module, run))
+            if guarded:
+                disable_modes()
+                self.hushed += 1
+
+        def leaving(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            running = [inner for inner, _ in self.inside]
+            if module not in running:
+                return
+            run = self.inside[running.index(module)][1]
+            del self.inside[running.index(module) :]
+            if guarded:
+                self._unhush()
+            tensor = tensor_in(output)
+            if tensor is not None:
+                self.open.add(run)
+                self.taint[tensor] = {run}
+
+        before, after = of_this_thread(entering), of_this_thread(leaving)
+        stack.callback(module.register_forward_pre_hook(before).remove)
+        stack.callback(module.register_forward_hook(after, always_call=True).remove)
+
+    def release(self) -> None:
+        """Close what an exception left open."""
+        while self.hushed:
+            self._unhush()
+
+    def _unhush(self) -> None:
+        self.hushed -= 1
+        enable_modes()
+
+    def _from(self, tensor: Any) -> set[str]:
+        return self.taint.get(tensor, set()) if isinstance(tensor, Tensor) else set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.inside or not self.taint:
+            return func(*args, **kwargs)
+        flat = [*args, *kwargs.values()]
+        flat += [item for group in flat if isinstance(group, (list, tuple)) for item in group]
+        sources: set[str] = set().union(*(self._from(tensor) for tensor in flat))
+        if not sources:
+            return func(*args, **kwargs)
+        summed = self._summed(func, args)
+        dropped = [other for name, other in summed.items() if name in self.drop]
+        alone = {name: self._alone(name, other) for name, other in summed.items()}
+        out = dropped[0] if dropped else func(*args, **kwargs)
+        self.open -= set(summed)
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, Tensor):
+                self.taint[tensor] = sources - set(summed)
+        for name in summed:
+            self.on_sum(name, out, alone[name])
+        return out
+
+    def _alone(self, name: str, other: Tensor) -> bool:
+        """No unit, and around a convolution no layer at all, is on the branch but this one."""
+        around = self.around.pop(name, None)
+        direct = around is None or (
+            around.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+        )
+        return direct and self.fed[name] <= self._from(other)
+
+    def _summed(self, func: Any, args: Any) -> dict[str, Tensor]:
+        """Units whose branch this call adds to something else, with that other term."""
+        if func not in _ADD or len(args) < 2 or not all(isinstance(a, Tensor) for a in args[:2]):
+            return {}
+        a, b = args[:2]
+        if a.shape != b.shape or isinstance(a, nn.Parameter) or isinstance(b, nn.Parameter):
+            return {}
+        from_a, from_b = self._from(a) & self.open, self._from(b) & self.open
+        return {**dict.fromkeys(from_a - from_b, b), **dict.fromkeys(from_b - from_a, a)}
+
+
+@contextmanager
+def following(
+    model: nn.Module, names: Iterable[str], on_sum: OnSum, drop: Iterable[str] = ()
+) -> Iterator[None]:
+    """Call ``on_sum(run, sum, alone)`` when a named module's output is added to a shortcut.
+
+    Args:
+        model: Any module.
+        names: Modules to follow, all of them: where one begins, the one before it ends.
+        on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
+            tells that no other named module is on the branch.
+        drop: Runs whose branch is left out of its sum.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        follow = _Follow(Runs(model, stack), on_sum, drop)
+        stack.callback(follow.release)
+        for name in names:
+            follow.attach(stack, name, model.get_submodule(name))
+        stack.enter_context(follow)
+        yield
+
+
+@contextmanager
+def streams(
+    model: nn.Module,
+    units: Sequence[Any],
+    keep: str | Iterable[str] = "*",
+    reduce: Callable[[str, Tensor], Any] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Collect what the network carries on after each unit, by name, without gradients.
+
+    Args:
+        model: Any module.
+        units: All of :func:`vitascope.capture.units`.
+        keep: Wildcards for the ones to keep.
+        reduce: As in :func:`vitascope.capture.features`.
+    """
+    kept = matching(keep, [unit.name for unit in units], "unit")
+    own = [unit.name for unit in units if unit.name in kept and not unit.residual]
+    wanted = {unit.name for unit in units if unit.name in kept and unit.residual}
+    seen: dict[str, Any] = {}
+
+    def put(name: str, tensor: Tensor) -> None:
+        with torch._C.DisableTorchFunction():
+            seen[name] = reduce(name, tensor) if reduce else tensor
+
+    def on_sum(name: str, tensor: Tensor, _alone: bool) -> None:
+        if name in wanted:
+            put(name, tensor)
+
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        if own:
+            stack.enter_context(features(model, own, reduce=lambda n, x: put(n, x)))
+        if wanted:
+            stack.enter_context(following(model, _followed(units), on_sum))
+        yield seen
+    silent = [name for name in kept if name not in seen]
+    if silent:
+        raise UserError(f"did not run: {', '.join(silent)}; ran: {', '.join(seen) or 'nothing'}")
+
+
+@contextmanager
+def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -> Iterator[None]:
+    """Run ``model`` as if the units that match ``drop`` had not been built.
+
+    A unit alone on a branch is left out of its sum. Any other becomes the identity, if what goes
+    in has the shape of what comes out.
+
+    Raises:
+        UserError: For a unit that is neither: its shape change cannot be left out.
+    """
+    names = matching(drop, [unit.name for unit in units], "unit")
+    chosen = [unit for unit in units if unit.name in names]
+    branches = [unit.name for unit in chosen if unit.branch]
+    left: set[str] = set()
+
+    within = {unit.name for unit in chosen if not unit.branch}  # each becomes the identity
+
+    def identity(name: str) -> Callable[..., Tensor | None]:
+        def hook(_module: nn.Module, inputs: Any, output: Any) -> Tensor | None:
+            run = runs.name(name)
+            if run not in within:
+                return None
+            before, after = tensor_in(inputs), tensor_in(output)
+            if before is None or after is None or before.shape != after.shape:
+                shapes = [tuple(x.shape) if x is not None else None for x in (before, after)]
+                raise UserError(f"{run} cannot be dropped: it turns {shapes[0]} into {shapes[1]}")
+            return before
+
+        return of_this_thread(hook)
+
+    with ExitStack() as stack:
+        stack.enter_context(looking_into(model))
+        runs = Runs(model, stack)
+        for name in {module_of(run) for run in within}:
+            module = model.get_submodule(name)
+            stack.callback(module.register_forward_hook(identity(name)).remove)
+        if branches:
+            stack.enter_context(
+                following(model, _followed(units), lambda name, *_: left.add(name), branches)
+            )
+        yield
+        if not left.issuperset(branches):
+            missing = ", ".join(set(branches) - left)
+            raise UserError(f"{missing} did not run into a sum, so nothing was dropped")
+
+
+def _followed(units: Sequence[Any]) -> list[str]:
+    names = (module_of(unit.name) for unit in units if unit.kind not in ("stem", "head"))
+    return list(dict.fromkeys(names))

@@ -1,0 +1,155 @@
+"""The parts a vision model is made of, found by running it once on one image.
+
+Nothing here knows a model's name: :mod:`vitascope.capture.structure.kinds` sees what each part
+does. Parts inside a part are not listed.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope.capture.coordinates.layout import layout_of
+from vitascope.capture.coordinates.tokens import inheriting, one_image
+from vitascope.capture.coordinates.tracer import CoordinateTracer
+from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.structure.features import evaluating, tensor_in
+from vitascope.capture.structure.kinds import kinds_of
+from vitascope.capture.structure.residual_stream import following
+from vitascope.capture.threads import of_this_thread
+from vitascope.errors import UserError
+
+__all__ = ["Unit", "units"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of a model, and what the network carries on after it.
+
+    Shape, layout and grid are those of the sum with the shortcut where there is one. A module that
+    runs twice in one pass is two units, ``name`` and ``name@2``.
+    """
+
+    name: str
+    kind: str  # attention, mlp, convolution, subsampling, stem, head or block
+    stage: int  # 0, 1, ...: a new one with each new grid
+    grid: tuple[int, int] | None = None  # patches or pixels down and across
+    num_prefix_tokens: int = 0  # class, distillation and register tokens
+    shape: tuple[int, ...] = ()  # for one image
+    layout: str | None = None  # NCHW, NHWC, NLC or NCL; None when it is not image-like
+    residual: bool = False  # its output goes into a sum with a shortcut
+    branch: bool = False  # and it is the only unit on that branch
+
+    def as_image(self, tensor: Tensor) -> Tensor:
+        """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
+        if self.grid is None or self.layout is None:
+            raise UserError(f"{self.name} ({self.kind}) has no grid: its shape is {self.shape}")
+        if tuple(tensor.shape[1:]) != self.shape[1:]:
+            raise UserError(
+                f"{self.name} put out {tuple(tensor.shape)}, and {self.shape} an image when its "
+                "grid was found: all images must have one size"
+            )
+        if self.layout == "NHWC":
+            return tensor.permute(0, 3, 1, 2)
+        if self.layout == "NLC":
+            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
+        if self.layout == "NCL":
+            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
+        return tensor
+
+
+def units(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int | None = None,
+) -> tuple[Unit, ...]:
+    """The parts of ``model`` in order of execution, seen on the first image of a batch.
+
+    Args:
+        model: Any module.
+        example_input: Images (B, C, height, width).
+        grid: Patches down and across, for the parts whose places cannot be followed.
+        num_prefix_tokens: Tokens before the patches there; by default all that are left over.
+    """
+    image = one_image(example_input)
+    found = _describe(model, image, kinds_of(model, image))
+    if grid is not None:
+        found = [_stated(unit, grid, num_prefix_tokens) for unit in found]
+    return _staged(found)
+
+
+def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
+    """The unit with the stated grid, if its own is unknown and its shape fits."""
+    if unit.grid is not None or unit.kind == "head":
+        return unit
+    count = grid[0] * grid[1]
+    if len(unit.shape) == 3 and unit.shape[1] >= count:
+        prefix = unit.shape[1] - count
+        if num_prefix in (None, prefix):
+            return replace(unit, grid=grid, layout="NLC", num_prefix_tokens=prefix)
+    if len(unit.shape) == 4 and unit.shape[2:] == grid:
+        return replace(unit, grid=grid, layout="NCHW")
+    if len(unit.shape) == 4 and unit.shape[1:3] == grid:
+        return replace(unit, grid=grid, layout="NHWC")
+    return unit
+
+
+def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
+    """A second run follows each part to its sum and sees what is there."""
+    found: dict[str, Unit] = {}
+    shadows = CoordinateTracer(image)
+
+    def see(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
+        layout = layout_of(shadows, tensor)
+        found[run] = Unit(
+            run, kinds[module_of(run)], 0, layout.grid if layout else None,
+            layout.num_prefix_tokens if layout else 0, tuple(tensor.shape),
+            layout.name if layout else None, residual, branch)  # fmt: skip
+
+    running: dict[str, str] = {}  # module -> its run
+    order: list[str] = []
+
+    def entering(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            running[name] = runs.name(name)
+            order.append(running[name])
+
+        return of_this_thread(hook)
+
+    def leaving(name: str) -> Any:
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            tensor = tensor_in(output)
+            if tensor is not None:
+                see(running[name], tensor)
+
+        return of_this_thread(hook)
+
+    names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
+    sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        stack.enter_context(inheriting(model, shadows))  # its hooks run first
+        runs = Runs(model, stack)
+        for name in filter(None, kinds):
+            module = model.get_submodule(name)
+            stack.callback(module.register_forward_pre_hook(entering(name)).remove)
+            stack.callback(module.register_forward_hook(leaving(name)).remove)
+        stack.enter_context(shadows)
+        stack.enter_context(sums)
+        model(image)
+    return [found[run] for run in order if run in found]
+
+
+def _staged(parts: list[Unit]) -> tuple[Unit, ...]:
+    """Number the stages by the grids met after the stem."""
+    grids: dict[tuple[int, int], int] = {}
+    staged = []
+    for part in parts:
+        if part.kind not in ("stem", "head") and part.grid is not None:
+            grids.setdefault(part.grid, len(grids))
+        stage = grids.get(part.grid, max(len(grids) - 1, 0)) if part.grid else len(grids) - 1
+        staged.append(replace(part, stage=max(stage, 0)))
+    return tuple(staged)

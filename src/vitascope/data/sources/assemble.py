@@ -1,0 +1,86 @@
+"""From what a reader found to a complete data set: size, channels, split, statistics."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from vitascope.data.augment.color import gray
+from vitascope.data.dataset import Dataset, pixel_statistics
+from vitascope.data.images import ImageSet, MemoryImages, resize
+from vitascope.data.memory import MEMORY_LIMIT
+from vitascope.data.subsets import split
+
+__all__ = ["Parts", "Request", "complete", "in_form"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the caller of ``load`` wants."""
+
+    image_size: int | None = None
+    in_chans: int | None = None
+    test_fraction: float = 0.2
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a reader found. Without ``test``, it is split off; without ``train``, it stays empty."""
+
+    train: ImageSet | None
+    test: ImageSet | None = None
+    flips: bool = True
+    notes: tuple[str, ...] = ()
+    statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # None: measured
+    class_map: np.ndarray | None = None
+    label_sets: tuple[frozenset[int], ...] | None = None
+
+
+def in_form(images: MemoryImages, request: Request) -> MemoryImages:
+    """Images in memory with the channels and the size asked for.
+
+    They are resized at once if the result fits in memory, else batch by batch.
+    """
+    pixels = images.pixels(np.arange(len(images)))
+    if request.in_chans == 1 and pixels.shape[1] == 3:
+        pixels = gray(pixels).to(torch.uint8)
+    if request.in_chans == 3 and pixels.shape[1] == 1:
+        pixels = pixels.repeat(1, 3, 1, 1)
+    side = request.image_size
+    if side is not None and pixels[0].numel() and pixels.shape[-2:] != (side, side):
+        if len(pixels) * pixels.shape[1] * side * side > MEMORY_LIMIT:
+            return MemoryImages(pixels, images.labels, images.classes, side=side)
+        pixels = torch.cat([resize(chunk, side, side) for chunk in pixels.split(4096)])
+    return MemoryImages(pixels, images.labels, images.classes)
+
+
+def complete(name: str, parts: Parts, request: Request) -> Dataset:
+    """Split off a test set where there is none, and measure the training pixels."""
+    train, test, notes = parts.train, parts.test, parts.notes
+    if train is None:
+        assert test is not None
+        train = test.take(np.arange(0))
+        notes += ("for evaluation only: there are no training images",)
+    elif test is None:
+        kept, held_out = split(train.labels, request.test_fraction, request.seed)
+        percent = f"{100 * request.test_fraction:g} %"
+        notes += (f"split {percent} off for testing, stratified, seed {request.seed}",)
+        train, test = train.take(kept), train.take(held_out)
+    if parts.statistics is None:
+        mean, std, note = pixel_statistics(train)
+        notes += (note,) if note else ()
+    else:
+        mean, std = (s if train.size[0] == 3 else (s[1],) for s in parts.statistics)
+    return Dataset(
+        name=name,
+        train=train,
+        test=test,
+        classes=train.classes,
+        mean=mean,
+        std=std,
+        flips=parts.flips,
+        notes=notes,
+        class_map=parts.class_map,
+        label_sets=parts.label_sets,
+    )

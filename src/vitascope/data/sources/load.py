@@ -1,0 +1,172 @@
+"""From one string to a data set.
+
+=================================== ===========================================================
+``digits``                          scikit-learn's 1,797 handwritten digits, 8 x 8
+``path/to/folder``                  class folders, or ``train`` beside ``test`` or ``val``
+``cifar10:/path`` ``cifar100:/path``  the python archive, packed or not
+``idx:/folder``                     MNIST's four files, packed or not
+``fashion-mnist``                   the same, where Debian's dataset-fashion-mnist puts them
+``hf:name`` ``hf:name:config``      Hugging Face, a folder of ``save_to_disk`` or from the hub
+``wds:train-{000..099}.tar``        WebDataset shards; ``?test=pattern`` for a test set
+``imagenet:/path``                  synset folders in ``train`` and ``val``, or ``val`` alone
+``imagenet-v2:/path``               folders 0 to 999
+``imagenet-a:/path``                folders of 200 synsets
+``imagenet-real:/val?labels=file``  sets of labels; without ``?labels=`` timm's copy of them
+=================================== ===========================================================
+
+    >>> dataset = load("digits")
+    >>> len(dataset.train), len(dataset.test), dataset.notes
+    (1438, 359, ('split 20 % off for testing, stratified, seed 0',))
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from vitascope.data.dataset import Dataset
+from vitascope.data.images import FileImages, MemoryImages
+from vitascope.data.memory import gather
+from vitascope.data.sources import imagenet
+from vitascope.data.sources.archives import FASHION_CLASSES, cifar, fashion_mnist_folder, idx
+from vitascope.data.sources.assemble import Parts, Request, complete, in_form
+from vitascope.data.sources.digits import digits
+from vitascope.data.sources.folder import existing, list_files, parts_of
+from vitascope.errors import UserError, unknown
+
+__all__ = ["load", "sources"]
+
+
+def read_digits(_: str, request: Request) -> Parts:
+    """scikit-learn's digits."""
+    return Parts(train=in_form(digits(), request), flips=False)
+
+
+def read_folder(path: str, request: Request) -> Parts:
+    """Class folders, with a test set beside them or not."""
+    train_root, test_root = parts_of(existing(path))
+    files = list_files(train_root)
+    return from_files(files, list_files(test_root, files.classes) if test_root else None, request)
+
+
+def from_files(train_files: FileImages, test_files: FileImages | None, request: Request) -> Parts:
+    """Bring files into memory, or leave them where they are too many."""
+    train, notes = gather(train_files, image_size=request.image_size, in_chans=request.in_chans)
+    if test_files is None:
+        return Parts(train=train, notes=notes)
+    channels, height, _ = train.size
+    test, more = gather(test_files, image_size=height, in_chans=channels)
+    return Parts(train=train, test=test, notes=notes + more)
+
+
+def from_memory(pair: tuple[MemoryImages, MemoryImages], request: Request, flips: bool) -> Parts:
+    """Training and test images that were read whole."""
+    train, test = (in_form(images, request) for images in pair)
+    return Parts(train=train, test=test, flips=flips)
+
+
+def read_cifar10(path: str, request: Request) -> Parts:
+    """CIFAR-10's python archive."""
+    return from_memory(cifar("cifar10", path), request, flips=True)
+
+
+def read_cifar100(path: str, request: Request) -> Parts:
+    """CIFAR-100's python archive, fine labels."""
+    return from_memory(cifar("cifar100", path), request, flips=True)
+
+
+def read_idx(path: str, request: Request) -> Parts:
+    """MNIST or one like it; a mirrored digit is another sign, so no flips."""
+    fashion = "fashion" in Path(path).name.lower()
+    return from_memory(idx(path, FASHION_CLASSES if fashion else None), request, flips=fashion)
+
+
+def read_fashion(_: str, request: Request) -> Parts:
+    """Fashion-MNIST where Debian puts it."""
+    return from_memory(idx(fashion_mnist_folder(), FASHION_CLASSES), request, flips=True)
+
+
+def read_hub(source: str, request: Request) -> Parts:
+    """A Hugging Face data set."""
+    from vitascope.data.sources.hub import hub
+
+    return from_files(*hub(source), request)
+
+
+def read_shards(source: str, request: Request) -> Parts:
+    """WebDataset shards, for instance ``train-*.tar?test=val-*.tar``."""
+    from vitascope.data.sources.shards import shards
+
+    pattern, _, query = source.partition("?test=")
+    train = shards(pattern)
+    if not query:
+        return from_files(train, None, request)
+    test = shards(query)
+    classes = max(train.classes, test.classes, key=len)
+    return from_files(train.of_classes(classes), test.of_classes(classes), request)
+
+
+# Sources that take nothing, and those that take something after a colon.
+NAMED: dict[str, Callable[[str, Request], Parts]] = {
+    "digits": read_digits,
+    "fashion-mnist": read_fashion,
+}
+PREFIXED: dict[str, Callable[[str, Request], Parts]] = {
+    "cifar10": read_cifar10,
+    "cifar100": read_cifar100,
+    "hf": read_hub,
+    "idx": read_idx,
+    "imagenet": imagenet.read_imagenet,
+    "imagenet-a": imagenet.read_a,
+    "imagenet-real": imagenet.read_real,
+    "imagenet-v2": imagenet.read_v2,
+    "wds": read_shards,
+}
+
+
+def sources() -> tuple[str, ...]:
+    """What ``load`` understands, besides the path of a folder."""
+    return (*NAMED, *(f"{prefix}:" for prefix in PREFIXED))
+
+
+def load(
+    source: str,
+    *,
+    image_size: int | None = None,
+    in_chans: int | None = None,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+) -> Dataset:
+    """The data set that ``source`` names.
+
+    Args:
+        source: A name, a prefix with a path, or a folder; see the top of this module.
+        image_size: Side of the square images; None: as they are.
+        in_chans: 1 (grey) or 3; None: as they are.
+        test_fraction: Share of each class for testing, where the source has no test set.
+        seed: Of that split.
+
+    Raises:
+        UserError: If there is no such source, or it cannot be used.
+    """
+    if in_chans not in (None, 1, 3):
+        raise UserError(f"in_chans {in_chans} is not possible; give 1 (grey) or 3 (colour)")
+    if image_size is not None and image_size < 1:
+        raise UserError(f"image_size {image_size} is out of range; give the side in pixels")
+    request = Request(
+        image_size=image_size, in_chans=in_chans, test_fraction=test_fraction, seed=seed
+    )
+    if not source.strip():
+        raise UserError("the data source is empty; give digits, or the path of a folder")
+    prefix, colon, rest = source.partition(":")
+    if source in NAMED:
+        parts = NAMED[source]("", request)
+    elif colon and prefix in PREFIXED:
+        if not rest:
+            raise UserError(f"{source!r} needs something after the colon: {prefix}:/path")
+        parts = PREFIXED[prefix](rest, request)
+    elif os.path.exists(os.path.expanduser(source)) or "/" in source:
+        parts = read_folder(source, request)
+    else:
+        error = unknown("data source", source, [*NAMED, *PREFIXED])
+        raise UserError(f"{error}; or give the path of a folder that holds class folders")
+    return complete(source, parts, request)

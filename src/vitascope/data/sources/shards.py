@@ -1,0 +1,148 @@
+"""WebDataset shards: tar files in which ``0001.jpg`` and ``0001.cls`` make a sample.
+
+Shards on disk are indexed once, reading only the tar headers and the labels; from then on any
+image is one seek away, so subsets, shuffling over the whole set, exact resuming and several
+processes work as for any other source. Shards behind http(s) are fetched once, one after another,
+and kept (see :mod:`vitascope.data.sources.fetch`), because an index needs all of them.
+"""
+
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vitascope.data.decoding import opened, reason
+from vitascope.data.images import FileImages, class_numbers, printable
+from vitascope.data.sources.fetch import fetched
+from vitascope.data.sources.folder import EXTENSIONS, existing
+from vitascope.errors import UserError
+
+__all__ = ["ShardImages", "expand", "shards"]
+
+
+MOST_LABEL = 2**20  # bytes of a .cls or .json that are read
+
+
+class ShardImages(FileImages):
+    """Images inside tar files; an item is (tar, name, first byte, number of bytes)."""
+
+    def open_item(self, item: Any) -> Image.Image:
+        """Read one member."""
+        path, _, offset, length = item
+        with open(path, "rb") as shard:
+            shard.seek(offset)
+            return opened(io.BytesIO(shard.read(length)))
+
+    def name(self, index: int) -> str:
+        """Shard and member."""
+        path, member, *_ = self.items[index]
+        return printable(f"{member} in {path}")
+
+
+def expand(pattern: str) -> list[Path]:
+    """The shards that ``train-{0000..0146}.tar``, ``train-*.tar`` or an address names, on disk."""
+    try:
+        from webdataset.shardlists import expand_urls
+    except ImportError as error:
+        raise UserError(
+            f"wds:{pattern} needs the library webdataset: pip install vitascope[shards]"
+        ) from error
+    if re.match(r"https?://", pattern):
+        return [fetched(url) for url in expand_urls(pattern)]
+    if "://" in pattern or pattern.startswith("pipe:"):
+        raise UserError(
+            f"wds:{pattern} is neither on disk nor behind http(s), and commands are not run; copy "
+            "the shards and give their path"
+        )
+    found: list[Path] = []
+    for path in (Path(url).expanduser() for url in expand_urls(pattern)):
+        wild = sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []
+        found += [existing(each, "shard") for each in wild or [path]]
+    return found
+
+
+def label_of(content: bytes, extension: str, where: str) -> int:
+    """The class number in a ``.cls`` or ``.json`` member."""
+    try:
+        if extension == ".json":
+            entry = json.loads(content)
+            found = entry.get("label", entry.get("cls"))
+            if isinstance(found, float) and not found.is_integer():
+                raise ValueError
+            return int(found)
+        return int(content)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise UserError(
+            f"the label of {where} is {content[:40]!r}; it must be a whole number"
+        ) from error
+
+
+def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
+    """Place and label of every image in a shard.
+
+    Raises:
+        UserError: If it is no tar file, or not a whole one: python's reader stops in silence at
+            the first header it cannot read.
+    """
+    images: dict[str, tuple[str, str, int, int]] = {}
+    labels: dict[str, int] = {}
+    try:
+        with tarfile.open(path, "r:") as shard:
+            for member in shard:
+                if not member.isreg() or member.issparse():
+                    continue
+                base, dot, rest = member.name.rpartition("/")[2].partition(".")
+                key = member.name[: len(member.name) - len(dot + rest)]
+                extension = f".{rest.lower()}"
+                if extension in EXTENSIONS:
+                    images[key] = (str(path), member.name, member.offset_data, member.size)
+                elif extension in (".cls", ".json"):
+                    content = shard.extractfile(member).read(MOST_LABEL)  # type: ignore[union-attr]
+                    if extension == ".cls" or key not in labels:
+                        labels[key] = label_of(content, extension, printable(f"{base} in {path}"))
+            after_last = shard.offset
+        check_end(path, after_last, len(images))
+    except UserError:
+        raise
+    except Exception as error:  # damaged headers raise nearly anything
+        raise UserError(
+            f"{path} is not a whole, unpacked tar file ({reason(error)}); fetch or write it again"
+        ) from error
+    alone = [key for key in images if key not in labels]
+    if alone or not images:
+        what = f"{alone[0]} has no .cls or .json beside it" if alone else "it holds no images"
+        raise UserError(f"{path} cannot be used: {what}")
+    return [(place, labels[key]) for key, place in images.items()]
+
+
+def check_end(path: Path, after_last: int, count: int) -> None:
+    """After its last member a whole tar file has a block of zeros, and nothing but zeros.
+
+    Raises:
+        UserError: If it has not.
+    """
+    with open(path, "rb") as file:
+        file.seek(after_last)
+        block = file.read(tarfile.BLOCKSIZE)
+        whole = len(block) == tarfile.BLOCKSIZE
+        while whole and block:
+            whole = not any(block)
+            block = file.read(1 << 16)
+    if not whole:
+        raise UserError(
+            f"{path} is cut short or damaged: only {count} images can be found in it, up to byte "
+            f"{after_last:,}; fetch or write it again"
+        )
+
+
+def shards(pattern: str) -> ShardImages:
+    """All images of the shards; classes are numbers, padded so that they sort as numbers."""
+    samples = [sample for path in expand(pattern) for sample in index(path)]
+    labels = [label for _, label in samples]
+    numbers = class_numbers(labels, f"wds:{pattern}")
+    names = [number.zfill(len(numbers[-1])) for number in numbers]
+    return ShardImages([place for place, _ in samples], labels, names)

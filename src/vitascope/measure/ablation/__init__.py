@@ -1,0 +1,1 @@
+"""Instruments that remove a part and measure the accuracy lost: lesions and masking."""

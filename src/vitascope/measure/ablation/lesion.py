@@ -1,0 +1,107 @@
+"""Which units does a trained network need?
+
+One unit is dropped at a time, nothing retrained, and the accuracy lost is reported (Park & Kim
+2022, https://arxiv.org/abs/2202.06709, Fig. 10b and D.4):
+
+    lost(u) = accuracy(network) - accuracy(network without u)
+
+A unit alone on a residual branch (an attention, an MLP) is left out of its sum: that is exactly the
+network built without it, also where the shortcut is projected because the shape changes. A unit
+inside a longer branch (one 3 x 3 convolution of a bottleneck) becomes the identity. One that is
+neither, because it changes the shape itself, cannot be dropped without inventing a layer: it is
+listed under ``kept`` with the reason, or refused when it was asked for by name.
+Accuracies are shares of 1.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.ablation.accuracy import accuracy
+from vitascope.measure.streaming.batches import labelled_in
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.record import Record
+
+__all__ = ["Lesion", "lesion"]
+
+KINDS = ("attention", "mlp", "convolution", "block")
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """Accuracy, 0 to 1, without each unit, in order of execution."""
+
+    intact: float
+    accuracy: Mapping[str, float]  # without the unit
+    kind: Mapping[str, str]
+    stage: Mapping[str, int]
+    kept: Mapping[str, str]  # units that cannot be dropped -> why
+    num_images: int
+
+    @property
+    def lost(self) -> dict[str, float]:
+        """Accuracy lost by dropping each unit."""
+        return {name: self.intact - value for name, value in self.accuracy.items()}
+
+    def to_record(self) -> Record:
+        """Everything as values."""
+        names = list(self.accuracy)
+        values = {
+            "units": names,
+            "kind": [self.kind[n] for n in names],
+            "stage": [self.stage[n] for n in names],
+            "intact": self.intact,
+            "accuracy": list(self.accuracy.values()),
+            "lost": list(self.lost.values()),
+            "kept": dict(self.kept),
+            "num_images": self.num_images,
+        }
+        return Record(kind="lesion", values=values)
+
+
+def lesion(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    units: str | Iterable[str] | None = None,
+    on_unit: Callable[[str, int], None] = lambda name, ahead: None,
+) -> Lesion:
+    """Drop units of ``model`` one at a time and evaluate what is left.
+
+    Args:
+        model: Any classifier; it is left as it came.
+        batches: (images, labels), kept in memory: every unit needs a pass over them.
+        units: Wildcards; by default every attention, MLP, convolution and block.
+        on_unit: Called before each unit's pass with its name and the number of passes ahead.
+    """
+    pairs = labelled_in(batches, model)
+    structure = ModelStructure(model, pairs[0][0])
+    every, chosen = structure.units, structure.chosen_units("*" if units is None else units)
+    if units is None:
+        chosen = [unit for unit in chosen if unit.kind in KINDS]
+    if not chosen:
+        raise UserError(f"{type(model).__name__} has no unit to drop: no {', '.join(KINDS)}")
+    result: dict[str, float] = {}
+    kept: dict[str, str] = {}
+    for done, unit in enumerate(chosen):
+        on_unit(unit.name, len(chosen) + 1 - done)
+        try:
+            with capture.without(model, every, unit.name):
+                result[unit.name] = accuracy(model, pairs)
+        except UserError as error:
+            if units is not None:
+                raise
+            kept[unit.name] = str(error)
+    on_unit("", 1)
+    return Lesion(
+        accuracy(model, pairs),
+        result,
+        {unit.name: unit.kind for unit in chosen},
+        {unit.name: unit.stage for unit in chosen},
+        kept,
+        sum(len(images) for images, _ in pairs),
+    )

@@ -1,0 +1,1 @@
+"""Instruments on attention maps: nonlocality, entropy, gates, maps of one query."""

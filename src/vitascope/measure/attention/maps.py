@@ -1,0 +1,170 @@
+"""What does one patch look at?
+
+The row of the attention map of one query patch, laid out on the image, per layer and head,
+averaged over images (ConViT, https://arxiv.org/abs/2103.10697, Fig. 3, 7 and 15-17; shown there on
+a log colour scale). Gated layers give three: content, position, and the mix that is used, with
+their gates. A value is the weight of one key; a row sums to 1, less what goes to class tokens.
+
+In windows the map is zero outside the query's window; pooled keys make a coarser map. The query is
+given as a fraction of the image (down, across), so that it means the same in every layer: the
+middle is (0.5, 0.5).
+
+Shapes: H heads, h x w keys.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.capture.runs import module_of
+from vitascope.errors import UserError
+from vitascope.measure.attention.gates import gates_in_force
+from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.record import Record
+
+__all__ = ["Maps", "StreamingMaps", "maps"]
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Attention maps of one query, by layer; content and position for gated layers alone."""
+
+    mixed: Mapping[str, np.ndarray]  # layer -> (H, h, w)
+    content: Mapping[str, np.ndarray]
+    position: Mapping[str, np.ndarray]
+    gate: Mapping[str, np.ndarray]  # layer -> (H,)
+    query: Mapping[str, tuple[float, float]]  # where the query lies on the map, in its pixels
+    num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
+
+    def to_record(self) -> Record:
+        """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too."""
+        arrays = {
+            f"{part}/{name}": value
+            for part in ("mixed", "content", "position", "gate")
+            for name, value in getattr(self, part).items()
+        }
+        values = {
+            "layers": list(self.mixed),
+            "query": [list(q) for q in self.query.values()],
+            "gated": list(self.gate),
+            "num_images": self.num_images,
+            "left_out": dict(self.left_out),
+        }
+        return Record(kind="maps", values=values, arrays=arrays)
+
+
+class _Layer:
+    """Which row of a layer's maps to take, and where its keys go on the image."""
+
+    def __init__(self, places: capture.Places, query: tuple[float, float], size: tuple[int, int]):
+        target = places.query.new_tensor([q * s - 0.5 for q, s in zip(query, size, strict=True)])
+        distance = (places.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
+        self.window, self.row = divmod(int(distance.argmin()), distance.shape[1])
+        self.num_windows = len(distance)
+        flat = places.key.reshape(-1, 2)
+        rows, columns = (_levels(flat[:, axis]) for axis in (0, 1))
+        key = places.key[self.window]
+        self.placed = ~key[:, 0].isnan()
+        self.index = torch.stack(
+            [_nearest(rows, key[self.placed, 0]), _nearest(columns, key[self.placed, 1])]
+        )
+        self.shape = len(rows), len(columns)
+        at = places.query[self.window, self.row]
+        self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Sum over images of the query's row on the grid of keys. (H, h, w)"""
+        mine = weights.unflatten(0, (-1, self.num_windows))[:, self.window, :, self.row]
+        total = mine.double().sum(0).cpu()[:, self.placed]
+        out = total.new_zeros(len(total), *self.shape)
+        out[:, self.index[0], self.index[1]] = total
+        return out
+
+
+def _levels(values: Tensor) -> Tensor:
+    return (values[~values.isnan()] * 16).round().unique() / 16
+
+
+def _nearest(levels: Tensor, values: Tensor) -> Tensor:
+    return (values[:, None] - levels).abs().argmin(1)
+
+
+def _fraction(levels: Tensor, value: float) -> float:
+    """The place ``value`` in steps of ``levels``: 1.5 is between the second and the third."""
+    if len(levels) == 1:
+        return 0.0
+    step = (levels[-1] - levels[0]).item() / (len(levels) - 1)
+    return (value - levels[0].item()) / step
+
+
+class StreamingMaps(StreamingInstrument):
+    """Sums the query's rows over images."""
+
+    def __init__(
+        self,
+        structure: ModelStructure,
+        layers: str | Iterable[str] = "*",
+        query: tuple[float, float] = (0.5, 0.5),
+    ):
+        if not all(0 <= value <= 1 for value in query):
+            raise UserError(
+                f"query {query} is not on the image; give fractions (down, across) in 0..1"
+            )
+        places, self.left_out = structure.chosen_layers(layers, without_patches(structure), "maps")
+        size = (structure.images.shape[-2], structure.images.shape[-1])
+        self.read = {name: _Layer(place, query, size) for name, place in places.items()}
+        gated = capture.gated_layers(structure.model)
+        self.gated = {n: gated[module_of(n)] for n in places if module_of(n) in gated}
+        parts = ("mixed", "content", "position")
+        self.maps = {name: parts if name in self.gated else parts[:1] for name in places}
+        self.sums: dict[str, dict[str, Any]] = {part: {} for part in parts}
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add a batch."""
+        known = self.sums[part]
+        known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
+
+    def result(self, num_images: int) -> Maps:
+        """Means over images."""
+        mean = {
+            part: {name: (total / num_images).numpy() for name, total in sums.items()}
+            for part, sums in self.sums.items()
+        }
+        return Maps(
+            **mean,
+            gate={name: gates_in_force(layer) for name, layer in self.gated.items()},
+            query={name: read.at for name, read in self.read.items()},
+            num_images=num_images,
+            left_out=self.left_out,
+        )
+
+
+def maps(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    query: tuple[float, float] = (0.5, 0.5),
+    layers: str | Iterable[str] = "*",
+    **known: Any,
+) -> Maps:
+    """Collect the maps of one query patch, averaged over images.
+
+    Args:
+        model: Any model with attention over patches; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        query: Down and across, 0 to 1; the patch nearest to it is taken.
+        layers: Wildcards for the attention layers.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+    """
+    found: Maps = alone(
+        model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
+    )
+    return found

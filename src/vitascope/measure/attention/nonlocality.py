@@ -1,0 +1,171 @@
+"""How far attention reaches, in patches.
+
+The nonlocality of a head is the mean distance from a query patch to the key patches it attends to
+(ConViT, https://arxiv.org/abs/2103.10697, eq. 8):
+
+    D[h] = 1/N sum_ij A[h, i, j] |p_i - p_j|
+
+0 is a head that looks at its own patch; on a 14 x 14 grid a uniform head has D = 7.3. One patch is
+one step of the layer's own grid (the finer of queries and keys); ``step`` gives it in pixels.
+
+Deviations. The released script feeds every layer the patch embedding: here each layer is measured
+on the input it really gets. Tokens without a place (class, distillation, registers, padding) are
+dropped and the rows renormalised over the patches (the paper has none in its GPSA layers). Windows
+count with distances on the image; pooled keys lie at the middle of what they pool. Layers whose
+only query is a class token, attention over channels, and layers whose tokens cannot be followed
+have no distance: ``left_out`` names them, and a model that has nothing else is refused.
+
+Shapes: B images, W windows an image, H heads, T queries, S keys.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.record import Record
+
+__all__ = [
+    "Nonlocality",
+    "StreamingNonlocality",
+    "attention_distance",
+    "grid_places",
+    "nonlocality",
+    "without_patches",
+]
+
+
+@dataclass(frozen=True)
+class Nonlocality:
+    """Mean attention distance of every head of every layer, in patches."""
+
+    distance: Mapping[str, np.ndarray]  # layer -> (H,)
+    grid: Mapping[str, tuple[int, int]]  # patches down and across
+    step: Mapping[str, tuple[float, float]]  # one patch in pixels
+    uniform: Mapping[str, float]  # what a head that looks everywhere it may would have
+    num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The measured layers, in order of execution."""
+        return tuple(self.distance)
+
+    def per_layer(self) -> np.ndarray:
+        """Mean over heads. (L,)"""
+        return np.array([float(d.mean()) for d in self.distance.values()])
+
+    def to_record(self) -> Record:
+        """Layers, grids and means as values, one array of heads a layer."""
+        values = {
+            "layers": list(self.layers),
+            "per_layer": self.per_layer().tolist(),
+            "uniform": list(self.uniform.values()),
+            "grid": [list(grid) for grid in self.grid.values()],
+            "step": [list(step) for step in self.step.values()],
+            "unit": "patches",
+            "num_images": self.num_images,
+            "left_out": dict(self.left_out),
+        }
+        return Record(kind="nonlocality", values=values, arrays=dict(self.distance))
+
+
+def grid_places(height: int, width: int) -> Tensor:
+    """Places (y, x) of a grid's patches in row-major order, one apart. (1, N, 2)"""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.stack([rows, columns], dim=-1).reshape(1, -1, 2).double()
+
+
+def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
+    """Mean distance from query to key, over heads' rows. (B, H)
+
+    Args:
+        weights: Rows sum to one. (B * W, H, T, S), image by image.
+        distances: NaN where a query or a key has no place. (W, T, S)
+
+    >>> uniform = torch.full((1, 1, 4, 4), 0.25)
+    >>> places = grid_places(2, 2)
+    >>> attention_distance(uniform, torch.cdist(places, places)).round(decimals=3)
+    tensor([[0.8540]], dtype=torch.float64)
+    """
+    distances = distances.to(weights.device, weights.dtype)
+    placed = (~distances.isnan()).unsqueeze(1)
+    distances = distances.nan_to_num(0.0).unsqueeze(1)
+    weights = weights.unflatten(0, (-1, len(distances)))  # (B, W, H, T, S)
+    reached = (weights * distances).sum(-1, dtype=torch.float64)  # (B, W, H, T)
+    if bool(placed.all()):
+        kept = weights.sum(-1, dtype=torch.float64)
+    else:
+        kept = (weights * placed).sum(-1, dtype=torch.float64)
+    counted = (kept > 1e-12).double()
+    reached = reached / kept.clamp(min=1e-12) * counted
+    return reached.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
+
+
+def distances_of(places: capture.Places) -> Tensor:
+    """Between every query and key of each window, in patches. (W, T, S)"""
+    step = torch.tensor(places.step, dtype=torch.float64)
+    query, key = places.query.double() / step, places.key.double() / step
+    return (query.unsqueeze(2) - key.unsqueeze(1)).pow(2).sum(-1).sqrt()
+
+
+def without_patches(structure: ModelStructure) -> dict[str, str]:
+    """Attention layers in which no patch attends to a patch, and why."""
+    reasons = {}
+    for name, place in structure.places.items():
+        if not place.over_tokens:
+            reasons[name] = "attends over channels"
+        elif place.query.isnan().all():
+            reasons[name] = "only a class token attends"
+        elif place.key.isnan().all():
+            reasons[name] = "no patch is attended to"
+    return reasons
+
+
+class StreamingNonlocality(StreamingInstrument):
+    """Sums distances over images."""
+
+    def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):
+        unable = without_patches(structure)
+        self.places, self.left_out = structure.chosen_layers(layers, unable, "nonlocality")
+        self.maps = dict.fromkeys(self.places, ("mixed",))
+        self.distances = {name: distances_of(place) for name, place in self.places.items()}
+        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add a batch."""
+        self.sums[layer] += attention_distance(weights, self.distances[layer]).sum(0).cpu()
+
+    def result(self, num_images: int) -> Nonlocality:
+        """Means over images."""
+        return Nonlocality(
+            {name: (value / num_images).numpy() for name, value in self.sums.items()},
+            {name: place.grid for name, place in self.places.items()},
+            {name: place.step for name, place in self.places.items()},
+            {name: float(distance.nanmean()) for name, distance in self.distances.items()},
+            num_images,
+            self.left_out,
+        )
+
+
+def nonlocality(
+    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
+) -> Nonlocality:
+    """Measure every head of ``model`` on ``batches`` of images.
+
+    Args:
+        model: Any model with attention over patches; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        layers: Wildcards for the attention layers.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+    """
+    found: Nonlocality = alone(
+        model, batches, lambda structure: StreamingNonlocality(structure, layers), **known
+    )
+    return found

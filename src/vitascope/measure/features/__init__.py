@@ -1,0 +1,1 @@
+"""Instruments on feature maps: Fourier spectrum, variance, CKA."""

@@ -1,0 +1,203 @@
+"""Which units see the images alike?
+
+Linear centred kernel alignment, with the unbiased HSIC_1 summed over minibatches before the
+division (Nguyen et al. 2021; Park & Kim 2022, Fig. 10a and D.3):
+
+    CKA(X, Y) = sum_b HSIC_1(K_b, L_b) / sqrt(sum_b HSIC_1(K_b, K_b) sum_b HSIC_1(L_b, L_b))
+    HSIC_1(K, L) = [tr(K'L') + (1'K'1)(1'L'1)/((n-1)(n-2)) - 2/(n-2) 1'K'L'1] / (n(n-3))
+
+with K = XX', L = YY', and K', L' their copies with a zero diagonal. 1 is the same geometry up to
+rotation and scale; about 0 (a little below is possible) independent features. HSIC_1 is the inner
+product of U-centred Grams, so all pairs of units are one matrix product a batch, in float64.
+
+Deviations. Batches smaller than 4 and features that do not differ between images are refused:
+released codes give NaN there. The features are what the network carries on after a unit, every
+token flattened; ``at="unit"`` takes the unit's own output instead.
+
+Shapes: n images in a batch, U and V units.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.record import Record
+
+__all__ = ["CKA", "StreamingCKA", "cka", "u_centred"]
+
+
+@dataclass(frozen=True)
+class CKA:
+    """Similarity of every unit of one model to every unit of the same or another."""
+
+    similarity: np.ndarray  # (U, V)
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    num_images: int
+    num_batches: int
+    row_kinds: tuple[str, ...] = ()  # attention, mlp, ...
+    row_stages: tuple[int, ...] = ()
+    column_kinds: tuple[str, ...] = ()
+    column_stages: tuple[int, ...] = ()
+
+    def to_record(self) -> Record:
+        """Everything as values."""
+        values = {
+            "rows": list(self.rows),
+            "columns": list(self.columns),
+            "row_kinds": list(self.row_kinds),
+            "row_stages": list(self.row_stages),
+            "column_kinds": list(self.column_kinds),
+            "column_stages": list(self.column_stages),
+            "similarity": self.similarity.tolist(),
+            "num_images": self.num_images,
+            "num_batches": self.num_batches,
+        }
+        return Record(kind="cka", values=values)
+
+
+def u_centred(features: Tensor) -> Tensor:
+    """The U-centred Gram matrix of (n, ...) features, flattened. (n * n,)
+
+    Inner products of two, over n (n - 3), are HSIC_1. U-centring takes away what is common to all
+    images; doing so first, on the features, keeps the digits.
+
+    >>> u_centred(torch.eye(5)).reshape(5, 5).sum(0).abs().max().item() < 1e-12
+    True
+    """
+    apart = features.flatten(1).to(torch.float64, copy=True)
+    n = len(apart)
+    common = apart.mean(0)
+    apart -= common
+    gram = apart @ apart.mT
+    spread = gram.trace()  # the squared norm of what differs
+    if not bool(torch.isfinite(spread)):
+        raise ValueError("are not finite")
+    if bool(spread <= 1e-12 * (spread + n * common.dot(common))):  # what float32 can tell apart
+        raise ValueError("are the same for all images")
+    gram.fill_diagonal_(0)
+    rows = gram.sum(0) / (n - 2)
+    centred = gram - rows[:, None] - rows[None, :] + rows.sum() / (n - 1)
+    return centred.fill_diagonal_(0).flatten()
+
+
+class _Side:
+    """One model's centred Grams of the current batch."""
+
+    def __init__(self, structure: ModelStructure, pattern: str | Iterable[str], at: str):
+        if at not in ("stream", "unit"):
+            raise UserError(f"unknown place to look {at!r}; there are: stream, unit")
+        self.structure, self.at = structure, at
+        chosen = structure.chosen_units(pattern)
+        self.names = tuple(unit.name for unit in chosen)
+        self.places = tuple(unit.kind for unit in chosen), tuple(unit.stage for unit in chosen)
+        self.seen: dict[str, Tensor] = {}
+        self.energy: Any = 0.0  # sum over batches of HSIC_1(K, K)
+
+    def see(self, name: str, tensor: Tensor) -> None:
+        try:
+            self.seen[name] = u_centred(tensor)
+        except ValueError as error:
+            raise UserError(f"no CKA: the features of {name} {error}; leave it out") from None
+
+    def run(self, images: Tensor) -> None:
+        """Look at a model that is not part of the pass."""
+        model, names = self.structure.model, list(self.names)
+        if self.at == "stream":
+            look = capture.streams(model, self.structure.units, names, self.see)
+        else:
+            look = capture.features(model, names, reduce=self.see)
+        with capture.evaluating(model), look:
+            model(images)
+
+    def take(self, n: int) -> Tensor:
+        """The batch's Grams. (U, n * n)"""
+        grams = torch.stack([self.seen.pop(name) for name in self.names])
+        self.energy = self.energy + grams.square().sum(1) / (n * (n - 3))
+        return grams
+
+
+class StreamingCKA(StreamingInstrument):
+    """Sums HSIC_1 of all pairs over batches; a second model runs on the same images."""
+
+    def __init__(
+        self,
+        structure: ModelStructure,
+        units: str | Iterable[str] = "*",
+        at: str = "stream",
+        other: nn.Module | None = None,
+        other_units: str | Iterable[str] = "*",
+        prepare: Callable[[Tensor], Tensor] = lambda images: images,
+    ):
+        self.prepare = prepare
+        self.left = self.right = _Side(structure, units, at)
+        if other is not None:
+            self.right = _Side(ModelStructure(other, prepare(structure.images)), other_units, at)
+        self.streams, self.outputs = (
+            (self.left.names, ()) if at == "stream" else ((), self.left.names)
+        )
+        self.joint: Any = 0.0
+        self.num_batches = 0
+
+    def see_features(self, unit: str, tensor: Tensor) -> None:
+        """A unit's Gram."""
+        if len(tensor) < 4:
+            raise UserError(
+                f"CKA needs at least 4 images a batch, got {len(tensor)}; drop the last batch"
+            )
+        self.left.see(unit, tensor)
+
+    def end_batch(self, images: Tensor) -> None:
+        """All pairs at once."""
+        n = len(images)
+        a = b = self.left.take(n)
+        if self.right is not self.left:
+            self.right.run(self.prepare(images))
+            b = self.right.take(n)
+        self.joint = self.joint + (a @ b.mT) / (n * (n - 3))
+        self.num_batches += 1
+
+    def result(self, num_images: int) -> CKA:
+        """The sums, divided."""
+        energy = self.left.energy[:, None] * self.right.energy[None, :]
+        similarity = (self.joint / energy.sqrt()).cpu().numpy()
+        names = self.left.names, self.right.names
+        places = *self.left.places, *self.right.places
+        return CKA(similarity, *names, num_images, self.num_batches, *places)
+
+
+def cka(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    other: nn.Module | None = None,
+    units: str | Iterable[str] = "*",
+    other_units: str | Iterable[str] = "*",
+    at: str = "stream",
+    prepare: Callable[[Tensor], Tensor] = lambda images: images,
+) -> CKA:
+    """Compare all units of ``model`` with each other, or with those of ``other``, in one pass.
+
+    Args:
+        model: Any vision model; it is left as it came.
+        batches: Images (B, C, height, width), B at least 4, or (images, labels).
+        other: A second model, run on the same images.
+        units: Wildcards for the units of ``model``.
+        other_units: Wildcards for those of ``other``.
+        at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
+        prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
+    """
+    found: CKA = alone(
+        model,
+        batches,
+        lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),
+    )
+    return found

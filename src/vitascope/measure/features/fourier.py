@@ -1,0 +1,136 @@
+"""Does a unit let high frequencies through?
+
+For every image and channel the log amplitude of the feature map's spectrum, averaged, relative to
+the zero frequency, along the diagonal from 0 to pi in both directions (Park & Kim 2022,
+https://arxiv.org/abs/2202.06709, Fig. 2a, 8 and D.2):
+
+    Delta log amplitude(f) = mean log |F[f, f]| - mean log |F[0, 0]|
+
+in natural logarithms; white noise of zero mean is flat at 0, a smooth map goes far below. The
+measured map is what the network carries on after the unit; class tokens are
+dropped.
+
+Deviations. The released half-diagonal stops one step short of Nyquist on even grids: here index
+n/2 is the last point, frequency 1.0 pi. Frequencies are normalised per axis, so on an h x w grid
+the curve runs from (0, 0) to (pi, pi) along that grid's diagonal. Odd sizes have no sample at pi,
+and unequal sizes few on the diagonal: there the averaged log spectrum, periodic and symmetric, is
+read by bilinear interpolation. Amplitudes below 1e-6 count as 1e-6 (the released code adds 1e-6).
+
+Shapes: B images, C channels, h x w patches, F frequencies.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope.measure.features.per_unit import UnitMeans
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import alone
+from vitascope.record import Record
+
+__all__ = ["Fourier", "StreamingFourier", "diagonal", "fourier", "log_amplitude"]
+
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """Delta log amplitude of every unit against normalised frequency."""
+
+    frequency: Mapping[str, np.ndarray]  # unit -> (F,), in units of pi, 0 to 1
+    amplitude: Mapping[str, np.ndarray]  # unit -> (F,), relative to the zero frequency
+    kind: Mapping[str, str]  # attention, mlp, ...
+    stage: Mapping[str, int]
+    grid: Mapping[str, tuple[int, int]]
+    num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
+
+    @property
+    def high(self) -> dict[str, float]:
+        """Delta log amplitude at 1.0 pi of each unit."""
+        return {name: float(curve[-1]) for name, curve in self.amplitude.items()}
+
+    def to_record(self) -> Record:
+        """Delta at 1.0 pi as values; curves and their frequencies as arrays."""
+        names = list(self.amplitude)
+        values = {
+            "units": names,
+            "kind": [self.kind[n] for n in names],
+            "stage": [self.stage[n] for n in names],
+            "grid": [list(self.grid[n]) for n in names],
+            "high": list(self.high.values()),
+            "unit": "natural log, relative to the zero frequency",
+            "num_images": self.num_images,
+            "left_out": dict(self.left_out),
+        }
+        arrays = {f"amplitude/{n}": self.amplitude[n] for n in names}
+        arrays |= {f"frequency/{n}": self.frequency[n] for n in names}
+        return Record(kind="fourier", values=values, arrays=arrays)
+
+
+def log_amplitude(x: Tensor) -> Tensor:
+    """Mean over channels of the log spectrum of (B, C, h, w): half of it. (B, h, w // 2 + 1)"""
+    return torch.fft.rfft2(x).abs().clamp(min=FLOOR).log().mean(1)
+
+
+def diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies (in pi) and values of a half spectrum (h, w // 2 + 1) from 0 to Nyquist.
+
+    >>> frequency, value = diagonal(np.zeros((4, 3)), 4)
+    >>> frequency.tolist()
+    [0.0, 0.5, 1.0]
+    """
+    height = len(half)
+    at = np.linspace(0, 1, max(height, width) // 2 + 1 if max(height, width) > 1 else 2)
+
+    def read(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        v = v % width
+        mirrored = v > width // 2  # F[u, v] and F[-u, -v] have one amplitude
+        return half[np.where(mirrored, -u, u) % height, np.where(mirrored, width - v, v)]
+
+    y, x = at * height / 2, at * width / 2
+    (y0, x0) = np.floor(y).astype(int), np.floor(x).astype(int)
+    dy, dx = y - y0, x - x0
+    value = (1 - dy) * (1 - dx) * read(y0, x0) + (1 - dy) * dx * read(y0, x0 + 1)
+    value += dy * (1 - dx) * read(y0 + 1, x0) + dy * dx * read(y0 + 1, x0 + 1)
+    return at, value
+
+
+class StreamingFourier(UnitMeans):
+    """Means of log spectra."""
+
+    def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
+        super().__init__(structure, units, log_amplitude, "fourier")
+
+    def result(self, num_images: int) -> Fourier:
+        """The diagonals of the means."""
+        means = self.means(num_images)
+        frequency, amplitude, grid = {}, {}, {}
+        for name, unit in self.units.items():
+            assert unit.grid is not None
+            at, value = diagonal(means[name].numpy(), unit.grid[1])
+            frequency[name], amplitude[name], grid[name] = at, value - value[0], unit.grid
+        kind = {name: unit.kind for name, unit in self.units.items()}
+        stage = {name: unit.stage for name, unit in self.units.items()}
+        return Fourier(frequency, amplitude, kind, stage, grid, num_images, self.left_out)
+
+
+def fourier(
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+) -> Fourier:
+    """Measure the spectrum after every unit of ``model`` that has a grid.
+
+    Args:
+        model: Any vision model; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        units: Wildcards for the units.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
+    """
+    found: Fourier = alone(
+        model, batches, lambda structure: StreamingFourier(structure, units), **known
+    )
+    return found

@@ -1,0 +1,86 @@
+"""Does a unit gather or spread its feature map?
+
+The variance of the feature map over space, averaged over channels and images, after each unit (Park
+& Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 9 and D.1):
+
+    V = mean_{b, c} [ 1/(hw) sum_yx (x[b, c, y, x] - mean_yx x[b, c])^2 ]
+
+in the units of the feature squared; a normalised white map has 1. It is the population variance
+(divided by hw); the map is what the network carries on after the unit, class tokens dropped.
+The paper says averaging lowers it (attention) and MLPs and convolutions raise it.
+
+Shapes: B images, C channels, h x w patches.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope.measure.features.per_unit import UnitMeans
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import alone
+from vitascope.record import Record
+
+__all__ = ["StreamingVariance", "Variance", "spatial_variance", "variance"]
+
+
+@dataclass(frozen=True)
+class Variance:
+    """Spatial variance after every unit, in order of execution."""
+
+    variance: Mapping[str, float]
+    kind: Mapping[str, str]
+    stage: Mapping[str, int]
+    num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
+
+    def to_record(self) -> Record:
+        """Everything as values."""
+        names = list(self.variance)
+        values = {
+            "units": names,
+            "kind": [self.kind[n] for n in names],
+            "stage": [self.stage[n] for n in names],
+            "variance": list(self.variance.values()),
+            "num_images": self.num_images,
+            "left_out": dict(self.left_out),
+        }
+        return Record(kind="variance", values=values)
+
+
+def spatial_variance(x: Tensor) -> Tensor:
+    """Of (B, C, h, w), averaged over channels. (B,)"""
+    return (x - x.mean((2, 3), keepdim=True)).square().mean((1, 2, 3))
+
+
+class StreamingVariance(UnitMeans):
+    """Means of spatial variances."""
+
+    def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
+        super().__init__(structure, units, spatial_variance, "variance")
+
+    def result(self, num_images: int) -> Variance:
+        """Means over images."""
+        variance = {name: float(value) for name, value in self.means(num_images).items()}
+        kind = {name: unit.kind for name, unit in self.units.items()}
+        stage = {name: unit.stage for name, unit in self.units.items()}
+        return Variance(variance, kind, stage, num_images, self.left_out)
+
+
+def variance(
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+) -> Variance:
+    """Measure the spatial variance after every unit of ``model`` that has a grid.
+
+    Args:
+        model: Any vision model; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        units: Wildcards for the units.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
+    """
+    found: Variance = alone(
+        model, batches, lambda structure: StreamingVariance(structure, units), **known
+    )
+    return found

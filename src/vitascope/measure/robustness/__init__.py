@@ -1,0 +1,1 @@
+"""Instruments that change the images (corruptions, noise, occlusion, attacks), and calibration."""

@@ -1,0 +1,180 @@
+"""Is a model as sure as it should be, and does a temperature mend it?
+
+    ECE   = sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|
+    NLL   = -1/N sum_i log p_i[y_i]
+    Brier = 1/N sum_i sum_k (p_i[k] - [k = y_i])^2        (0 to 2)
+
+over bins of equal width of the top confidence, (0, 1/M], ..., (1 - 1/M, 1]: closed on the right, so
+that a confidence of 1.0 counts. Their accuracies against their confidences are the reliability
+diagram (Guo et al. 2017, https://arxiv.org/abs/1706.04599, with M = 15).
+A model that always says 1.0 and is right half the time has ECE 0.5.
+
+Temperature scaling (:mod:`vitascope.measure.robustness.temperature`) is fitted on a half of the
+images drawn with the seed, or on images of their own, and judged on the rest: ``before`` and
+``after`` are of images the fit has not seen.
+
+Shapes: N images, K classes, M bins.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+from torch import nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.robustness.changed_images import classes_of, labelled_batches
+from vitascope.measure.robustness.temperature import fit_temperature, nll
+from vitascope.record import Record
+
+__all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
+
+NUM_BINS = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How good and how honest the probabilities of some images are."""
+
+    top1: float  # share of 1
+    top5: float | None  # None for fewer than 5 classes (it would be 1)
+    nll: float  # nats
+    brier: float  # 0 to 2
+    ece: float  # share of 1
+    num_images: int
+    bin_count: tuple[int, ...]  # (M,)
+    bin_confidence: tuple[float, ...]  # mean in each bin, 0 where it is empty
+    bin_accuracy: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """What a temperature does to images it was not fitted on."""
+
+    temperature: float
+    num_fitted: int  # images it was fitted on
+    fitted_nll: tuple[float, float]  # of those, before and after
+    before: Scores
+    after: Scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Scores of all images as the model stands, and temperature scaling where it was tried."""
+
+    scores: Scores
+    scaling: Scaling | None
+    seed: int
+
+    def to_record(self) -> Record:
+        """Everything as values."""
+        scaling = None if self.scaling is None else asdict(self.scaling)
+        values = {**asdict(self.scores), "scaling": scaling}
+        return Record(kind="calibration", values=values, seed=self.seed)
+
+
+def bins(confidence: np.ndarray, hit: np.ndarray, num_bins: int) -> np.ndarray:
+    """Count, summed confidence and hits of each right-closed bin. (3, M)"""
+    index = np.searchsorted(np.linspace(0, 1, num_bins + 1)[1:-1], confidence, side="left")
+    rows = (None, confidence, hit)
+    return np.stack([np.bincount(index, row, num_bins).astype(float) for row in rows])
+
+
+def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> Scores:
+    """Of logits (N, K) with labels (N,).
+
+    >>> round(scores(np.log([[0.75, 0.25], [0.25, 0.75]]), np.array([0, 0])).ece, 9)
+    0.25
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    log_p = log_softmax(logits, axis=1)
+    p, rows = np.exp(log_p), np.arange(len(labels))
+    hit = log_p.argmax(1) == labels
+    better = (log_p > log_p[rows, labels, None]).sum(1)
+    square = (p**2).sum(1) - 2 * p[rows, labels] + 1
+    count, sure, right = bins(np.minimum(p.max(1), 1.0), hit.astype(float), num_bins)
+    filled = np.maximum(count, 1)
+    return Scores(
+        top1=float(hit.mean()),
+        top5=float((better < 5).mean()) if logits.shape[1] >= 5 else None,
+        nll=float(-log_p[rows, labels].mean()),
+        brier=float(square.mean()),
+        ece=float(np.abs(right - sure).sum() / len(labels)),
+        num_images=len(labels),
+        bin_count=tuple(int(n) for n in count),
+        bin_confidence=tuple((sure / filled).tolist()),
+        bin_accuracy=tuple((right / filled).tolist()),
+    )
+
+
+def calibration(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    num_bins: int = NUM_BINS,
+    fit: Iterable[Any] | None = None,
+    seed: int = 0,
+    on_step: Callable[[str, int], None] = lambda what, ahead: None,
+) -> Calibration:
+    """Measure calibration, and what temperature scaling would do.
+
+    Args:
+        model: Any classifier; it is left as it came.
+        batches: (images, labels); the logits of all of them are kept.
+        num_bins: Of the reliability diagram and the ECE.
+        fit: Batches to fit the temperature on; otherwise a half of ``batches`` is held out for it.
+        seed: Of the choice of that half.
+        on_step: Called before each batch with the measure's name and the number of batches ahead.
+    """
+    if num_bins < 1:
+        raise UserError(f"give at least 1 bin, not {num_bins}")
+    logits, labels = _answers(model, batches, on_step)
+    if fit is not None:
+        held, rest = _answers(model, fit, on_step), (logits, labels)
+    else:
+        order = np.random.default_rng(seed).permutation(len(labels))
+        half = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
+        held, rest = ((logits[part], labels[part]) for part in half)
+    return Calibration(
+        scores=scores(logits, labels, num_bins),
+        scaling=_scaling(held, rest, num_bins) if len(held[1]) else None,
+        seed=seed,
+    )
+
+
+Answers = tuple[np.ndarray, np.ndarray]  # logits (N, K), labels (N,)
+
+
+def _scaling(held: Answers, rest: Answers, num_bins: int) -> Scaling:
+    temperature = fit_temperature(*held)
+    return Scaling(
+        temperature=temperature,
+        num_fitted=len(held[1]),
+        fitted_nll=(nll(*held), nll(held[0].astype(np.float64) / temperature, held[1])),
+        before=scores(*rest, num_bins),
+        after=scores(rest[0].astype(np.float64) / temperature, rest[1], num_bins),
+    )
+
+
+def _answers(
+    model: nn.Module, batches: Iterable[Any], on_step: Callable[[str, int], None]
+) -> Answers:
+    """Logits, in single precision or the model's own if finer, and labels of all images."""
+    logits, labels = [], []
+    length = length_hint(batches, 0)
+    with capture.evaluating(model):
+        for done, shot in enumerate(labelled_batches(batches, model)):
+            on_step("calibration", max(length - done, 1))
+            answer = capture.logits_of(model(shot.images))
+            classes_of(answer, shot.labels)
+            answer = answer.float() if answer.dtype.itemsize < 4 else answer
+            logits.append(answer.cpu().numpy())
+            labels.append(shot.labels.cpu().numpy())
+    found = np.concatenate(logits)
+    if not np.isfinite(found).all():
+        raise UserError("calibration needs finite logits; the model puts out infinite ones")
+    return found, np.concatenate(labels)

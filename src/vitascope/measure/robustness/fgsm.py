@@ -1,0 +1,158 @@
+"""How far do an adversary's pixels have to go? One step.
+
+FGSM (Goodfellow et al. 2015, https://arxiv.org/abs/1412.6572) takes one step along the sign of the
+loss's gradient:
+
+    x' = clip(x + eps sign(dL/dx))
+
+x are *pixels* in [0, 1] and so is epsilon: 1/255 is one step of an 8-bit image, in every channel,
+whatever the model normalises by. clip is to [0, 1]. L is the cross-entropy with the label, or with
+the model's own prediction (``against="prediction"``), which leaks no label. The context
+broadcasting supplement (Table S2: ViT-S 11.8 %, with CB 15.5 %) does not give its epsilon.
+
+Deviation: instead of L = -log p the gradient is taken of log((1 - p) / p). Its sign is the same,
+for it rises with L; but where p rounds to 1 the gradient of L rounds to 0 and a sure model would
+look robust. What is still zero everywhere (a dead ReLU) is counted in ``num_stuck``: the accuracy
+says too much there. The model is in eval mode, its parameters get no gradient. Accuracies are
+shares of 1.
+
+Shapes: B images, C channels, H x W pixels, K classes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError, unknown
+from vitascope.measure.curvature.objective import run_with
+from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, classes_of, degraded
+from vitascope.measure.streaming.batches import ordinary
+from vitascope.record import Record
+
+__all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
+
+AGAINST = ("label", "prediction")
+EPSILONS = (1 / 255, 2 / 255, 4 / 255, 8 / 255)
+
+OnStep = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """Accuracy, 0 to 1, under attacks of each strength."""
+
+    kind: str  # fgsm or pgd
+    clean: float
+    epsilons: tuple[float, ...]  # largest change of a pixel in [0, 1]
+    accuracy: tuple[float, ...]
+    against: str
+    num_images: int
+    num_stuck: int | None = None  # images without any gradient; of FGSM
+    steps: int = 1
+    step_sizes: tuple[float, ...] = ()  # of each epsilon
+    random_start: bool = False
+    seed: int | None = None
+
+    def to_record(self) -> Record:
+        """Everything as values."""
+        names = [name for name in self.__dataclass_fields__ if name not in ("kind", "seed")]
+        values = {name: getattr(self, name) for name in names}
+        return Record(kind=self.kind, values=values, seed=self.seed)
+
+
+def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
+    """log((1 - p) / p) of the labels: of logits (B, K), as exact for p near 1 as near 0. (B,)"""
+    if logits.shape[1] < 2:
+        raise UserError("an attack needs two classes to choose between; the model has one")
+    label = labels[:, None]
+    others = logits.scatter(1, label, -torch.inf)
+    return others.logsumexp(1) - logits.gather(1, label)[:, 0]
+
+
+def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) -> Tensor:
+    """Of the log odds against the label, by the pixels of each image. (B, C, H, W)"""
+    with torch.enable_grad():
+        leaf = pixels.detach().clone().requires_grad_(True)
+        logits = capture.logits_of(_differentiable(model, space.normalised(leaf)))
+        logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
+    return found
+
+
+def _differentiable(model: nn.Module, images: Tensor) -> Any:
+    """The model's answer; weights made in inference mode, which have no derivatives, are copied."""
+    tensors = dict([*model.named_parameters(), *model.named_buffers()])
+    made = {name: ordinary(tensor) for name, tensor in tensors.items() if tensor.is_inference()}
+    return run_with(model, made, images) if made else model(images)
+
+
+def one_step(start: Tensor, pixels: Tensor, slope: Tensor, step: float, epsilon: float) -> Tensor:
+    """From ``start`` along the sign of ``slope``, no further than epsilon from ``pixels``."""
+    moved = start + step * slope.sign()
+    return moved.clamp(min=pixels - epsilon, max=pixels + epsilon).clamp(0, 1)
+
+
+def fgsm(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    epsilons: Sequence[float] = EPSILONS,
+    against: Literal["label", "prediction"] = "label",
+    on_step: OnStep = lambda what, ahead: None,
+) -> Attack:
+    """Measure accuracy under one step along the gradient's sign.
+
+    Args:
+        model: Any classifier; it is left as it came.
+        batches: (images, labels), normalised with ``mean`` and ``std``.
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel.
+        epsilons: Largest changes of a pixel; 1/255 is one step of 8 bits.
+        against: The loss's labels: the true ones, or the model's own.
+        on_step: Called before each batch with the measure's name and the number of batches ahead.
+    """
+    epsilons, space, stuck = strengths(epsilons, against), Pixels(mean=mean, std=std), [0]
+
+    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        pixels, labels = space.of(shot.images), attacked_labels(model, shot, against)
+        slope = gradient(model, pixels, labels, space)
+        stuck[0] += int((slope.flatten(1) == 0).all(1).sum())
+        for epsilon in epsilons:
+            yield epsilon, space.normalised(one_step(pixels, pixels, slope, epsilon, epsilon))
+
+    found = degraded(model, batches, change, on_step=on_step, what="fgsm")
+    return Attack(
+        kind="fgsm",
+        clean=found.clean,
+        epsilons=epsilons,
+        accuracy=tuple(found.accuracy[epsilon] for epsilon in epsilons),
+        against=against,
+        num_images=found.num_images,
+        num_stuck=stuck[0],
+        step_sizes=epsilons,
+    )
+
+
+def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:
+    """The epsilons, each once."""
+    if against not in AGAINST:
+        raise unknown("against", against, AGAINST)
+    if not len(epsilons) or not all(0 <= epsilon <= 1 for epsilon in epsilons):
+        raise UserError(
+            "epsilons are changes of pixels between 0 and 1, such as 8/255 = 0.0314; "
+            f"got {list(epsilons)}"
+        )
+    return tuple(dict.fromkeys(float(epsilon) for epsilon in epsilons))
+
+
+def attacked_labels(model: nn.Module, shot: LabelledBatch, against: str) -> Tensor:
+    """What the model is driven away from. (B,)"""
+    if against == "label":
+        return shot.labels
+    return classes_of(capture.logits_of(model(shot.images)), shot.labels)

@@ -1,0 +1,80 @@
+"""What is known of a model on images of one size: found once, when an instrument asks."""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+
+__all__ = ["ModelStructure"]
+
+
+class ModelStructure:
+    """A model, the places of its tokens and its units.
+
+    Args:
+        model: Any vision model.
+        images: A batch; its size is the size of all.
+        grid: Patches down and across, where they cannot be found by following the image.
+        num_prefix_tokens: Tokens before the patches there.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        *,
+        grid: tuple[int, int] | None = None,
+        num_prefix_tokens: int | None = None,
+    ):
+        self.model, self.images = model, images[:1]
+        self.known = {"grid": grid, "num_prefix_tokens": num_prefix_tokens}
+        self.kind = type(model).__name__
+
+    @cached_property
+    def units(self) -> tuple[capture.Unit, ...]:
+        """The parts of the model, in order of execution."""
+        return capture.units(self.model, self.images, **self.known)  # type: ignore[arg-type]
+
+    @cached_property
+    def _located(self) -> tuple[dict[str, capture.Places], dict[str, str]]:
+        return capture.located(self.model, self.images, **self.known)  # type: ignore[arg-type]
+
+    @property
+    def places(self) -> dict[str, capture.Places]:
+        """Where the tokens of each attention layer lie."""
+        return self._located[0]
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Attention layers whose tokens cannot be followed, with the reason."""
+        return self._located[1]
+
+    def chosen_units(self, pattern: str | Iterable[str]) -> list[capture.Unit]:
+        """The units that match."""
+        names = capture.matching(pattern, [unit.name for unit in self.units], "unit")
+        return [unit for unit in self.units if unit.name in names]
+
+    def chosen_layers(
+        self, pattern: str | Iterable[str], unable: dict[str, str], what: str
+    ) -> tuple[dict[str, capture.Places], dict[str, str]]:
+        """Attention layers that match and can be measured, and those that cannot, with the reason.
+
+        Raises:
+            UserError: If none can, with why.
+        """
+        unable = {**self.lost, **unable}
+        if not self.places and not self.lost:
+            raise UserError(f"{what} needs attention over tokens; {self.kind} has none")
+        names = capture.matching(pattern, {**self.places, **self.lost}, "attention layer")
+        able = {n: self.places[n] for n in names if n not in unable}
+        left_out = {n: unable[n] for n in names if n in unable}
+        if not able:
+            first, why = next(iter(left_out.items()))
+            more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+            raise UserError(
+                f"{what} needs patches that attend to patches; in {self.kind} {first}{more}: {why}"
+            )
+        return able, left_out

@@ -1,0 +1,144 @@
+"""One pass over the images, however many instruments look on.
+
+An instrument says what it wants to see, is shown each of it while the model runs, and gives its
+result in the end. Parts are found once, and every map and feature is made once a batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.streaming.batches import first_images, images_in
+from vitascope.measure.streaming.model_structure import ModelStructure
+
+__all__ = ["StreamingInstrument", "alone", "one_pass"]
+
+Refusals = dict[str, str]
+
+
+class StreamingInstrument(ABC):
+    """An instrument during a pass: what it wants, what it is shown, what it found."""
+
+    maps: Mapping[str, tuple[str, ...]] = {}  # attention layer -> mixed, content, position
+    streams: tuple[str, ...] = ()  # units after which the stream is wanted
+    outputs: tuple[str, ...] = ()  # units whose own output is wanted
+
+    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """An attention map. (B * windows, H, T, S)"""
+        return
+
+    def see_features(self, unit: str, tensor: Tensor) -> None:
+        """The stream after a unit, or its output."""
+        return
+
+    def end_batch(self, images: Tensor) -> None:
+        """These images went through."""
+        return
+
+    @abstractmethod
+    def result(self, num_images: int) -> Any:
+        """What was found."""
+
+
+def alone(
+    model: nn.Module,
+    batches: Iterable[Any],
+    make: Callable[[ModelStructure], StreamingInstrument],
+    **known: Any,
+) -> Any:
+    """The result of one instrument; ``known`` is what :class:`ModelStructure` cannot find out."""
+    images, batches = first_images(batches, model)
+    structure = ModelStructure(model, images, **known)
+    return one_pass(structure, batches, {"": make(structure)})[""]
+
+
+def one_pass(
+    structure: ModelStructure,
+    batches: Iterable[Any],
+    instruments: Mapping[str, StreamingInstrument],
+    *,
+    refused: Refusals | None = None,
+    on_batch: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Show every batch to all instruments; their results by name.
+
+    Args:
+        structure: The model.
+        batches: Images, or (images, labels).
+        instruments: Instruments by name.
+        refused: Where to note an instrument that gives up, and why; without it, that is an error.
+        on_batch: Called with the number of images after each batch.
+    """
+    model, num_images = structure.model, 0
+    active = dict(instruments)
+
+    def tell(name: str, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except UserError as error:
+            if refused is None:
+                raise
+            refused[name] = str(error)
+            active.pop(name, None)
+
+    def show_map(layer: str, part: str, weights: Tensor) -> None:
+        for name, instrument in list(active.items()):
+            if part in instrument.maps.get(layer, ()):
+                tell(name, instrument.see_map, layer, part, weights)
+
+    def show_features(wanted: str) -> Callable[[str, Tensor], None]:
+        def show(unit: str, tensor: Tensor) -> None:
+            for name, instrument in list(active.items()):
+                if unit in getattr(instrument, wanted):
+                    tell(name, instrument.see_features, unit, tensor)
+
+        return show
+
+    shared = not capture.has_fused_layers(model)
+    for images in images_in(batches, model):
+        maps = _wanted(active.values())
+        streams = list(dict.fromkeys(u for o in active.values() for u in o.streams))
+        outputs = list(dict.fromkeys(u for o in active.values() for u in o.outputs))
+        with ExitStack() as stack:
+            stack.enter_context(capture.evaluating(model))
+            if maps:
+                stack.enter_context(capture.showing(model, maps, show_map))
+            if maps and not shared and (streams or outputs):
+                model(images)  # layers that answer for themselves are not seen from inside
+                stack.close()
+                stack.enter_context(capture.evaluating(model))
+            if outputs:
+                show = show_features("outputs")
+                stack.enter_context(capture.features(model, outputs, reduce=show))
+            if streams:
+                show = show_features("streams")
+                stack.enter_context(capture.streams(model, structure.units, streams, show))
+            model(images)
+        for name, instrument in list(active.items()):
+            tell(name, instrument.end_batch, images)
+        num_images += len(images)
+        if on_batch is not None:
+            on_batch(len(images))
+        if not active:
+            break
+    found = {}
+    for name, instrument in list(active.items()):
+        value = tell(name, instrument.result, num_images)
+        if name in active:
+            found[name] = value
+    return found
+
+
+def _wanted(instruments: Iterable[StreamingInstrument]) -> dict[str, list[str]]:
+    """All parts that anybody wants of each attention layer."""
+    wanted: dict[str, list[str]] = {}
+    for instrument in instruments:
+        for layer, parts in instrument.maps.items():
+            known = wanted.setdefault(layer, [])
+            known += [part for part in parts if part not in known]
+    return wanted

@@ -1,0 +1,1 @@
+"""ConViT, its distilled form, and ConViT from a trained ResNet."""

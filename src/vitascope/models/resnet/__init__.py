@@ -1,0 +1,1 @@
+"""Pre-activation ResNets and AlterNet."""

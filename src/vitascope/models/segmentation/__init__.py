@@ -1,0 +1,1 @@
+"""Any backbone as a feature pyramid, under a segmentation head."""

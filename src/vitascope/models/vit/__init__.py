@@ -1,0 +1,1 @@
+"""Vision transformers beside ConViT: convolutional ViT, LocalViT, PVT, small CIFAR networks."""

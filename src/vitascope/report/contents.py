@@ -1,0 +1,186 @@
+"""From records to the sections of a page, in order, with one look for each model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import chain
+from types import ModuleType
+
+from jinja2 import TemplateError
+
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.report.figures.style import Styles
+from vitascope.report.records import Found, Source
+from vitascope.report.sections.section import Section
+
+__all__ = ["EXPLORER", "KINDS", "Report", "compose"]
+
+BUILDERS = {  # in the page's order: sections/<name>.py, and the kinds of records it reads
+    "comparison": ("compare",),
+    "study": ("study",),
+    "buildup": ("buildup",),
+    "spectra": ("spectra",),
+    "inspection": (
+        "nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
+        "lesion", "occlusion", "fgsm", "pgd", "frequency", "corruption", "calibration", "hessian",
+        "density", "landscape", "trajectory",
+    ),
+    "evaluation": ("evaluation",),
+    "run": ("run",),
+    "bench": ("bench-gpsa", "bench-training", "bench-inspect", "bench-neighborhood",
+              "bench-corruptions", "bench-hessian"),
+}  # fmt: skip
+_TOGETHER = {"inspection", "evaluation", "run"}  # all records in one section; else one each
+EXPLORER = "explorer"
+KINDS = (*(kind for kinds in BUILDERS.values() for kind in kinds), EXPLORER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a page shows: its sections in order, and the records of its explorer."""
+
+    sections: tuple[Section, ...]
+    explorers: tuple[Record, ...] = ()
+    looks: Styles = field(default_factory=Styles)
+    left_out: tuple[str, ...] = ()
+    title: str | None = None
+    time: str = ""
+
+    @property
+    def lead(self) -> Section:
+        """The section whose answer stands on top; of several studies, all verdicts together."""
+        first = self.sections[0]
+        studies = [section for section in self.sections if section.kind == "study"]
+        if first.kind != "study" or len(studies) < 2:
+            return first
+        from vitascope.report.sections.study import tally, told
+
+        claims = [claim for section in studies for claim in section.claims]
+        tried = sum(bool(section.claims) for section in studies)
+        answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
+        worst = [claim for claim in claims if claim.badge.words == "disagrees"]
+        return replace(
+            first,
+            question=f"What of the papers holds here? {tried} studies",
+            answer=answer,
+            leads=tuple(told(claim, f"Unlike {claim.source}") for claim in worst[:2]),
+            facts=(),
+        )
+
+
+def compose(found: Found, title: str | None = None) -> Report:
+    """Sections from records: each builder gets those it reads, all share one book of looks.
+
+    Every record is first made into a page of its own: one that does not have what its kind needs is
+    named and left out.
+
+    Raises:
+        UserError: If no record is whole.
+    """
+    whole: list[Source] = []
+    refused: list[UserError] = []
+    for source in found.sources:
+        wrong = _wrong_with(source)
+        if wrong is None:
+            whole.append(source)
+        else:
+            refused.append(wrong)
+    if refused and not whole:
+        raise refused[0]
+    report = _composed(whole)
+    return replace(report, left_out=(*found.left_out, *map(str, refused)), title=title)
+
+
+def _wrong_with(source: Source) -> UserError | None:
+    """Why a record cannot be shown."""
+    from vitascope.report.page import render_page
+
+    try:
+        render_page(_composed([source]))
+    except UserError as error:
+        return error
+    except _NOT_WHOLE as error:
+        kind = source.record.kind
+        return UserError(f"{source.path}: not a whole record of {kind!r}: {error!r:.200}")
+    return None
+
+
+_NOT_WHOLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, TemplateError)
+
+
+def _composed(sources: Sequence[Source]) -> Report:
+    of: dict[str, list[Source]] = {}
+    for source in sources:
+        of.setdefault(source.record.kind, []).append(source)
+    parts: list[tuple[ModuleType, list[Source], bool]] = []
+    for name, kinds in BUILDERS.items():
+        mine = [source for kind in kinds for source in of.get(kind, [])]
+        mine.sort(key=_order)
+        if mine:
+            builder = import_module(f"vitascope.report.sections.{name}")
+            parts.append((builder, mine, name in _TOGETHER))
+    named = [
+        builder.models(mine)
+        for builder, mine, _ in parts
+        if hasattr(builder, "models")  # that other figures draw too
+    ]
+    looks = Styles([*chain(*named), *_explored(of.get(EXPLORER, []))])
+    sections: list[Section] = []
+    for builder, mine, together in parts:
+        given = [mine] if together else mine
+        sections += [builder.section(each, looks) for each in given]
+    explorers = tuple(source.record for source in of.get(EXPLORER, []))
+    sections = _told_apart(_defined_once(sections))
+    times = [str(source.record.made.get("time") or "") for source in sources]
+    return Report(
+        sections=tuple(sections or [_explorer_alone(len(explorers))]),
+        explorers=explorers,
+        looks=looks,
+        time=max(times, default=""),
+    )
+
+
+def _order(source: Source) -> float:
+    """Studies stand in the papers' order."""
+    order = source.record.values.get("order")
+    return order if isinstance(order, (int, float)) else 0
+
+
+def _defined_once(sections: Sequence[Section]) -> list[Section]:
+    """A word is explained in the first section that has it."""
+    known: set[str] = set()
+    found = []
+    for section in sections:
+        terms = tuple(term for term in section.terms if term[0] not in known)
+        known |= {name for name, _ in terms}
+        found.append(replace(section, terms=terms))
+    return found
+
+
+def _told_apart(sections: Sequence[Section]) -> list[Section]:
+    """Sections of one title are told apart by their file."""
+    titles = [section.title for section in sections]
+    return [
+        replace(section, label=f"{section.label}, {section.source}")
+        if titles.count(section.title) > 1 and section.source
+        else section
+        for section in sections
+    ]
+
+
+def _explored(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
+    """(name, kind) of the models in an explorer: gates make a ConViT of them."""
+    for source in sources:
+        values = source.record.values
+        gated = any(layer.get("gated") for layer in values.get("layers") or ())
+        yield str(values.get("model")), "convit" if gated else "vit"
+
+
+def _explorer_alone(number: int) -> Section:
+    return Section(
+        kind=EXPLORER, label="Explorer", title="What each patch looks at",
+        question="What does each patch look at?",
+        answer="Move over the image: every layer and head shows what that patch attends to.",
+        leads=("Two models stand side by side.",) if number > 1 else (),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The explorer on a page: attention of every patch, without a server."""

@@ -1,0 +1,83 @@
+"""Attention maps read back from an explorer's record, and what is read off them.
+
+What the page's script computes, in numpy: for the drawing that needs no script, and to test it.
+
+    scores      softmax_j sum_c scale_c query_ic key_jc          components
+    levels      0 where the level is 0, else floor^((255 - level) / 254), divided by the row's sum
+    mixed       (1 - g) content + g position, g the gate as learned, 0 or 1
+    distance    sum_j A_ij |p_i - p_j|, in patches               (ConViT, eq. 8, one row)
+    entropy     -sum_j A_ij log A_ij, in nats
+
+Shapes: H heads, Q queries on a grid (h, w), K keys on a grid.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+
+__all__ = ["FLOOR", "content", "distances", "mixed", "position", "row_distance", "row_entropy"]
+
+FLOOR = 1e-5  # the weight of level 1, as vitascope.studies.explorer.compression writes it
+
+
+def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
+    """The stored maps of a layer: content where it is gated, else what it uses. (H, Q, K)"""
+    if f"levels/{layer}" in record.arrays:
+        levels = record.arrays[f"levels/{layer}"][epoch, image].astype(float)
+        weights = np.where(levels > 0, FLOOR ** ((255 - levels) / 254), 0.0)
+    else:
+        query, key, scale = (
+            record.arrays[f"{part}/{layer}"][epoch, image].astype(float)
+            for part in ("query", "key", "scale")
+        )
+        scores = (query * scale[:, None]) @ key.swapaxes(-1, -2)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
+
+
+def position(record: Record, layer: str, epoch: int = 0) -> np.ndarray | None:
+    """The positional maps of a gated layer; None where it has none. (H, Q, K)"""
+    if f"gate/{layer}" not in record.arrays:
+        return None
+    down, across = (record.arrays[f"{part}/{layer}"][epoch] for part in ("down", "across"))
+    whole = np.einsum("hac,hbd->habcd", down.astype(float), across.astype(float))
+    heads, h, w, kh, kw = whole.shape
+    return whole.reshape(heads, h * w, kh * kw)
+
+
+def mixed(
+    record: Record, layer: str, epoch: int = 0, image: int = 0, gate: float | None = None
+) -> np.ndarray:
+    """The maps a layer uses, with its gates as learned or all at ``gate``. (H, Q, K)"""
+    maps, fixed = content(record, layer, epoch, image), position(record, layer, epoch)
+    if fixed is None:
+        return maps
+    learned = record.arrays[f"gate/{layer}"][epoch].astype(float)
+    share = (learned if gate is None else np.full_like(learned, gate))[:, None, None]
+    return np.asarray((1 - share) * maps + share * fixed)
+
+
+def distances(layer: dict[str, Any]) -> np.ndarray:
+    """Between queries and keys of a described layer, in patches. (Q, K)"""
+    places = []
+    for part in ("query_axes", "key_axes"):
+        down, across = np.meshgrid(*layer[part], indexing="ij")
+        places.append(np.stack([down.ravel(), across.ravel()], axis=-1))
+    gaps = places[0][:, None] - places[1][None]
+    return np.asarray(np.sqrt((gaps**2).sum(-1)))
+
+
+def row_distance(maps: np.ndarray, layer: dict[str, Any]) -> np.ndarray:
+    """How far each row looks. (..., Q)"""
+    return np.asarray((maps * distances(layer)).sum(-1))
+
+
+def row_entropy(maps: np.ndarray) -> np.ndarray:
+    """How spread each row is, in nats. (..., Q)
+
+    >>> row_entropy(np.full((1, 1, 4), 0.25)).round(4).tolist()
+    [[1.3863]]
+    """
+    return np.asarray(-(maps * np.log(np.where(maps > 0, maps, 1.0))).sum(-1))

@@ -1,0 +1,123 @@
+"""What the explorer's script needs of its records, as JSON that can stand in a page.
+
+Arrays are base64, little-endian; a picture is kept once for all models that were shown it.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from vitascope.record import Record
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.report.figures.style import looks
+
+__all__ = ["as_json", "data_of", "labels_of"]
+
+_PACKED = ("levels", "query", "key", "scale", "gate", "down", "across")
+
+
+def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """All that the script needs, in types JSON knows."""
+    labels = labels_of(records)
+    gated = [any(layer["gated"] for layer in record.values["layers"]) for record in records]
+    kinds = ["convit" if each else "vit" for each in gated]
+    own = looks(zip(labels, kinds, strict=True))
+    images: dict[str, Any] = {}
+    models = []
+    for record, label in zip(records, labels, strict=True):
+        values = record.values
+        keys = [f"{values['data']}#{image['index']}" for image in values["images"]]
+        for number, (key, image) in enumerate(zip(keys, values["images"], strict=True)):
+            source = _source(record.arrays[f"image/{number}"])
+            images.setdefault(key, {"src": source, "label": str(image["label"] or "image")})
+        models.append(
+            {
+                "label": label,
+                "css": (css or {}).get(str(values["model"]), own[label].css),
+                "about": values.get("about", ""),
+                "epochs": values["epochs"],
+                "images": keys,
+                "answers": _judged(values["answers"], values["images"]),
+                "layers": [_layer(record, layer) for layer in values["layers"]],
+                "notes": [*values["notes"], *_missing(values["left_out"])],
+            }
+        )
+    shown = _beside(gated)
+    return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
+
+
+def as_json(value: Any) -> Markup:
+    """JSON that can stand inside a script element: nothing in it can end the element.
+
+    >>> print(as_json({"a": "</script><!--"}))
+    {"a":"\\u003c/script\\u003e\\u003c!--"}
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def labels_of(records: Sequence[Record]) -> list[str]:
+    """The models' names, told apart by a number where they are the same."""
+    names = [str(record.values["model"]).removeprefix("timm:") for record in records]
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
+    return labels
+
+
+def _beside(gated: Sequence[bool]) -> list[int]:
+    """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both."""
+    if len(gated) < 2:
+        return [0]
+    if any(gated) and not all(gated):
+        return sorted([gated.index(False), gated.index(True)], key=lambda place: gated[place])
+    return [0, 1]
+
+
+def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:
+    """[class, probability, whether it is right if that is known] an epoch and image."""
+    if answers is None:
+        return None
+    labels = [image["label"] for image in images]
+    return [
+        [
+            [name, share, None if label is None else name == label]
+            for (name, share), label in zip(row, labels, strict=True)
+        ]
+        for row in answers
+    ]
+
+
+def _missing(left_out: Mapping[str, str]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for layer, why in left_out.items():
+        reasons.setdefault(why, []).append(layer)
+    return [f"without {', '.join(layers)} ({why})" for why, layers in reasons.items()]
+
+
+def _layer(record: Record, layer: Mapping[str, Any]) -> dict[str, Any]:
+    arrays = {part: record.arrays.get(f"{part}/{layer['name']}") for part in _PACKED}
+    there = {part: array for part, array in arrays.items() if array is not None}
+    rank = there["key"].shape[-1] if "key" in there else 0
+    wanted = ("name", "heads", "gated", "grid", "keys", "query_axes", "key_axes")
+    return {**{name: layer[name] for name in wanted}, "rank": rank,
+            "packed": {part: _text(array) for part, array in there.items()}}  # fmt: skip
+
+
+def _text(array: np.ndarray) -> str:
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
+
+
+def _source(picture: np.ndarray) -> str:
+    raw = picture.tobytes()
+    kind = "png" if raw.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64," + base64.b64encode(raw).decode("ascii")

@@ -1,0 +1,157 @@
+"""The explorer: every patch's attention, under the pointer, in a page that needs no server.
+
+A section of a page from explorer records: markup, script and style. The maps stand in the page as
+base64 inside JSON that cannot end its element; the script reads them as
+:mod:`vitascope.report.explorer.attention_maps` does, and without it a few maps are drawn. Two
+models are shown side by side (ConViT, https://arxiv.org/abs/2103.10697, Fig. 7: log colour scale,
+query boxed).
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vitascope.record import Record
+from vitascope.report.explorer import attention_maps as stored_maps
+from vitascope.report.explorer.data import as_json, data_of, labels_of
+from vitascope.report.figures.style import COLOURS
+
+__all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "Section", "page", "section", "within"]
+
+MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
+_RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page."""
+
+    html: Markup
+    script: str
+    style: str
+
+
+def _asset(name: str) -> str:
+    return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+_PARTS = ("explorer_choice.js", "explorer_maps.js", "explorer_drawing.js", "explorer.js")
+_BODY = "\n".join(map(_asset, _PARTS))
+EXPLORER_SCRIPT = f'(function () {{\n"use strict";\n{_BODY}}})();\n'
+EXPLORER_STYLE = _asset("explorer.css")
+
+
+def section(
+    records: Sequence[Record],
+    css: Mapping[str, str] | None = None,
+    live: Mapping[str, Any] | None = None,
+    most: int = MOST_BYTES,
+) -> Section:
+    """The explorer of these records, as far as they fit in a page.
+
+    Args:
+        records: Of kind "explorer", one a model.
+        css: The class that colours a model, by its name; chosen here when left out.
+        live: Where a server answers for uploaded images: ``path``, ``token``, ``most`` bytes.
+        most: Bytes of maps and images; beyond, whole records are left out, and named.
+    """
+    kept, left_out = within(records, most)
+    data = data_of(kept, css)
+    words = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
+    words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
+    errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
+    text = {**data, "live": live} if live else data
+    html = _environment().get_template("explorer.html").render(
+        data=as_json(text),
+        still=[
+            ((model["label"], model["css"]), _still(record))
+            for model, record in zip(data["models"], kept, strict=True)
+        ],
+        several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
+        gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
+        error=f"{100 * max(errors):.1f}\u00a0%",
+        notes=words,
+    )  # fmt: skip
+    return Section(html=Markup(html), script=EXPLORER_SCRIPT, style=EXPLORER_STYLE)
+
+
+def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> str:
+    """A whole page with nothing but the explorer."""
+    part = section(records, live=live)
+    script = _asset("script.js") + part.script
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    text = _environment().get_template("live.html").render(
+        title=", ".join(labels_of(records)),
+        hash=base64.b64encode(digest).decode("ascii"),
+        colours=COLOURS,
+        style=Markup(_asset("style.css") + part.style),
+        script=Markup(script),
+        body=part.html,
+    )  # fmt: skip
+    return str(text)
+
+
+def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str]]:
+    """The records that fit together in ``most`` bytes of base64, and the names of the others."""
+    kept: list[Record] = []
+    left_out: list[str] = []
+    total = 0
+    for record in records:
+        size = sum(array.nbytes for array in record.arrays.values()) * 4 // 3
+        if kept and total + size > most:
+            left_out.append(str(record.values["model"]))
+        else:
+            kept.append(record)
+            total += size
+    return kept, left_out
+
+
+def _still(record: Record) -> list[tuple[str, Markup]]:
+    """The middle patch in the first and the last layer's first head, drawn without a script."""
+    layers = record.values["layers"]
+    drawn = []
+    for number in dict.fromkeys((0, len(layers) - 1)):
+        layer = layers[number]
+        maps = stored_maps.mixed(record, layer["name"], epoch=len(record.values["epochs"]) - 1)
+        h, w = layer["grid"]
+        query = (h // 2, w // 2)
+        row = maps[0, query[0] * w + query[1]].reshape(layer["keys"])
+        drawn.append((f"layer {number + 1}, head 1", _svg(row, query, (h, w))))
+    return drawn
+
+
+def _svg(row: np.ndarray, query: tuple[int, int], grid: tuple[int, int]) -> Markup:
+    height, width = row.shape
+    share = np.log(np.clip(row * row.size / 0.05, 1, None)) / np.log(row.size / 0.05)
+    steps = np.clip((share * len(_RAMP)).astype(int), 0, len(_RAMP) - 1)
+    paths = [
+        f'<path fill="{colour}" d="'
+        + "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(steps == number))
+        + '"/>'
+        for number, colour in enumerate(_RAMP)
+    ]
+    down, across = height / grid[0], width / grid[1]
+    frame = (
+        f'x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" height="{down:g}"'
+    )
+    return Markup(
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Attention of the middle patch"'
+        f' shape-rendering="crispEdges">{"".join(paths)}'
+        f'<rect {frame} fill="none" stroke="#fff" stroke-width="{across / 7:g}"/></svg>'
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("vitascope.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip

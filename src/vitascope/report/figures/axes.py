@@ -1,0 +1,171 @@
+"""An empty plot with axes, and what may be drawn into it.
+
+The title of the vertical axis stands above it, horizontal; grid lines are faint; lines carry
+their names at their ends, moved apart where they would overlap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from markupsafe import Markup
+
+from vitascope.report.figures import svg
+from vitascope.report.figures.scale import Scale
+from vitascope.report.figures.style import Look
+
+__all__ = ["EndLabel", "Plot", "spread", "thin"]
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """A name to write at a height, in a model's colour."""
+
+    words: str
+    y: float  # in the plot's own units (pixels)
+    look: Look
+    x: float | None = None  # where its line ends; the right edge unless given
+
+
+@dataclass
+class Plot:
+    """A drawing of ``width`` x ``height`` with margins (top, right, bottom, left)."""
+
+    width: float
+    height: float
+    margins: tuple[float, float, float, float]
+    x: Scale
+    y: Scale
+    font: float = 12
+    parts: list[Markup] = field(default_factory=list)
+
+    def px(self, value: float) -> float:
+        """The horizontal place of a value."""
+        _, right, _, left = self.margins
+        return left + self.x.at(value) * (self.width - left - right)
+
+    def py(self, value: float) -> float:
+        """The vertical place of a value."""
+        top, _, bottom, _ = self.margins
+        return self.height - bottom - self.y.at(value) * (self.height - top - bottom)
+
+    def axes(
+        self,
+        xticks: Sequence[tuple[float, Sequence[str]]],
+        yticks: Sequence[tuple[float, str]],
+        xtitle: str,
+        ytitle: str,
+    ) -> None:
+        """Grid lines with their numbers, and what the two axes mean."""
+        _, right, bottom, left = self.margins
+        end, floor = self.width - right, self.height - bottom
+        heights = [(self.py(value), words) for value, words in yticks]
+        grid = "".join(svg.path([(left, y), (end, y)]) for y, _ in heights)
+        beside = [svg.text(left - 6, y + 0.35 * self.font, words) for y, words in heights]
+        notches, below, last = "", [], -1e9
+        for place, (value, lines) in enumerate(xticks):
+            x, half = self.px(value), max(svg.width(words, self.font) for words in lines) / 2
+            notches += svg.path([(x, floor), (x, floor + 4)])
+            if x - half < last + 4 and place:
+                continue
+            last = x + half
+            for row, words in enumerate(lines):
+                below.append(svg.text(x, floor + 6 + self.font * (1 + 1.2 * row), words))
+        inner = [
+            svg.tag("path", d=grid, class_="grid"),
+            svg.tag("g", *beside, text_anchor="end"),
+            svg.tag("path", d=notches + svg.path([(left, floor), (end, floor)]), class_="base"),
+            svg.tag("g", *below, text_anchor="middle"),
+            svg.text(0, self.font, ytitle, "name"),
+        ]
+        if xtitle:
+            inner.append(svg.text(end, self.height - 3, xtitle, "name", anchor="end"))
+        self.parts.append(svg.tag("g", *inner))
+
+    def line(
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        look: Look,
+        class_: str = "line",
+        tip: str = "",
+    ) -> None:
+        """A line through values, in a model's colour and dash."""
+        points = [(self.px(a), self.py(b)) for a, b in zip(xs, ys, strict=True)]
+        title = svg.tag("title", tip) if tip else ""
+        if len(points) == 1:
+            (x, y), kind = points[0], f"dot {look.css}"
+            self.parts.append(svg.tag("circle", title, cx=x, cy=y, r=2, class_=kind))
+        else:
+            shown = {"d": svg.path(points), "class": f"{class_} {look.css}"}
+            dash = look.dash or None
+            self.parts.append(svg.tag("path", title, **shown, stroke_dasharray=dash))
+
+    def band(
+        self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], look: Look
+    ) -> None:
+        """The area between two lines, faint."""
+        there = [(self.px(a), self.py(b)) for a, b in zip(xs, high, strict=True)]
+        back = [(self.px(a), self.py(b)) for a, b in zip(xs, low, strict=True)]
+        shape = svg.path([*there, *reversed(back)], close=True)
+        self.parts.append(svg.tag("path", d=shape, class_=f"band {look.css}"))
+
+    def end_labels(self, labels: Sequence[EndLabel], most: int) -> None:
+        """Names right of the plot, at their line's height as far as there is room."""
+        top, right, bottom, _ = self.margins
+        edge = self.width - right
+        heights = spread([label.y for label in labels], 1.18 * self.font, top, self.height - bottom)
+        for label, y in zip(labels, heights, strict=True):
+            start = label.x if label.x is not None else edge
+            inner = [svg.text(edge + 12, y + 0.35 * self.font, label.words, "label", most=most)]
+            if abs(y - label.y) > 2 or start < edge - 2:
+                inner.append(svg.line((start + 4, label.y), (edge + 9, y), "leader"))
+            self.parts.append(svg.tag("g", *inner, class_=label.look.css))
+
+    def draw(self, name: str, class_: str = "") -> Markup:
+        """The finished drawing; ``name`` is what a screen reader says."""
+        return svg.tag(
+            "svg",
+            *self.parts,
+            viewBox=f"0 0 {self.width:g} {self.height:g}",
+            role="img",
+            aria_label=name,
+            class_=f"chart {class_}".strip(),
+            font_size=self.font,
+        )
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places at least ``gap`` apart and, in squares, as near as can be to those wanted.
+
+    >>> spread([10, 11, 50], 10, 0, 100)
+    [5.5, 15.5, 50.0]
+    """
+    if not wanted:
+        return []
+    gap = min(gap, (high - low) / max(len(wanted) - 1, 1))
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    pools: list[list[float]] = []  # [sum, number] of wanted places less the room taken before
+    for rank, index in enumerate(order):
+        pools.append([wanted[index] - rank * gap, 1])
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, number = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += number
+    flat = [total / number for total, number in pools for _ in range(int(number))]
+    top = high - (len(wanted) - 1) * gap
+    places = [0.0] * len(wanted)
+    for rank, index in enumerate(order):
+        places[index] = min(max(flat[rank], low), top) + rank * gap
+    return places
+
+
+def thin(length: int, most: int) -> list[int]:
+    """At most ``most`` of the indices below ``length``, evenly, the first and last among them.
+
+    >>> thin(9, 3)
+    [0, 4, 8]
+    """
+    if length <= most:
+        return list(range(length))
+    return sorted({int(place) for place in np.linspace(0, length - 1, most).round()})

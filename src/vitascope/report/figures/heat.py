@@ -1,0 +1,127 @@
+"""Matrices as small pictures inside a drawing, on a perceptually even colour scale."""
+
+import base64
+import io
+import math
+
+import numpy as np
+from markupsafe import Markup
+
+from vitascope.report.figures import svg
+from vitascope.report.figures.axes import thin
+from vitascope.report.figures.figure import Heat
+from vitascope.report.figures.lines import axis_number
+from vitascope.report.figures.scale import Scale, ticks
+
+__all__ = ["BRIGHT", "MOST_CELLS", "draw_heat", "drawn", "image", "levels"]
+
+MOST_CELLS = 128  # a side
+BRIGHT = 0.435  # of viridis: above, black has the larger contrast (4.5 and more), below white
+_SAY = 150  # cells that carry their number
+_EMPTY = 255  # index of what is not there
+
+
+def pooled(values: np.ndarray, most: int = MOST_CELLS) -> np.ndarray:
+    """At most ``most`` rows and columns, evenly chosen."""
+    rows, columns = (thin(size, most) for size in values.shape[:2])
+    return values[np.ix_(rows, columns)]
+
+
+def levels(panel: Heat) -> tuple[np.ndarray, float, float]:
+    """Values from 0 to 1 (NaN where there is none), and what 0 and 1 stand for."""
+    values = np.asarray(panel.values, float)
+    good = values[np.isfinite(values) & ((values > 0) | (not panel.log))]
+    low = float(good.min()) if panel.low is None and good.size else panel.low or 0.0
+    high = float(good.max()) if panel.high is None and good.size else panel.high or 1.0
+    if high <= low:
+        low, high = (low / 1.1, low * 1.1) if panel.log else (low - 0.5, low + 0.5)
+    if panel.log:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.log(values / low) / math.log(high / low)
+    else:
+        at = (values - low) / (high - low)
+    return np.where(np.isfinite(at), np.clip(at, 0, 1), np.nan), low, high
+
+
+def _picture(at: np.ndarray, colours: str) -> str:
+    """Values of 0 to 1 as a PNG of 255 colours; what is NaN is transparent."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    table = (255 * colormaps[colours](np.linspace(0, 1, 255))[:, :3]).round().astype(np.uint8)
+    index = np.where(np.isfinite(at), np.round(np.nan_to_num(at) * 254), _EMPTY).astype(np.uint8)
+    image = Image.frombytes("P", (index.shape[1], index.shape[0]), index.tobytes())
+    image.putpalette([*table.ravel().tolist(), 0, 0, 0])
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True, transparency=_EMPTY)
+    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+def image(at: np.ndarray, x: float, y: float, wide: float, high: float, colours: str) -> Markup:
+    """Values of 0 to 1 in colours, somewhere in a drawing."""
+    return svg.tag("image", href=_picture(at, colours), x=x, y=y, width=wide, height=high,
+                   preserveAspectRatio="none", class_="pixels")  # fmt: skip
+
+
+def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
+    """The matrix with its names and a bar of colours; few cells carry their numbers."""
+    at, low, high = levels(panel)
+    if not at.size:
+        return Markup('<p class="none">No number to draw.</p>')
+    count_rows, count_columns = at.shape
+    left = 10 + max((svg.width(svg.shorten(row, 16), 10.5) for row in panel.rows), default=0)
+    bar = 58
+    side = (width - left - bar) / count_columns
+    tall = float(np.clip(side, 360 / max(count_rows, 1) if count_rows > 20 else 15, 34))
+    box = (side * count_columns, tall * count_rows)
+    top = 10.0
+    turned = max((svg.width(column, 10.5) for column in panel.columns), default=0) > side
+    foot = min(90.0, 10 + max((svg.width(svg.shorten(c, 14), 10.5) for c in panel.columns),
+                              default=0)) if turned else 20.0  # fmt: skip
+    parts = [image(pooled(at), left, top, *box, "viridis")]
+    for place in thin(count_rows, max(1, int(box[1] / 12))):
+        words = panel.rows[place] if place < len(panel.rows) else ""
+        y = top + (place + 0.5) * tall + 4
+        parts.append(svg.text(left - 6, y, words, anchor="end", most=16))
+    for place in thin(count_columns, max(1, int(box[0] / (13 if turned else 15)))):
+        words = svg.shorten(panel.columns[place] if place < len(panel.columns) else "", 14)
+        x, y = left + (place + 0.5) * side, top + box[1] + 12
+        turn = f"rotate(-90 {x + 3:.1f} {y:.1f})" if turned else None
+        where = {"x": x + (3 if turned else 0), "y": y, "transform": turn}
+        parts.append(svg.tag("text", words, **where, text_anchor="end" if turned else "middle"))
+    if at.size <= _SAY and side >= 24:
+        parts += _numbers(panel, at, left, top, side, tall)
+    parts += _bar(low, high, panel, left + box[0] + 12, top, min(box[1], 160))
+    said = f"{panel.title or panel.label}: {count_rows} by {count_columns} values of "
+    said += f"{panel.label or 'the matrix'} from {low:.3g} to {high:.3g}."
+    return drawn(parts, width, top + box[1] + foot, said)
+
+
+def _numbers(
+    panel: Heat, at: np.ndarray, left: float, top: float, side: float, tall: float
+) -> list[Markup]:
+    found = []
+    widest = max(abs(float(v)) for v in np.nan_to_num(panel.values).ravel())
+    digits = 0 if widest >= 100 else 1 if widest >= 10 else 2
+    for (row, column), share in np.ndenumerate(at):
+        if np.isfinite(share):
+            value = float(panel.values[row, column])
+            words = f"{value:.{digits}f}" if widest >= 0.01 else f"{value:.1g}"
+            place = (left + (column + 0.5) * side, top + (row + 0.5) * tall + 3.6)
+            kind = "on-light" if share > BRIGHT else "on-dark"
+            found.append(svg.text(*place, words.replace("-", "−"), kind, anchor="middle"))
+    return found
+
+
+def _bar(low: float, high: float, panel: Heat, x: float, y: float, tall: float) -> list[Markup]:
+    scale = Scale(low, high, panel.log)
+    parts = [image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
+    for value in ticks(scale, 3):
+        parts.append(svg.text(x + 12, y + (1 - scale.at(value)) * tall + 4, axis_number(value)))
+    return parts
+
+
+def drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:
+    """Parts as one drawing; ``said`` is what a screen reader says."""
+    return svg.tag("svg", *parts, viewBox=f"0 0 {width:g} {height:.1f}", role="img",
+                   aria_label=said, class_="chart heat", font_size=10.5)  # fmt: skip

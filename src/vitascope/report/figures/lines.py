@@ -1,0 +1,154 @@
+"""Lines of a figure as SVG: direct labels at their ends, bands, dashed levels, gaps."""
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from vitascope.report.figures import svg
+from vitascope.report.figures.axes import EndLabel, Plot
+from vitascope.report.figures.figure import Lines, Series, known, runs_of
+from vitascope.report.figures.scale import Scale, short, ticks
+
+__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "x_marks"]
+
+MOST_POINTS = 200  # drawn of a line
+_MOST_MARKS = 60  # on a line
+_FEW = 5  # more bands than this lie on top of each other
+
+
+def line_scales(panel: Lines) -> tuple[Scale, Scale]:
+    """Wide enough for all numbers that can be drawn."""
+    xs = [x for line in panel.series for x in line.x if known(x, panel.x_log)]
+    ys: list[float] = [value for _, value in panel.levels if known(value, panel.y_log)]
+    ys += [value for value in panel.include if known(value, panel.y_log)]
+    for line in panel.series:
+        for part in (line.y, line.low or (), line.high or ()):
+            ys += [y for y in part if y is not None and known(y, panel.y_log)]
+    if panel.x_names:
+        xs += [0, len(panel.x_names) - 1]
+    reach = max(ys) - min(ys) if ys else 1.0
+    least = 1.2 if panel.y_log else max(0.02 * max(map(abs, ys), default=1.0), 1e-9)
+    pad = 0.06 if reach > 0 else 0.5
+    along = [x for x in xs if x is not None]
+    apart = 1.2 if panel.x_log else 1e-9 if len(set(along)) > 1 else 1.0
+    return (
+        Scale.around(along, log=panel.x_log, least=apart, pad=0.02),
+        Scale.around(ys, log=panel.y_log, least=least, pad=pad, floor=panel.floor,
+                     ceiling=panel.ceiling),
+    )  # fmt: skip
+
+
+def axis_number(value: float) -> str:
+    """A tick's number.
+
+    >>> axis_number(0.001), axis_number(2e-7), axis_number(-40.0), axis_number(120000)
+    ('0.001', '2e-07', '−40', '120k')
+    """
+    words = short(value) if abs(value) >= 10_000 else f"{value:g}"
+    return words.replace("-", "−") if value < 0 and "e" not in words else words
+
+
+def draw_lines(
+    panel: Lines, *, width: float = 420, height: float = 300, most: int = MOST_POINTS
+) -> Markup:
+    """One panel; every line carries its name, and the whole is said in words."""
+    drawn = [line for line in panel.series if runs_of(line, panel, most)]
+    if not drawn:
+        return Markup('<p class="none">No number to draw.</p>')
+    letters = min(max(len(line.label) for line in drawn), 24 if width > 500 else 18)
+    named = len(drawn) > 1 or bool(drawn[0].label)
+    room = max(svg.width(svg.shorten(line.label, letters), 12) for line in drawn) if named else 0
+    x, y = line_scales(panel)
+    plot = Plot(width, height, (30, 16 + room, 44, _left(y)), x, y)
+    plot.axes(_xticks(panel, x, width), [(v, axis_number(v)) for v in ticks(y, 5)],
+              panel.x_label + (" (log)" if panel.x_log else ""),
+              panel.y_label + (" (log)" if panel.y_log else ""))  # fmt: skip
+    for words, value in panel.levels:
+        _level(plot, words, value)
+    if len(drawn) <= _FEW:
+        for line in drawn:
+            _band(plot, panel, line, most)
+    labels = []
+    for line in drawn:
+        end = _line(plot, panel, line, most)
+        labels.append(EndLabel(line.label, end[1], line.look, end[0]))
+    if named:
+        plot.end_labels(labels, letters)
+    return plot.draw(_said(panel, drawn))
+
+
+def _left(y: Scale) -> float:
+    widest = max((len(axis_number(value)) for value in ticks(y, 5)), default=1)
+    return max(34.0, 12 + 7.2 * widest)
+
+
+def _xticks(panel: Lines, x: Scale, width: float) -> list[tuple[float, Sequence[str]]]:
+    if panel.x_names:
+        return [(place, (name,)) for place, name in enumerate(panel.x_names)]
+    return [(v, (axis_number(v),)) for v in x_marks(panel, x, 8 if width > 500 else 4)]
+
+
+def x_marks(panel: Lines, x: Scale, count: int) -> list[float]:
+    """Ticks along the axis; whole ones where all numbers are whole: there is no half layer."""
+    marks = ticks(x, count)
+    whole = all(float(v).is_integer() for line in panel.series for v in line.x if v is not None)
+    return [v for v in marks if float(v).is_integer()] if whole and not panel.x_log else marks
+
+
+def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, float]:
+    end = (0.0, 0.0)
+    last = next(y for y in reversed(line.y) if known(y, panel.y_log))
+    tip = f"{line.label}: {last:.3g} at the end" if line.label else f"{last:.3g} at the end"
+    for run in runs_of(line, panel, most):
+        xs = [float(line.x[i] or 0) for i in run]
+        ys = [float(line.y[i] or 0) for i in run]
+        if panel.joined:
+            plot.line(xs, ys, line.look, tip=tip)
+        end = (plot.px(xs[-1]), plot.py(ys[-1]))
+        if not panel.joined or (panel.marks and len(run) <= _MOST_MARKS):
+            shapes = [line.marks[i] if line.marks else line.look.marker for i in run]
+            size = 4.6 if line.marks else 3.2  # shapes that are to be read
+            dots = [
+                svg.tag(
+                    "g",
+                    svg.marker(shape, plot.px(a), plot.py(b), size),
+                    svg.tag("title", f"{line.label} at {_at(panel, a)}: {b:.3g}"),
+                )
+                for shape, a, b in zip(shapes, xs, ys, strict=True)
+            ]
+            plot.parts.append(svg.tag("g", *dots, class_=line.look.css))
+    return end
+
+
+def _at(panel: Lines, x: float) -> str:
+    named = panel.x_names and x == int(x) and 0 <= int(x) < len(panel.x_names)
+    return panel.x_names[int(x)] if named else f"{x:.4g}"
+
+
+def _band(plot: Plot, panel: Lines, line: Series, most: int) -> None:
+    if line.low is None or line.high is None:
+        return
+    for run in runs_of(line, panel, most):
+        ends = [(line.x[i], line.low[i], line.high[i]) for i in run]
+        there = [e for e in ends if all(known(v, panel.y_log) for v in e[1:])]
+        if len(there) > 1:
+            xs, low, high = ([float(e[k] or 0) for e in there] for k in range(3))
+            plot.band(xs, low, high, line.look)
+
+
+def _level(plot: Plot, words: str, value: float) -> None:
+    y, left, right = plot.py(value), plot.margins[3], plot.width - plot.margins[1]
+    dashed = svg.line((left, y), (right, y), "dashed")
+    plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, words, "tiny"),
+                              svg.tag("title", f"{words}: {value:.3g}")))  # fmt: skip
+
+
+def _said(panel: Lines, drawn: Sequence[Series]) -> str:
+    parts = []
+    for line in drawn[:12]:
+        there = [y for y in line.y if y is not None and math.isfinite(y)]
+        parts.append(f"{line.label} from {there[0]:.3g} to {there[-1]:.3g}".strip())
+    more = f" and {len(drawn) - 12} more lines" if len(drawn) > 12 else ""
+    title = f"{panel.title}. " if panel.title else ""
+    return f"{title}{panel.y_label} over {panel.x_label}: {'; '.join(parts)}{more}."

@@ -1,0 +1,100 @@
+"""Many small maps, a row a layer and a column a head, as one picture inside a drawing."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from markupsafe import Markup
+
+from vitascope.report.figures import svg
+from vitascope.report.figures.axes import thin
+from vitascope.report.figures.figure import Maps
+from vitascope.report.figures.heat import drawn, image
+
+__all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "map_levels"]
+
+DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
+MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
+
+
+def map_levels(panel: Maps) -> np.ndarray:
+    """(R, C, h, w) from 0 to 1; on a log scale over three decades below the largest."""
+    values = np.asarray(panel.values, float)
+    top = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
+    if panel.log:
+        floor = max(top * DECADES, 1e-30)
+        at = np.log(np.maximum(values, floor) / floor) / -math.log(DECADES)
+    else:
+        low = float(np.nanmin(values)) if np.isfinite(values).any() else 0.0
+        at = (values - low) / max(top - low, 1e-30)
+    return np.where(np.isfinite(values), np.clip(at, 0, 1), np.nan)
+
+
+def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
+    """A row a layer, a column a head; of very many an even choice. The query is ringed."""
+    at = map_levels(panel)
+    if at.ndim != 4 or not at.size:
+        return Markup('<p class="none">No map to draw.</p>')
+    rows, columns = thin(at.shape[0], MOST_ROWS), thin(at.shape[1], MOST_COLUMNS)
+    at = at[np.ix_(rows, columns)]
+    at = at[:, :, :: math.ceil(at.shape[2] / 32), :: math.ceil(at.shape[3] / 32)]
+    high, wide = at.shape[2:]
+    fine = max(1, round(9 / wide))  # pixels a key, so that a gap of one is a thin one
+    gap = max(1, round(0.1 * wide * fine))
+    step = (high * fine + gap, wide * fine + gap)
+    sheet = np.full((step[0] * len(rows) - gap, step[1] * len(columns) - gap), np.nan)
+    for (row, column), _ in np.ndenumerate(at[:, :, 0, 0]):
+        one = np.repeat(np.repeat(at[row, column], fine, 0), fine, 1)
+        top, side = row * step[0], column * step[1]
+        sheet[top : top + high * fine, side : side + wide * fine] = one
+    left = 10 + max((svg.width(svg.shorten(panel.rows[r], 18), 10.5) for r in rows), default=0)
+    unit = min((width - left) / len(columns), 62.0) / step[1]
+    parts = [image(sheet, left, 18, sheet.shape[1] * unit, sheet.shape[0] * unit, "magma")]
+    names = _fitting([panel.columns[c] for c in columns], step[1] * unit)
+    for place, name in enumerate(names):
+        x = left + (place * step[1] + wide * fine / 2) * unit
+        parts.append(svg.text(x, 12, name, anchor="middle"))
+    for place, row in enumerate(rows):
+        y = 18 + (place * step[0] + high * fine / 2) * unit + 4
+        parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=18))
+    if panel.query is not None:
+        parts += _queries(
+            panel.query, np.asarray(panel.values).shape[2:], at, left, unit, step, fine
+        )
+    said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
+    said += f"of {len(columns)} maps."
+    return drawn(parts, width, 22 + sheet.shape[0] * unit, said)
+
+
+def _queries(
+    query: tuple[float, float],
+    grid: tuple[int, ...],
+    at: np.ndarray,
+    left: float,
+    unit: float,
+    step: tuple[int, int],
+    fine: int,
+) -> list[Markup]:
+    """A ring on every map, where the patch that looks is."""
+    down, across = ((query[i] + 0.5) / grid[i] * at.shape[2 + i] * fine for i in (0, 1))
+    return [
+        svg.tag("circle", cx=left + (column * step[1] + across) * unit,
+                cy=18 + (row * step[0] + down) * unit, r=3, class_="query")
+        for row, column in np.argwhere(np.isfinite(at).any((2, 3)))
+    ]  # fmt: skip
+
+
+def _fitting(names: Sequence[str], room: float) -> list[str]:
+    """Names as wide as there is room: without what all of them begin with, then shortened.
+
+    >>> _fitting(["head 1", "head 2"], 100)
+    ['head 1', 'head 2']
+    >>> _fitting(["head 1", "head 2"], 20)
+    ['1', '2']
+    """
+    if max(svg.width(name, 10.5) for name in names) <= room:
+        return list(names)
+    parts = [name.split(" ") for name in names]
+    while min(map(len, parts)) > 1 and len({part[0] for part in parts}) == 1:
+        parts = [part[1:] for part in parts]
+    return [svg.shorten(" ".join(part), max(2, int(room / 6.7))) for part in parts]

@@ -1,0 +1,62 @@
+"""Panels as SVG: which drawing belongs to which, and how much room a figure gives them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from markupsafe import Markup
+
+from vitascope.report.figures.dots import MOST_SEEDS, draw_dots
+from vitascope.report.figures.figure import Dots, Figure, Heat, Lines, Maps, Panel
+from vitascope.report.figures.heat import draw_heat
+from vitascope.report.figures.lines import MOST_POINTS, draw_lines
+from vitascope.report.figures.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
+
+__all__ = ["draw_panel", "left_out", "room"]
+
+_DRAW: dict[type[Any], Callable[..., Markup]] = {
+    Lines: draw_lines,
+    Dots: draw_dots,
+    Heat: draw_heat,
+    Maps: draw_maps,
+}
+_SIZES = {"wide": (860, 400), "lone": (540, 340), "half": (420, 290), "narrow": (380, 330)}
+_MANY = 3  # figures of a section; more of them stand two beside each other
+
+
+def room(figure: Figure, among: int = 1) -> str:
+    """How much of the page a figure takes, ``among`` that many of its section.
+
+    ``wide``: all of it, drawn once more for a phone; ``half``: two stand beside each other;
+    ``lone``: one matrix or set of maps, drawn twice too; ``row``: panels beside each other.
+    """
+    if len(figure.panels) != 1:
+        return "row"
+    if isinstance(figure.panels[0], (Lines, Dots)):
+        return "half" if among > _MANY else "wide"
+    return "lone"
+
+
+def draw_panel(panel: Panel, size: str = "half", most: int = MOST_POINTS) -> Markup:
+    """One panel: ``wide``, ``lone``, ``half`` or ``narrow``; ``most`` bounds a line's points."""
+    width, height = _SIZES[size]
+    return _DRAW[type(panel)](panel, width=width, height=height, most=most)
+
+
+def left_out(figure: Figure, most: int = MOST_POINTS) -> str:
+    """What is not drawn, because it would be too much; empty when all is."""
+    found = []
+    for panel in figure.panels:
+        if isinstance(panel, Lines):
+            longest = max((len(line.x) for line in panel.series), default=0)
+            if longest > most:
+                found.append(f"{most} of {longest} points a line are drawn")
+        elif isinstance(panel, Dots):
+            seeds = max((len(v) for line in panel.series for v in line.values), default=0)
+            if seeds > MOST_SEEDS:
+                found.append(f"{MOST_SEEDS} of {seeds} seeds a mark are drawn")
+        elif isinstance(panel, Maps) and panel.values.ndim == 4:
+            rows, columns = panel.values.shape[:2]
+            if rows > MOST_ROWS or columns > MOST_COLUMNS:
+                shown = f"{min(rows, MOST_ROWS)} x {min(columns, MOST_COLUMNS)}"
+                found.append(f"{shown} of {rows} x {columns} maps are shown")
+    return "; ".join(dict.fromkeys(found))

@@ -1,0 +1,226 @@
+"""A figure of the page through matplotlib, for papers: the same panels, looks and words."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure as Drawing
+
+from vitascope.report.figures.axes import thin
+from vitascope.report.figures.comparison_paper import MARKERS, STYLE, plain_text, set_ends
+from vitascope.report.figures.dots import paper_of, seeds_of
+from vitascope.report.figures.figure import Dots, Figure, Heat, Lines, Maps, runs_of
+from vitascope.report.figures.heat import BRIGHT, levels
+from vitascope.report.figures.lines import axis_number, line_scales, x_marks
+from vitascope.report.figures.maps import map_levels
+from vitascope.report.figures.scale import ticks
+from vitascope.report.figures.style import COLOURS, Look
+from vitascope.report.figures.svg import shorten
+from vitascope.report.instruments.per_layer import MARKS, REST
+
+__all__ = ["draw_figure"]
+
+_INK = "#5a606b"
+_MOST = 2000  # points of a line
+
+
+def draw_figure(figure: Figure) -> Drawing:
+    """The panels beside each other, three a row."""
+    columns = min(len(figure.panels), 3)
+    rows = -(-len(figure.panels) // columns)
+    sizes = [_SIZE[type(panel)](panel) for panel in figure.panels]
+    wide = max(size[0] for size in sizes)
+    high = max(size[1] for size in sizes)
+    with matplotlib.rc_context(STYLE):
+        drawing = Drawing(figsize=(wide * columns, high * rows))
+        axes = drawing.subplots(rows, columns, squeeze=False).ravel()
+        for axis, panel in zip(axes, figure.panels, strict=False):
+            _DRAW[type(panel)](axis, panel)
+            if panel.title:
+                over = 18 if isinstance(panel, Lines) and axis.get_legend() else 6  # a legend
+                axis.set_title(_short(panel.title), fontsize=9, loc="left", pad=over)
+        for axis in axes[len(figure.panels) :]:
+            axis.set_axis_off()
+    return drawing
+
+
+def _short(words: str) -> str:
+    """Words that leave room for the drawing."""
+    return plain_text(shorten(words, 36))
+
+
+def _style(look: Look) -> dict[str, Any]:
+    dash: Any = (0, tuple(map(float, look.dash.split()))) if look.dash else "-"
+    return {"color": COLOURS[look.colour][0], "ls": dash}
+
+
+def _lines(axis: Axes, panel: Lines) -> None:
+    ends: list[tuple[float, float, str, str]] = []
+    for line in panel.series:
+        style, last = _style(line.look), None
+        for run in runs_of(line, panel, _MOST):
+            xs, ys = ([float(part[i] or 0) for i in run] for part in (line.x, line.y))
+            dotted = panel.marks or len(run) == 1 or not panel.joined
+            mark = MARKERS[line.look.marker] if dotted and line.marks is None else ""
+            axis.plot(xs, ys, **style, lw=1.5 if panel.joined else 0, marker=mark, ms=3.5)
+            for i, x, y in zip(run, xs, ys, strict=True):
+                if line.marks is not None:
+                    axis.plot(x, y, MARKERS[line.marks[i]], color=style["color"], ms=5)
+            last = (xs[-1], ys[-1])
+            if line.low is not None and line.high is not None:
+                low, high = (_array(part, run) for part in (line.low, line.high))
+                axis.fill_between(xs, low, high, color=style["color"], alpha=0.15, lw=0)
+        if last is not None and line.label:
+            ends.append((*last, shorten(line.label, 28), style["color"]))
+    for words, value in panel.levels:
+        axis.axhline(value, color=_INK, lw=0.9, ls="--")
+        axis.annotate(
+            _short(words),
+            (0.02, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            fontsize=7,
+            color=_INK,
+        )
+    axis.set(xlabel=_short(panel.x_label), ylabel=_short(panel.y_label))
+    if panel.x_log:
+        axis.set_xscale("log")
+    if panel.y_log:
+        axis.set_yscale("log")
+    across, scale = line_scales(panel)
+    xs, ys = x_marks(panel, across, 5), ticks(scale, 5)  # as on the page
+    axis.set_xticks(xs, [axis_number(mark) for mark in xs])
+    axis.set_yticks(ys, [axis_number(mark) for mark in ys])
+    axis.minorticks_off()
+    axis.set_ylim(scale.low, scale.high)
+    if panel.x_names:
+        shown = thin(len(panel.x_names), 16)
+        names = [_short(panel.x_names[i]) for i in shown]
+        turned = max(map(len, names)) > 3
+        axis.set_xticks(shown, names, rotation=90 if turned else 0, fontsize=7 if turned else 9)
+    set_ends(axis, ends)
+    _kinds(axis, {mark for line in panel.series for mark in line.marks or ()})
+
+
+def _kinds(axis: Axes, shapes: set[str]) -> None:
+    """Which shape is which kind of unit, above the lines."""
+    kinds = [(shape, words) for shape, words in (*MARKS.values(), REST) if shape in shapes]
+    for shape, words in kinds:
+        label = words.partition(" ")[2]
+        axis.plot([], [], MARKERS[shape], color=_INK, ms=4.5, label=label)
+    if kinds:
+        axis.legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=4,
+                    borderpad=0, handletextpad=0.2, columnspacing=1)  # fmt: skip
+
+
+def _array(part: Sequence[float | None], run: Sequence[int]) -> np.ndarray:
+    chosen = [part[i] for i in run]
+    return np.array([np.nan if value is None else value for value in chosen], float)
+
+
+def _dots(axis: Axes, panel: Dots) -> None:
+    count = len(panel.series)
+    for place, line in enumerate(panel.series):
+        colour = COLOURS[line.look.colour][0]
+        for group in range(len(panel.groups)):
+            y = group + 0.7 * (place + 0.5) / count - 0.35
+            seeds, paper = seeds_of(line, group), paper_of(line, group)
+            if seeds:
+                spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0
+                axis.plot(seeds, [y] * len(seeds), "o", color=colour, ms=2.2, alpha=0.4, mew=0)
+                axis.errorbar([float(np.mean(seeds))], [y], xerr=[spread], color=colour, ms=5,
+                              marker=MARKERS[line.look.marker], capsize=2, ls="none")  # fmt: skip
+            if paper is not None:
+                axis.plot([paper], [y], "o", mfc="none", mec="#16181d", ms=6.5, mew=1)
+        style: Any = {"color": colour, "marker": MARKERS[line.look.marker], "ls": "none", "ms": 5}
+        axis.plot([], [], **style, label=_short(line.label))
+    papers = (paper_of(line, g) for line in panel.series for g in range(len(panel.groups)))
+    if any(value is not None for value in papers):
+        axis.plot([], [], "o", mfc="none", mec="#16181d", ms=6.5, label="the paper")
+    axis.set_yticks(range(len(panel.groups)), [_short(name) for name in panel.groups])
+    axis.set(xlabel=_short(panel.y_label), ylim=(len(panel.groups) - 0.5, -0.5))
+    axis.grid(visible=True, axis="x")
+    axis.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=3,
+                borderpad=0)  # fmt: skip
+
+
+def _heat(axis: Axes, panel: Heat) -> None:
+    at, low, high = levels(panel)
+    norm = LogNorm(low, high) if panel.log else Normalize(low, high)
+    values = np.where(np.isfinite(at), np.asarray(panel.values, float), np.nan)
+    image = axis.imshow(values, norm=norm, cmap="viridis", aspect="auto")
+    axis.grid(visible=False)
+    for names, put, turn in (
+        (panel.columns, axis.set_xticks, 90 if max(map(len, panel.columns), default=0) > 4 else 0),
+        (panel.rows, axis.set_yticks, 0),
+    ):
+        shown = thin(len(names), 40)
+        put(shown, [_short(names[i]) for i in shown], rotation=turn, fontsize=7)
+    if at.size <= 100:
+        widest = float(np.nanmax(np.abs(values)))
+        digits = 0 if widest >= 100 else 1 if widest >= 10 else 2
+        for (row, column), share in np.ndenumerate(at):
+            if np.isfinite(share):
+                ink = "black" if share > BRIGHT else "white"
+                axis.text(
+                    column,
+                    row,
+                    f"{values[row, column]:.{digits}f}",
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=ink,
+                )
+    bar = axis.figure.colorbar(image, ax=axis, shrink=0.9)
+    bar.set_label(_short(panel.label), fontsize=8)
+
+
+def _maps(axis: Axes, panel: Maps) -> None:
+    at = map_levels(panel)
+    rows, columns, high, wide = at.shape
+    gap = max(1, wide // 6)
+    sheet = np.full((rows * (high + gap) - gap, columns * (wide + gap) - gap), np.nan)
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * (high + gap), column * (wide + gap)
+            sheet[top : top + high, left : left + wide] = at[row, column]
+            if panel.query is not None and np.isfinite(at[row, column]).any():
+                axis.plot(left + panel.query[1], top + panel.query[0], "o", mfc="none",
+                          mec="#4cc9f0", ms=5, mew=1.2)  # fmt: skip
+    axis.imshow(sheet, cmap="magma", vmin=0, vmax=1, interpolation="nearest")
+    axis.set_yticks([row * (high + gap) + (high - 1) / 2 for row in range(rows)],
+                    [_short(name) for name in panel.rows], fontsize=7)  # fmt: skip
+    axis.set_xticks([column * (wide + gap) + (wide - 1) / 2 for column in range(columns)],
+                    [_short(name) for name in panel.columns], fontsize=7)  # fmt: skip
+    axis.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
+    axis.grid(visible=False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max(map(len, names), default=0)
+
+
+_DRAW: dict[type[Any], Callable[[Axes, Any], None]] = {
+    Lines: _lines,
+    Dots: _dots,
+    Heat: _heat,
+    Maps: _maps,
+}
+_SIZE: dict[type[Any], Callable[[Any], tuple[float, float]]] = {
+    Lines: lambda panel: (4.4, 3.0),
+    Dots: lambda panel: (4.8, 1.4 + 0.17 * len(panel.groups) * (1 + len(panel.series))),
+    Heat: lambda panel: (
+        float(np.clip(2.2 + 0.3 * len(panel.columns), 3.4, 7.5)),
+        float(np.clip(1.2 + 0.2 * len(panel.rows) + 0.06 * _longest(panel.columns), 2.0, 7.0)),
+    ),
+    Maps: lambda panel: (
+        float(np.clip(1.2 + 0.62 * len(panel.columns), 2.4, 8.0)),
+        float(np.clip(0.6 + 0.66 * len(panel.rows), 1.6, 11.0)),
+    ),
+}

@@ -1,0 +1,108 @@
+"""Numbers and settings as a person says them; the page's filters."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from vitascope.report.figures.scale import count, short
+
+__all__ = ["FILTERS", "duration", "listed", "number", "plural", "short_names", "signed", "tied"]
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says them.
+
+    >>> duration(4.2), duration(250), duration(9000)
+    ('4.2 s', '4 min 10 s', '2 h 30 min')
+    """
+    if seconds is None:
+        return "not recorded"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def tied(words: str) -> str:
+    """Words in which a percent sign stays on its number's line."""
+    return words.replace(" %", "\u00a0%")
+
+
+def signed(value: float) -> str:
+    """A change in percent with a real minus sign.
+
+    >>> signed(-3.21)
+    '−3.2'
+    """
+    rounded = round(value, 1) + 0.0
+    return f"{rounded:+.1f}".replace("-", "−")
+
+
+def number(value: Any, digits: int | None = None) -> str:
+    """A number that may be missing; three figures unless ``digits`` after the point are asked for.
+
+    >>> number(None), number(81.26, 1), number(-0.0123)
+    ('–', '81.3', '−0.0123')
+    """
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return "–"
+    words = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
+    return words.replace("-", "−")
+
+
+def plural(amount: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "seed"), plural(1200, "image")
+    ('1 seed', '1,200 images')
+    """
+    return f"{count(amount)} {noun}" + ("" if amount == 1 else "s")
+
+
+def listed(value: Any, most: int = 60) -> str:
+    """A value of a recipe or record on one line.
+
+    >>> listed({"lr": 0.001, "crop": None}), listed([1, 2, 3], most=2)
+    ('lr 0.001, crop none', '1, 2 and 1 more')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {listed(item)}" for key, item in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        shown = ", ".join(listed(item) for item in value[:most])
+        return shown if len(value) <= most else f"{shown} and {len(value) - most} more"
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names without the parts that all of them share.
+
+    >>> short_names(["blocks.0.attn", "blocks.1.attn"])
+    ['0', '1']
+    >>> short_names(["blocks.0.attn", "blocks.0.mlp", "head"])
+    ['blocks.0.attn', 'blocks.0.mlp', 'head']
+    """
+    parts = [name.split(".") for name in names]
+    least = min((len(p) for p in parts), default=0)
+    front = 0
+    while front < least - 1 and len({p[front] for p in parts}) == 1:
+        front += 1
+    back = 0
+    while back < least - 1 - front and len({p[-1 - back] for p in parts}) == 1:
+        back += 1
+    return [".".join(p[front : len(p) - back]) for p in parts]
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "count": count,
+    "short": short,
+    "duration": duration,
+    "listed": listed,
+    "number": number,
+    "plural": plural,
+    "signed": signed,
+    "tied": tied,
+}

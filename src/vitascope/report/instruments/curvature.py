@@ -1,0 +1,168 @@
+"""Curvature of several models' losses together: spectra, densities, landscapes, paths."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitascope.report.figures.figure import Figure, Heat, Lines, Series
+from vitascope.report.formatting import number
+from vitascope.report.instruments.per_layer import Instrument, Seen, joined
+
+__all__ = ["CURVATURE", "shares"]
+
+_FAR = 12.0  # nats above the lowest point where a surface is cut off
+
+
+def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
+    """Eigenvalues in order, and the percentage that is no larger.
+
+    >>> eigenvalues, percent = shares(np.array([[3.0, -1.0]]))
+    >>> [*eigenvalues, *percent]
+    [-1.0, 3.0, 50.0, 100.0]
+    """
+    found = np.sort(np.asarray(eigenvalues, float)[np.isfinite(eigenvalues)])
+    return found.tolist(), (100 * np.arange(1, len(found) + 1) / max(len(found), 1)).tolist()
+
+
+def hessian(models: Sequence[Seen]) -> Figure:
+    """The largest eigenvalues of all mini-batches, in order."""
+    series, parts = [], []
+    for seen in models:
+        x, y = shares(seen.record.arrays["eigenvalues"])
+        series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
+        words = " of its largest eigenvalues below zero" if seen is models[0] else ""
+        parts.append(
+            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
+            f"ones {number(seen.values['ape'])} on average"
+        )
+    panel = Lines(title="", x_label="eigenvalue", y_label="share no larger (%)",
+                  series=tuple(series), floor=0.0, ceiling=100.0)  # fmt: skip
+    return Figure(
+        name="hessian",
+        title="How convex, how sharp",
+        reading=joined(parts),
+        panels=(panel,),
+        how="A line that rises left of zero is a loss that bends down in some directions.",
+        definition="The few eigenvalues of largest magnitude of the Hessian of NLL + l2, of each "
+        "mini-batch (Park & Kim, Fig. 4).",
+    )
+
+
+def density(models: Sequence[Seen]) -> Figure:
+    """All eigenvalues, smoothed."""
+    series, parts = [], []
+    for seen in models:
+        nodes, weights = (np.asarray(seen.record.arrays[n], float) for n in ("nodes", "weights"))
+        low, high = float(nodes.min()), float(nodes.max())
+        width = max((high - low) / 100, 1e-12)
+        grid = np.linspace(low - 4 * width, high + 4 * width, 200)
+        bumps = np.exp(-(((grid[:, None, None] - nodes) / width) ** 2) / 2)
+        curve = (bumps * weights).sum(2).mean(1) / (width * np.sqrt(2 * np.pi))
+        floor = curve.max() * 1e-7
+        ys = [float(value) if value > floor else None for value in curve]
+        series.append(Series(label=seen.label, x=grid.tolist(), y=ys, look=seen.look))
+        parts.append(f"{seen.label}'s Hessian has a trace of {number(seen.values['trace'])} ± "
+                     f"{number(seen.values['trace_error'])}")  # fmt: skip
+    panel = Lines(title="", x_label="eigenvalue of the Hessian", y_label="density", y_log=True,
+                  series=tuple(series))  # fmt: skip
+    return Figure(
+        name="density",
+        title="All eigenvalues",
+        reading=joined(parts),
+        panels=(panel,),
+        definition="Density of the Hessian's spectrum by stochastic Lanczos quadrature, the trace "
+        "by Hutch++.",
+    )
+
+
+def landscape(models: Sequence[Seen]) -> Figure:
+    """A matrix a model along two directions; lines along one."""
+    panels: list[Heat | Lines] = []
+    curves, parts = [], []
+    for seen in models:
+        arrays = seen.record.arrays
+        loss = np.asarray(arrays["nll"], float) + np.asarray(arrays["l2"], float)
+        good = loss[np.isfinite(loss)]
+        cut = np.minimum(loss, good.min() + _FAR)
+        at = [np.asarray(arrays[name], float) for name in sorted(arrays) if "axis" in name]
+        parts.append(
+            f"{seen.label}'s loss rises from {number(float(good.min()))} to "
+            f"{number(float(good.max()))} within a step of {number(float(at[0].max()))}"
+        )
+        if len(at) == 1:
+            curves.append(
+                Series(
+                    label=seen.label,
+                    x=at[0].tolist(),
+                    look=seen.look,
+                    y=[float(v) if np.isfinite(v) else None for v in loss],
+                )
+            )
+        else:
+            rows, columns = (tuple(f"{v:.2g}".replace("-", "−") for v in axis) for axis in at)
+            panels.append(
+                Heat(
+                    title=seen.label,
+                    rows=rows,
+                    columns=columns,
+                    values=cut,
+                    label="NLL + l2 (nats)",
+                )
+            )
+    if curves:
+        panels.append(
+            Lines(
+                title="",
+                x_label="step along the direction",
+                series=tuple(curves),
+                y_label="NLL + l2 (nats)",
+            )
+        )
+    return Figure(
+        name="landscape", title="The loss around the weights", reading=joined(parts),
+        how=f"Cut {_FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
+        panels=tuple(panels),
+        definition=f"NLL + l2 on augmented training images; {models[0].values['along']} "
+        "(Li et al. 2018; Park & Kim, Fig. 1a).",
+    )  # fmt: skip
+
+
+def trajectory(models: Sequence[Seen]) -> Figure:
+    """Angle to the straight way against the distance left."""
+    series, parts = [], []
+    for seen in models:
+        radius, angle = seen.values["radius"], seen.values["angle"]
+        pairs = [(r, a) for r, a in zip(radius, angle, strict=True) if r > 0]
+        series.append(
+            Series(
+                label=seen.label,
+                x=[1 - r for r, _ in pairs],
+                look=seen.look,
+                y=[57.29578 * a for _, a in pairs],
+            )
+        )
+        parts.append(
+            f"{seen.label} leaves the straight way by "
+            f"{number(57.29578 * max(a for _, a in pairs))} degrees at most"
+        )
+    panel = Lines(
+        title="",
+        x_label="share of the way gone",
+        y_label="angle (degrees)",
+        marks=True,
+        series=tuple(series),
+        floor=0.0,
+    )
+    return Figure(
+        name="trajectory", title="The way to the optimum", reading=joined(parts), panels=(panel,),
+        definition="dw_t = w_t − w_end; r_t = |dw_t| / |dw_0|, θ_t the angle between dw_t and dw_0 "
+        "(Park & Kim, Fig. 1b).",
+    )  # fmt: skip
+
+
+CURVATURE: dict[str, Instrument] = {
+    "hessian": hessian,
+    "density": density,
+    "landscape": landscape,
+    "trajectory": trajectory,
+}

@@ -1,0 +1,167 @@
+"""Heads of several models together: how far, how sharply and by what they look."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitascope.report.figures.figure import Figure, Maps
+from vitascope.report.formatting import number, short_names
+from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, sentence
+
+__all__ = ["HEADS"]
+
+_BANDS = "Lines: mean of a layer's heads; bands: from the least head to the most."
+FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
+
+
+def _ends(seen: Seen, scale: Sequence[float] | None = None) -> list[tuple[float, float]]:
+    found = []
+    for place, name in enumerate(seen.values["layers"]):
+        heads = np.asarray(seen.record.arrays[name], float) * (1 if scale is None else scale[place])
+        heads = heads[np.isfinite(heads)]
+        found.append((float(heads.min()), float(heads.max())) if heads.size else (np.nan, np.nan))
+    return found
+
+
+def nonlocality(models: Sequence[Seen]) -> Figure:
+    """Distance in patches, layer by layer."""
+    uniform = {round(float(value), 6) for seen in models for value in seen.values["uniform"]}
+    levels = (("uniform attention", next(iter(uniform))),) if len(uniform) == 1 else ()
+    ends = [(seen.label, seen.values["per_layer"]) for seen in models]
+    if len(models) == 1:
+        name, far = ends[0]
+        end = f" and {number(far[-1])} in its last" if len(far) > 1 else ""
+        reading = f"{name} looks {number(far[0])} patches far in its first attention layer{end} "
+        reading += f"(a uniform head: {number(models[0].values['uniform'][0])})."
+    else:
+        said = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
+        reading = f"How far heads look, in patches, in the first and the last layer: {joined(said)}"
+    panel = along(
+        models,
+        "layers",
+        lambda s: s.values["per_layer"],
+        _ends,
+        floor=0.0,
+        include=(0.0,),
+        title="",
+        y_label="nonlocality (patches)",
+        levels=levels,
+    )
+    return Figure(
+        name="nonlocality", title="How far the heads look", reading=reading,
+        how=_BANDS + (" Dashed: a head that looks everywhere alike." if levels else ""),
+        panels=(panel,),
+        definition="D_h = 1/N Σ_ij A^h_ij |p_i − p_j|: the mean distance, in patches, between a "
+        "patch and those it attends to, weighted by attention; 0 looks at itself "
+        "(ConViT, arXiv 2103.10697, eq. 8).",
+    )  # fmt: skip
+
+
+def gates(models: Sequence[Seen]) -> Figure:
+    """Share of position in each gated layer."""
+    parts = []
+    for seen in models:
+        layers = seen.values["per_layer"]
+        low = int(np.argmin(layers))
+        name = short_names(seen.values["layers"])[low]
+        where = f"layer {int(name) + 1}" if name.isdigit() else name
+        parts.append(
+            f"{seen.label} gives position a weight of {number(float(np.mean(layers)))} on average, "
+            f"least in {where} ({number(layers[low])})"
+        )
+    panel = along(
+        models,
+        "layers",
+        lambda s: s.values["per_layer"],
+        _ends,
+        floor=0.0,
+        ceiling=1.0,
+        include=(0.0, 1.0),
+        title="",
+        y_label="gate σ(λ)",
+        levels=(("fresh ConViT", FRESH_GATE),),
+    )
+    return Figure(
+        name="gates", title="Position or content", reading=joined(parts), how=_BANDS,
+        panels=(panel,),
+        definition="The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + "
+        "σ softmax(position); 1 is position alone (ConViT, eq. 7).",
+    )  # fmt: skip
+
+
+def entropy(models: Sequence[Seen]) -> Figure:
+    """Relative to a uniform head."""
+    shares = [f"{seen.label} has {number(100 * float(np.mean(seen.values['relative'])))} %"
+              for seen in models]  # fmt: skip
+    shares[0] += " of a uniform head's entropy on average"
+    panel = along(models, "layers", lambda s: s.values["relative"], _relative, floor=0.0,
+                  ceiling=1.0, include=(0.0,), title="", y_label="entropy / log(keys)",
+                  levels=(("uniform attention", 1.0),))  # fmt: skip
+    return Figure(
+        name="entropy", title="How dense attention is", reading=joined(shares), how=_BANDS,
+        panels=(panel,),
+        definition="E_h = −1/T Σ_ij A^h_ij log A^h_ij, divided by log S for S keys: 0 looks at one "
+        "token, 1 at all alike.",
+    )  # fmt: skip
+
+
+def _relative(seen: Seen) -> list[tuple[float, float]]:
+    return _ends(seen, [1 / np.log(keys) for keys in seen.values["num_keys"]])
+
+
+def maps(models: Sequence[Seen]) -> Figure:
+    """What one patch looks at, a panel a model: the mix of gated layers, and what it is made of."""
+    panels = tuple(_maps(seen, len(models) > 1) for seen in models)
+    parts = []
+    for seen in models:
+        first = np.asarray(seen.record.arrays[f"mixed/{seen.values['layers'][0]}"], float)
+        share = first.reshape(len(first), -1).max(1) / first.reshape(len(first), -1).sum(1)
+        parts.append(
+            f"in {seen.label}'s first layer a head puts {number(100 * float(share.max()))} "
+            f"% of its weight on one patch at most"
+        )
+    said = joined(parts)
+    return Figure(
+        name="maps", title="What one patch looks at", reading=sentence(said),
+        how="A row a layer, a column a head; log colours over three decades; ringed: the patch "
+        "that looks.",
+        panels=panels,
+        definition="The row of the attention map of one query patch, laid out on the image and "
+        "averaged over images (ConViT, Fig. 7).",
+    )  # fmt: skip
+
+
+def _maps(seen: Seen, titled: bool) -> Maps:
+    arrays, layers = seen.record.arrays, seen.values["layers"]
+    gated = set(seen.values.get("gated") or ())
+    names = short_names(layers)
+    rows: list[tuple[str, np.ndarray]] = []
+    for name, short in zip(layers, names, strict=True):
+        title = f"layer {int(short) + 1}" if short.isdigit() else short
+        if name in gated and len(layers) <= 5:
+            rows += [(f"{title}, {p}", arrays[f"{p}/{name}"]) for p in ("content", "position")]
+        rows.append((title, arrays[f"mixed/{name}"]))
+    most = max(len(part) for _, part in rows)
+    high, wide = (max(part.shape[axis] for _, part in rows) for axis in (1, 2))
+    same = all(part.shape[1:] == (high, wide) for _, part in rows)
+    values = np.full((len(rows), most, high, wide), np.nan)
+    for place, (_, part) in enumerate(rows):
+        down, across = (
+            int(np.ceil(a / b)) for a, b in zip((high, wide), part.shape[1:], strict=True)
+        )
+        fine = np.repeat(np.repeat(part, down, 1), across, 2)[:, :high, :wide]
+        values[place, : len(part), : fine.shape[1], : fine.shape[2]] = fine
+    query = tuple(map(float, seen.values["query"][0])) if same else None
+    return Maps(
+        title=seen.label if titled else "", rows=tuple(row for row, _ in rows), values=values,
+        columns=tuple(f"head {head + 1}" for head in range(most)),
+        query=(query[0], query[1]) if query is not None else None,
+    )  # fmt: skip
+
+
+HEADS: dict[str, Instrument] = {
+    "nonlocality": nonlocality,
+    "gates": gates,
+    "entropy": entropy,
+    "maps": maps,
+}

@@ -1,0 +1,103 @@
+"""What an instrument saw in several models, ready to be drawn together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.report.figures.figure import Figure, Lines, Series
+from vitascope.report.figures.style import Look
+from vitascope.report.formatting import short_names
+
+__all__ = ["Instrument", "Seen", "along", "joined", "marks_told", "sentence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One model's record of an instrument."""
+
+    label: str
+    look: Look
+    record: Record
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The record's values."""
+        return self.record.values
+
+
+MARKS = {  # of a unit's kind: the shape, and how it is told
+    "attention": ("circle", "● attention"),
+    "mlp": ("square", "■ MLP"),
+    "convolution": ("triangle", "▲ convolution"),
+}
+REST = ("diamond", "◆ other units")
+Instrument = Callable[[Sequence[Seen]], Figure]
+
+
+def along(
+    models: Sequence[Seen],
+    places: str,
+    numbers: Callable[[Seen], Sequence[float]],
+    spread: Callable[[Seen], Sequence[tuple[float, float]]] | None = None,
+    **panel: Any,
+) -> Lines:
+    """A line a model through its layers or units, named where all models have the same ones."""
+    lists = [tuple(seen.values[places]) for seen in models]
+    same = len(set(lists)) == 1
+    series = []
+    for seen, names in zip(models, lists, strict=True):
+        ys = [float(value) for value in numbers(seen)]
+        last = max(len(names) - 1, 1)
+        xs = [place if same else 100 * place / last for place in range(len(names))]
+        ends = spread(seen) if spread is not None else None
+        low = None if ends is None else [float(end[0]) for end in ends]
+        high = None if ends is None else [float(end[1]) for end in ends]
+        series.append(Series(label=seen.label, x=xs, y=ys, look=seen.look, low=low, high=high,
+                             marks=_marks(seen) if places == "units" else None))  # fmt: skip
+    noun = "attention layer" if places == "layers" else "unit"
+    short = [f"{int(n) + 1}" if n.isdigit() else n for n in short_names(lists[0])]
+    return Lines(
+        x_label=noun if same else f"depth (% of the {noun}s)",
+        series=tuple(series),
+        x_names=tuple(short) if same else (),
+        marks=True,
+        **panel,
+    )
+
+
+def _marks(seen: Seen) -> list[str] | None:
+    """The shape of each unit's mark."""
+    kinds = seen.values.get("kind")
+    return None if kinds is None else [MARKS.get(kind, REST)[0] for kind in kinds]
+
+
+def marks_told(models: Sequence[Seen]) -> str:
+    """Which shape is which kind of unit, of those that are there; empty where kinds are unknown.
+
+    >>> marks_told([])
+    ''
+    """
+    kinds = {kind for seen in models for kind in seen.values.get("kind") or ()}
+    said = [words for kind, (_, words) in MARKS.items() if kind in kinds]
+    said += [REST[1]] if kinds - set(MARKS) else []
+    return f"Marks: {', '.join(said)}." if said else ""
+
+
+def joined(parts: Sequence[str], most: int = 4) -> str:
+    """Parts of a sentence, the first few of them.
+
+    >>> joined(["a is 1", "b is 2"]), joined(list("abcde"), 3)
+    ('a is 1; b is 2.', 'a; b; c; and 2 more.')
+    """
+    said = "; ".join(parts[:most])
+    return said + (f"; and {len(parts) - most} more." if len(parts) > most else ".")
+
+
+def sentence(words: str) -> str:
+    """Words that begin as a sentence does.
+
+    >>> sentence("at first"), sentence("vit_micro looks")
+    ('At first', 'Vit_micro looks')
+    """
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,148 @@
+"""What several models stand, together: occlusion, attacks, noise, corruptions, calibration."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitascope.report.figures.figure import Figure, Heat, Lines, Series
+from vitascope.report.figures.style import Look
+from vitascope.report.instruments.per_layer import Instrument, Seen
+from vitascope.report.instruments.robustness_readings import READINGS, chance, low_and_high
+from vitascope.report.instruments.robustness_table import percent
+
+__all__ = ["ROBUSTNESS", "reliability"]
+
+
+def _reading(models: Sequence[Seen]) -> str:
+    """One model's sentence; of several, each one's numbers in one."""
+    first = models[0].record
+    if len(models) == 1:
+        return READINGS[first.kind](first)
+    if first.kind == "calibration":
+        parts = [f"{seen.label} {percent(seen.values['ece'])}" for seen in models]
+        return f"Expected calibration error: {', '.join(parts)}."
+    if first.kind == "corruption":
+        parts = [f"{seen.label} {percent(seen.values['mean'])}" for seen in models]
+        return f"Top-1 over all corruptions: {', '.join(parts)} ({chance(first)})."
+    sides = [low_and_high(seen.record) for seen in models] if first.kind == "frequency" else []
+    if sides and all(sides):
+        shown = [(percent(low), percent(high)) for low, high in filter(None, sides)]
+        parts = [
+            f"{s.label} {low} and {high}" for s, (low, high) in zip(models, shown, strict=True)
+        ]
+        return f"Top-1 with noise up to 0.5 π and above: {', '.join(parts)} ({chance(first)})."
+    ends = [(seen.label, seen.values["clean"], min(seen.values["accuracy"])) for seen in models]
+    parts = [f"{name} from {percent(clean)} to {percent(worst)}" for name, clean, worst in ends]
+    return f"Top-1 falls at worst: {', '.join(parts)} ({chance(first)})."
+
+
+def _curves(
+    models: Sequence[Seen],
+    at: Callable[[Seen], Sequence[float]],
+    begin: float | None,
+    x_label: str,
+    **about: Any,
+) -> Figure:
+    """Accuracy against a strength; the images as they are stand at ``begin``."""
+    series = []
+    for seen in models:
+        points = sorted(zip(at(seen), seen.values["accuracy"], strict=True))
+        if begin is not None and begin not in [x for x, _ in points]:
+            points.insert(0, (begin, seen.values["clean"]))
+        series.append(Series(label=seen.label, x=[float(x) for x, _ in points],
+                             y=[100 * float(y) for _, y in points], look=seen.look))  # fmt: skip
+    levels = ((f"clean, {models[0].label}", 100 * float(models[0].values["clean"])),)
+    panel = Lines(title="", x_label=x_label, y_label="top-1 accuracy (%)", series=tuple(series),
+                  floor=0.0, ceiling=100.0, include=(0.0,), marks=True,
+                  levels=levels if begin is None and len(models) == 1 else ())  # fmt: skip
+    return Figure(reading=_reading(models), panels=(panel,), **about)
+
+
+def occlusion(models: Sequence[Seen]) -> Figure:
+    """Against the hidden share of each side."""
+    return _curves(
+        models, lambda s: [100 * size for size in s.values["sizes"]], 0.0,
+        f"hidden centre (% of each side), {models[0].values['fill']}",
+        name="occlusion", title="With the middle hidden",
+        definition="A box in the centre of the image is filled; accuracy on what is left.",
+    )  # fmt: skip
+
+
+def attack(models: Sequence[Seen]) -> Figure:
+    """Against epsilon."""
+    kind = models[0].record.kind
+    steps = {"fgsm": "one step", "pgd": f"{models[0].values['steps']} steps"}[kind]
+    return _curves(
+        models, lambda s: [255 * epsilon for epsilon in s.values["epsilons"]], 0.0,
+        "ε (1/255 of the pixel range)",
+        name=kind, title=f"Against an adversary: {kind.upper()}, {steps}",
+        definition="Pixels moved by at most ε along the sign of the loss's gradient.",
+    )  # fmt: skip
+
+
+def frequency(models: Sequence[Seen]) -> Figure:
+    """Against the centre of the noise's window."""
+    values = models[0].values
+    return _curves(
+        models,
+        lambda s: s.values["frequencies"],
+        None,
+        "centre frequency of the noise (π, radial)",
+        name="frequency",
+        title="Noise of one frequency",
+        definition=f"Noise within a window of {values['window']:g} π and rms {values['rms']:g} of "
+        "the pixel range is added (Park & Kim, Fig. 2b).",
+    )
+
+
+def corruption(models: Sequence[Seen]) -> Figure:
+    """A row a corruption; a column a severity, or a model where there are several."""
+    names = models[0].values["corruptions"]
+    rows = tuple(name.replace("_", " ") for name in names)
+    if len(models) == 1:
+        values = 100 * np.asarray(models[0].record.arrays["accuracy"], float)
+        columns = tuple(f"severity {s}" for s in models[0].values["severities"])
+    else:
+        columns = tuple(seen.label for seen in models)
+        values = np.array([[100 * seen.values["by_corruption"].get(name, np.nan) for seen in models]
+                           for name in names])  # fmt: skip
+    panel = Heat(title="", rows=rows, columns=columns, values=values, label="top-1 accuracy (%)")
+    return Figure(
+        name="corruption", title="Corrupted images", reading=_reading(models), panels=(panel,),
+        how="Top-1 accuracy in percent" + ("." if len(models) == 1 else ", mean over severities."),
+        definition="The 15 corruptions of CIFAR-C and ImageNet-C (Hendrycks & Dietterich 2019).",
+    )  # fmt: skip
+
+
+def calibration(models: Sequence[Seen]) -> Figure:
+    """Accuracy against confidence."""
+    return reliability(models, [seen.values for seen in models], _reading(models))
+
+
+def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], reading: str) -> Figure:
+    """Accuracy against confidence, from each model's bins (count, confidence, accuracy)."""
+    series = []
+    for seen, binned in zip(models, bins, strict=True):
+        there = np.asarray(binned["bin_count"]) > 0
+        x, y = (100 * np.asarray(binned[f"bin_{name}"], float)[there]
+                for name in ("confidence", "accuracy"))  # fmt: skip
+        series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), look=seen.look))
+    even = Series(label="perfect", x=[0, 100], y=[0, 100], look=Look(6, "circle", "2 3"))
+    panel = Lines(title="", x_label="confidence (%)", y_label="accuracy (%)", marks=True,
+                  series=(*series, even), floor=0.0, ceiling=100.0)  # fmt: skip
+    return Figure(
+        name="calibration", title="As sure as it should be?", reading=reading,
+        how="Below the dotted line the model is too sure.", panels=(panel,),
+        definition="ECE = Σ_m |B_m|/N |accuracy(B_m) − confidence(B_m)| over bins of confidence.",
+    )  # fmt: skip
+
+
+ROBUSTNESS: dict[str, Instrument] = {
+    "occlusion": occlusion,
+    "fgsm": attack,
+    "pgd": attack,
+    "frequency": frequency,
+    "corruption": corruption,
+    "calibration": calibration,
+}

@@ -1,0 +1,168 @@
+"""Units of several models together: frequencies, variance, similarity, lesions, masking."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitascope.report.figures.figure import Dots, DotSeries, Figure, Heat, Lines, Series
+from vitascope.report.formatting import number, plural, short_names
+from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, marks_told
+
+__all__ = ["UNITS"]
+
+
+def fourier(models: Sequence[Seen]) -> Figure:
+    """What happens to high frequencies on the way through the network."""
+    series = []
+    parts = []
+    for seen in models:
+        last = seen.values["units"][-1]
+        x, y = (
+            seen.record.arrays[f"{part}/{last}"].tolist() for part in ("frequency", "amplitude")
+        )
+        series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
+        high = seen.values["high"]
+        parts.append(f"{seen.label} {number(high[0])} to {number(high[-1])}{_falls(seen, high)}")
+    ends = Lines(
+        title="After the last unit",
+        x_label="frequency (π)",
+        y_label="Δ log amplitude",
+        series=tuple(series),
+        marks=len(series[0].x) <= 12,
+    )
+    way = along(models, "units", lambda s: s.values["high"], title="At frequency π, unit by unit",
+                y_label="Δ log amplitude")  # fmt: skip
+    return Figure(
+        name="fourier",
+        title="Which frequencies pass",
+        reading=f"High frequencies from the first unit to the last: {joined(parts, 3)}",
+        how="Lower: high frequencies are damped more, relative to the mean of the map. "
+        + marks_told(models),
+        panels=(way, ends),
+        definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
+        "map after a unit, in natural logarithms (Park & Kim, arXiv 2202.06709, Fig. 2a and 8).",
+    )
+
+
+def variance(models: Sequence[Seen]) -> Figure:
+    """How much the feature map varies over space, unit by unit."""
+    numbers = [float(v) for seen in models for v in seen.values["variance"]]
+    log = min(numbers) > 0 and max(numbers) > 30 * min(numbers)
+    parts = []
+    for seen in models:
+        found = seen.values["variance"]
+        parts.append(
+            f"{seen.label}'s variance goes from {number(found[0])} to {number(found[-1])}"
+            f"{_falls(seen, found)}"
+        )
+    panel = along(models, "units", lambda s: s.values["variance"], title="", y_log=log,
+                  y_label="variance over space", floor=0.0)  # fmt: skip
+    return Figure(
+        name="variance", title="Gathering or spreading", reading=joined(parts, 3), panels=(panel,),
+        how=marks_told(models),
+        definition="Variance of the feature map over space, averaged over channels and images, "
+        "after each unit (Park & Kim, Fig. 9): averaging lowers it.",
+    )  # fmt: skip
+
+
+def _falls(seen: Seen, found: Sequence[float]) -> str:
+    """After how many units of each kind a number is lower than before them, in words."""
+    said = []
+    for kind, noun in (("attention", "attention unit"), ("mlp", "MLP"), ("convolution",) * 2):
+        steps = [
+            after < before
+            for before, after, now in zip(found, found[1:], seen.values["kind"][1:], strict=False)
+            if now == kind
+        ]
+        if steps:
+            said.append(f"{sum(steps)} of {plural(len(steps), noun)}")
+    if len(said) > 1:
+        said = [", ".join(said[:-1]), said[-1]]
+    return f", falling after {' and '.join(said)}" if said else ""
+
+
+def cka(models: Sequence[Seen]) -> Figure:
+    """Which units see the images alike, a matrix a model."""
+    panels, parts = [], []
+    for seen in models:
+        values = np.asarray(seen.values["similarity"], float)
+        rows, columns = seen.values["rows"], seen.values["columns"]
+        panels.append(
+            Heat(title=seen.label, rows=tuple(short_names(rows)), values=values, low=0.0, high=1.0,
+                 columns=tuple(short_names(columns)), label="CKA")
+        )  # fmt: skip
+        parts.append(
+            f"{seen.label}'s first and last units have a similarity of {number(values[0, -1])}"
+        )
+    return Figure(
+        name="cka", title="Which units see the images alike", reading=joined(parts),
+        how="Yellow: alike up to rotation and scale; dark: independent.", panels=tuple(panels),
+        definition="Linear centred kernel alignment with the unbiased HSIC_1, summed over "
+        "mini-batches (Nguyen et al. 2021; Park & Kim, Fig. 10a).",
+    )  # fmt: skip
+
+
+def lesion(models: Sequence[Seen]) -> Figure:
+    """Points of accuracy lost without each unit."""
+    models = [seen for seen in models if seen.values["units"]] or list(models)
+    parts = []
+    for seen in models:
+        lost = seen.values["lost"]
+        if lost:
+            worst = int(np.argmax(lost))
+            parts.append(
+                f"{seen.label} ({number(100 * seen.values['intact'], 1)} % intact) loses most "
+                f"without {seen.values['units'][worst]}: {number(100 * lost[worst], 1)} points"
+            )
+    panel = along(models, "units", lambda s: [100 * value for value in s.values["lost"]], title="",
+                  y_label="accuracy lost (points)")  # fmt: skip
+    return Figure(
+        name="lesion",
+        title="Which units are needed",
+        reading=joined(parts or ["No unit was dropped"]),
+        how=f"One unit is dropped at a time, nothing is trained again. {marks_told(models)}",
+        panels=(panel,),
+        definition="lost(u) = accuracy of the network − accuracy without unit u (Park & Kim, "
+        "Fig. 10b).",
+    )
+
+
+def masking(models: Sequence[Seen]) -> Figure:
+    """Accuracy with positions or content masked."""
+    groups = {"as it is": ("unmasked", "")}
+    for seen in models:
+        if seen.values["no_positions"] is not None:
+            groups["no position embeddings"] = ("no_positions", "")
+        for part in ("content", "position"):
+            for layers in seen.values[f"{part}_masked"]:
+                where = plural(int(layers), "layer")
+                groups[f"no {part} in {where}"] = (f"{part}_masked", layers)
+    series, parts = [], []
+    for seen in models:
+        found = []
+        for key, layers in groups.values():
+            value = seen.values[key].get(layers) if layers else seen.values[key]
+            found.append([None if value is None else 100 * value])
+        series.append(DotSeries(label=seen.label, values=found, look=seen.look))
+        known = [
+            (row[0], name) for row, name in zip(found, groups, strict=True) if row[0] is not None
+        ]
+        low = min(known)
+        parts.append(f"{seen.label} falls from {number(known[0][0], 1)} % to {number(low[0], 1)} % "
+                     f"with {low[1]}")  # fmt: skip
+    panel = Dots(title="", y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
+    return Figure(
+        name="masking", title="Without positions, without content", reading=joined(parts),
+        how="Masked at test time, nothing is trained again.", panels=(panel,),
+        definition="Position embeddings set to zero; gates of the first k gated layers forced to 1 "
+        "(no content) or 0 (no position) (ConViT, Tables 5 and 6).",
+    )  # fmt: skip
+
+
+UNITS: dict[str, Instrument] = {
+    "fourier": fourier,
+    "variance": variance,
+    "cka": cka,
+    "masking": masking,
+    "lesion": lesion,
+}

@@ -1,0 +1,215 @@
+"""A comparison's record as typed parts: what every table, figure and sentence is made from."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.report.figures.style import Look, looks
+
+__all__ = ["Comparison", "Curve", "Entry", "Model", "Row", "Trace"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the models compared, with its look."""
+
+    name: str
+    label: str
+    locality: str
+    parameters: float | None
+    multiply_adds: float | None
+    images_per_second: float | None  # in training
+    look: Look
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model's accuracy at one fraction: mean and spread over seeds, and against the reference."""
+
+    model: Model
+    mean: float
+    std: float | None
+    num_seeds: int
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    verdict: str
+    seeds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """All models at one fraction of the training images."""
+
+    fraction: float
+    num_images: int
+    entries: Mapping[str, Entry]
+
+    @property
+    def share(self) -> str:
+        """The fraction in words: ``10 %`` or ``all``."""
+        return "all" if self.fraction >= 1 else f"{100 * self.fraction:.3g} %"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A quantity over the epochs of a training, averaged over seeds."""
+
+    model: Model
+    epochs: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Something inside a model over its training: ``values`` is (epochs, layers, heads)."""
+
+    model: Model
+    fraction: float
+    epochs: Sequence[float]
+    layers: Sequence[str]
+    values: np.ndarray
+    uniform: float | None = None  # the nonlocality of a uniform head
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A record of kind ``compare``, read; ``given`` are looks that a page has for its models."""
+
+    record: Record
+    given: Mapping[str, Look] | None = None
+
+    def __post_init__(self) -> None:
+        if self.record.kind != "compare":
+            raise UserError(f"a page is made from a record of 'compare', not {self.record.kind!r}")
+        missing = {"data", "models", "table", "recommendation"} - set(self.values)
+        if missing:
+            raise UserError(f"the comparison's record lacks {', '.join(sorted(missing))}")
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The record's values as they are."""
+        return self.record.values
+
+    @cached_property
+    def models(self) -> dict[str, Model]:
+        """By name, in the record's order."""
+        given = self.values["models"]
+        look = dict(looks((model["name"], model.get("kind", "other")) for model in given))
+        look |= self.given or {}
+        labels = [model.get("label") or model["name"] for model in given]
+        found = {}
+        for model, label in zip(given, labels, strict=True):
+            unique = label if labels.count(label) == 1 else f"{label} ({model['name']})"
+            found[model["name"]] = Model(
+                name=model["name"],
+                label=unique,
+                locality=str(model.get("locality") or ""),
+                parameters=_positive(model.get("parameters")),
+                multiply_adds=_positive(model.get("multiply_adds")),
+                images_per_second=_positive(model.get("images_per_second")),
+                look=look[model["name"]],
+            )
+        return found
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """From the fewest images to the most; an accuracy that is not a number is left out."""
+        rows = []
+        for row in self.values["table"]:
+            entries = {
+                entry["model"]: self._entry(entry, row["fraction"])
+                for entry in row["entries"]
+                if _finite(entry["mean"])
+            }
+            rows.append(Row(row["fraction"], row["num_images"], entries))
+        return sorted(rows, key=lambda row: row.num_images)
+
+    def _entry(self, entry: Mapping[str, Any], fraction: float) -> Entry:
+        cells = self.values.get("cells", [])
+        return Entry(
+            model=self.models[entry["model"]],
+            mean=entry["mean"],
+            std=entry.get("std"),
+            num_seeds=entry.get("num_seeds", 1),
+            gain=entry.get("gain"),
+            gain_low=entry.get("gain_low"),
+            gain_high=entry.get("gain_high"),
+            verdict=entry.get("verdict") or "",
+            seeds=tuple(
+                cell["top1"]
+                for cell in cells
+                if (cell["model"], cell["fraction"]) == (entry["model"], fraction)
+                and _finite(cell["top1"])
+            ),
+        )
+
+    @property
+    def reference(self) -> Model | None:
+        """The model gains are relative to."""
+        return self.models.get(self.values.get("reference", ""))
+
+    def row(self, fraction: float) -> Row | None:
+        """The table's row of a fraction."""
+        return next((row for row in self.rows if math.isclose(row.fraction, fraction)), None)
+
+    def curves(self, fraction: float, what: str) -> list[Curve]:
+        """``top1`` or ``train_nll`` over epochs, a curve a model: mean, least, most over seeds."""
+        if (fraction, what) not in self._curves:
+            self._curves[fraction, what] = self._average(fraction, what)
+        return self._curves[fraction, what]
+
+    @cached_property
+    def _curves(self) -> dict[tuple[float, str], list[Curve]]:
+        return {}  # averaged once: every plot asks for those of all fractions, for its scale
+
+    def _average(self, fraction: float, what: str) -> list[Curve]:
+        found = []
+        for model in self.models.values():
+            seeds = [
+                {
+                    epoch: value
+                    for epoch, value in zip(curve["epochs"], curve.get(what) or [], strict=False)
+                    if _finite(value)
+                }
+                for curve in self.values.get("curves") or []
+                if curve["model"] == model.name and math.isclose(curve["fraction"], fraction)
+            ]
+            epochs = sorted(set.intersection(*map(set, seeds))) if seeds else []
+            if epochs:
+                table = np.array([[seed[epoch] for epoch in epochs] for seed in seeds], float)
+                parts = (table.mean(0), table.min(0), table.max(0))
+                found.append(Curve(model, epochs, *(part.tolist() for part in parts)))
+        return found
+
+    def traces(self, what: str) -> list[Trace]:
+        """``gates`` or ``nonlocality``: one a model and fraction, fewest images first."""
+        found = []
+        for item in self.values.get(what) or []:
+            values = self.record.arrays.get(item["array"])
+            expected = (len(item["epochs"]), len(item["layers"]))
+            if values is None or values.ndim != 3 or values.shape[:2] != expected:
+                raise UserError(
+                    f"{what}: the record has no array {item['array']!r} of {expected[0]} epochs, "
+                    f"{expected[1]} layers and some heads"
+                )
+            model, fraction = self.models[item["model"]], item["fraction"]
+            uniform = item.get("uniform")
+            found.append(Trace(model, fraction, item["epochs"], item["layers"], values, uniform))
+        return sorted((trace for trace in found if len(trace.epochs)), key=lambda t: t.fraction)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _positive(value: Any) -> float | None:
+    return value if _finite(value) and value > 0 else None

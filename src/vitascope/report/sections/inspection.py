@@ -1,0 +1,203 @@
+"""What is inside the models: every instrument once, all models that it was held to together."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitascope.report.figures.figure import Cell, Figure, Row, Table
+from vitascope.report.figures.page_renderer import room
+from vitascope.report.figures.scale import count
+from vitascope.report.figures.style import Styles, apart
+from vitascope.report.formatting import duration, plural
+from vitascope.report.instruments.curvature import CURVATURE
+from vitascope.report.instruments.heads import HEADS
+from vitascope.report.instruments.per_layer import Instrument, Seen
+from vitascope.report.instruments.robustness import ROBUSTNESS
+from vitascope.report.instruments.summary import left_out, summary_rows
+from vitascope.report.instruments.units import UNITS
+from vitascope.report.records import Source
+from vitascope.report.sections.section import Again, Section, again, made_by, pinned
+from vitascope.settings import command_line
+
+__all__ = ["INSTRUMENTS", "models", "section"]
+
+INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
+
+Session = dict[str, Source]  # the records of one model, by instrument
+
+
+def model_name(source: Source) -> str:
+    """The model under the instruments."""
+    config = source.record.config
+    inner = config.get("model")
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return str(name or config.get("name") or config.get("subject") or source.folder.resolve().name)
+
+
+def _sittings(sources: Sequence[Source]) -> list[Session]:
+    """Records of the same model, epoch and folder belong together; so do folders of one run."""
+    found: dict[tuple[Any, ...], list[Session]] = {}
+    for source in sources:
+        config = source.record.config
+        key = (source.folder.resolve(), config.get("subject"), config.get("epoch"))
+        turns = found.setdefault(key, [{}])
+        free = next((turn for turn in turns if source.record.kind not in turn), None)
+        if free is None:
+            turns.append(free := {})
+        free[source.record.kind] = source
+    together: list[Session] = []
+    for session in (turn for turns in found.values() for turn in turns):
+        home = next((one for one in together if _one_run(one, session)), None)
+        if home is None:
+            together.append(session)
+        else:
+            home.update(session)
+    return together
+
+
+def _one_run(first: Session, second: Session) -> bool:
+    """Whether two sittings held different instruments to the same weights of a run."""
+    one, two = (_any(session).record.config for session in (first, second))
+    same = all(one.get(what) == two.get(what) for what in ("run", "epoch", "model"))
+    return bool(one.get("run")) and same and not first.keys() & second.keys()
+
+
+def _any(session: Session) -> Source:
+    return next(iter(session.values()))
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind): gates make a model's kind known, and attention without them does."""
+    found = []
+    for session in _sittings(sources):
+        gated = "gates" in session
+        kind = "convit" if gated else "vit" if "nonlocality" in session else "other"
+        found.append((model_name(_any(session)), kind))
+    return found
+
+
+def labels_of(sittings: Sequence[Session]) -> list[str]:
+    """Names of the models, told apart by epoch, subject or folder."""
+    firsts = [_any(session) for session in sittings]
+    names = [model_name(source) for source in firsts]
+    tries = [
+        lambda s: "last" if s.record.config.get("epoch") is None
+        else f"epoch {s.record.config['epoch']}",
+        lambda s: Path(str(s.record.config.get("subject"))).name,
+        lambda s: s.folder.resolve().name,
+        lambda s: s.path.stem,
+    ]  # fmt: skip
+    for more in tries:
+        if len(set(names)) == len(names):
+            break
+        twice = {name for name in names if names.count(name) > 1}
+        longer = [
+            f"{n}, {more(s)}" if n in twice else n for n, s in zip(names, firsts, strict=True)
+        ]
+        names = longer if len(set(longer)) > len(set(names)) else names
+    return [name if names.index(name) == i else f"{name} ({i + 1})" for i, name in enumerate(names)]
+
+
+def section(sources: Sequence[Source], looks: Styles) -> Section:
+    """All inspections in one section, a figure an instrument."""
+    sittings = _sittings(sources)
+    names = labels_of(sittings)
+    chosen = apart([looks.of(model_name(_any(session))) for session in sittings])
+    drawn = list(_figures(sittings, names, chosen))
+    figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
+    several = len(sittings) > 1
+    what = names[0] if not several else f"{len(names)} models"
+    records = [source.record for session in sittings for source in session.values()]
+    images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
+    data = {str(record.config.get("data")) for record in records if record.config.get("data")}
+    facts = [
+        ("models", str(len(names))) if several else ("model", names[0]),
+        ("instruments", str(len({record.kind for record in records}))),
+        ("images", " and ".join(sorted(data)[:3])),
+        ("images looked at", " to ".join(map(count, dict.fromkeys(images[:1] + images[-1:])))),
+    ]
+    return Section(
+        kind="inspection",
+        label="Inspection",
+        num_models=len(sittings),
+        title=f"Inside {what}",
+        question=f"What goes on inside {what}?",
+        answer=drawn[0].reading,
+        leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
+        facts=tuple((key, value) for key, value in facts if value),
+        figures=figures,
+        tables=tuple(_tables(sittings, names)),
+        terms=tuple((figure.title, figure.definition) for figure in figures if figure.definition),
+        agains=tuple(
+            again
+            for s, n in zip(sittings, names, strict=True)
+            for again in _agains(s, n if several else "")
+        ),
+    )
+
+
+def _figures(
+    sittings: Sequence[Session], names: Sequence[str], chosen: Sequence[Any]
+) -> Iterator[Figure]:
+    for kind, draw in INSTRUMENTS.items():
+        seen = [
+            Seen(label=name, look=look, record=session[kind].record)
+            for session, name, look in zip(sittings, names, chosen, strict=True)
+            if kind in session
+        ]
+        if seen:
+            yield draw(seen)
+
+
+def _tables(sittings: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
+    """One table a model: what each instrument found."""
+    columns = ("Value", "Mean", "Lowest", "Highest")
+    for session, name in zip(sittings, names, strict=True):
+        rows = []
+        for kind in INSTRUMENTS:
+            if kind in session:
+                for words in summary_rows(kind, session[kind].record):
+                    cells = tuple(Cell(words=word or "–") for word in words[1:])
+                    rows.append(Row(label=words[0], cells=cells))
+        if rows:
+            yield Table(name=f"inside {name}", title=f"What the instruments found in {name}",
+                        corner="Measure", columns=columns, rows=tuple(rows),
+                        numeric=False)  # fmt: skip
+
+
+def _agains(session: Session, title: str) -> Iterator[Again]:
+    """A command for each folder that the records lie in."""
+    folders = dict.fromkeys(source.folder for source in session.values())
+    for folder in folders:
+        yield _again({k: source for k, source in session.items() if source.folder == folder}, title)
+
+
+def _images_a_pass(session: Session) -> Any:
+    """--batch-size; the mini-batches of training images that curvature is taken of are not it."""
+    configs = [source.record.config for source in session.values()]
+    own = [config for config in configs if "augmented_by" not in config]
+    return own[0].get("batch_size") if own else None
+
+
+def _again(session: Session, title: str) -> Again:
+    source = _any(session)
+    record, config = source.record, source.record.config
+    chosen = [kind for kind in INSTRUMENTS if kind in session]
+    options = [
+        ("--data", config.get("data")), ("--measures", tuple(chosen)),
+        ("--images", config.get("num_images")), ("--batch-size", _images_a_pass(session)),
+        ("--epoch", config.get("epoch")), ("--other", config.get("other")),
+        ("--pretrained", config.get("pretrained")), ("--seed", record.seed),
+        *pinned(record), ("--out", source.folder),
+    ]  # fmt: skip
+    subject = str(config.get("subject") or model_name(source))
+    by_name = {kind: one.record for kind, one in session.items()}
+    spent = {round(one.record.seconds or 0, 3) for one in session.values()}
+    return again(
+        record,
+        made_by(record, "inspect", "evaluate")
+        or command_line(["vitascope", "inspect", subject], options),
+        took=f"{duration(sum(spent))} for {plural(len(session), 'instrument')}",
+        title=title,
+        notes=(*map(str, config.get("notes") or ()), *left_out(by_name)),
+    )

@@ -1,0 +1,192 @@
+"""Trainings: how accurate the models became, how, and at what cost."""
+
+from collections.abc import Sequence
+
+from vitascope.report.figures.figure import Cell, Figure, Lines, Row, Series, Table
+from vitascope.report.figures.scale import count
+from vitascope.report.figures.style import Styles, apart
+from vitascope.report.formatting import duration, number
+from vitascope.report.records import Source
+from vitascope.report.sections.run_command import run_again
+from vitascope.report.sections.section import Badge, Section
+
+__all__ = ["TERMS", "models", "section"]
+
+
+_WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
+    "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
+    "train_nll": ("Training loss", "NLL (nats)", 1, 0.0, float("inf")),
+    "test_nll": ("Loss on the test images", "NLL (nats)", 1, 0.0, float("inf")),
+}
+TERMS = (
+    ("Top-1 accuracy", "The share of test images whose most probable class is the right one."),
+    ("NLL", "Negative log-likelihood of the right class, in nats; lower is better."),
+    ("ECE", "Expected calibration error: the mean gap between confidence and accuracy."),
+)
+
+
+def model_name(source: Source) -> str:
+    """The model that was trained."""
+    return str(source.settings("model").get("name") or source.folder.resolve().name)
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind) of each model; a run does not say its kind."""
+    return [(model_name(source), "other") for source in sources]
+
+
+def labels_of(sources: Sequence[Source]) -> list[str]:
+    """The models' names, told apart by seed or folder where one was trained more than once."""
+    names = [model_name(source) for source in sources]
+    seeded = [f"{n}, seed {s.record.seed}" for n, s in zip(names, sources, strict=True)]
+    found = []
+    for place, name in enumerate(names):
+        if names.count(name) == 1:
+            found.append(name)
+        elif seeded.count(seeded[place]) == 1:
+            found.append(seeded[place])
+        else:
+            found.append(f"{name} ({sources[place].folder.resolve().name})")
+    return found
+
+
+def section(sources: Sequence[Source], looks: Styles) -> Section:
+    """All runs together in one section."""
+    names = labels_of(sources)
+    finals = [_last(source, "top1") for source in sources]
+    order = sorted(range(len(names)), key=lambda i: -(finals[i] or 0))
+    best = order[0]
+    data = {str(s.settings("data").get("name") or "its images") for s in sources}
+    where = next(iter(data)) if len(data) == 1 else "their images"
+    epochs = sources[best].record.values.get("epochs")
+    answer = f"{names[best]} reaches {number(_percent(finals[best]), 1)} % top-1 on {where}"
+    if len(names) == 1:
+        answer += f" after {epochs} epochs."
+    else:
+        rest = [f"{names[i]} {number(_percent(finals[i]), 1)} %" for i in order[1:4]]
+        answer += f"; {', '.join(rest)}" + (", …." if len(order) > 4 else ".")
+    open_runs = [
+        n for n, s in zip(names, sources, strict=True) if s.record.values.get("unfinished")
+    ]
+    seeds = {s.record.seed for s in sources}
+    leads = [f"Not finished: {', '.join(open_runs)}."] if open_runs else []
+    several = len(names) > 1
+    titles = names if several else [""]
+    question = "Which training ends best?" if several else f"How good did {names[0]} become?"
+    if several and len(seeds) == 1:
+        leads.append(
+            "One seed a model: the spread is not known, and small differences mean little."
+        )
+    figures = _figures(sources, names, looks)
+    return Section(
+        kind="run",
+        label="Training" if not several else "Trainings",
+        title=f"Training {names[0]}" if not several else f"Training {len(names)} models",
+        question=question,
+        answer=answer,
+        badge=Badge(words="Not finished") if open_runs else None,
+        leads=tuple(leads),
+        facts=_facts(sources),
+        figures=figures,
+        tables=(_table(sources, names, looks),),
+        terms=TERMS,
+        agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
+        source="record.json" if not several else "",
+    )  # fmt: skip
+
+
+def _last(source: Source, what: str) -> float | None:
+    final = source.record.values.get("final") or {}
+    value = final.get(what)
+    if value is None:
+        value = (source.record.values.get("best") or {}).get(what)
+    return value if isinstance(value, (int, float)) else None
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
+    data, recipe = sources[0].settings("data"), sources[0].settings("recipe")
+    facts = [
+        ("images", data.get("name")),
+        ("to train on", data.get("train_images")),
+        ("classes", data.get("num_classes")),
+        ("recipe", recipe.get("name")),
+        ("epochs", recipe.get("epochs")),
+        ("images a step", recipe.get("batch_size")),
+    ]
+    return tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v is not None)
+
+
+def _figures(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> tuple[Figure, ...]:
+    chosen = apart([looks.of(model_name(source)) for source in sources])
+    panels = []
+    for what, (title, axis, factor, floor, ceiling) in _WHAT.items():
+        series = []
+        for source, name, look in zip(sources, names, chosen, strict=True):
+            rows = [row for row in source.metrics if isinstance(row.get(what), (int, float))]
+            if rows:
+                ys = [factor * row[what] for row in rows]
+                xs = [row["epoch"] for row in rows]
+                series.append(Series(label=name, x=xs, y=ys, look=look))
+        if series:
+            panels.append(Lines(title=title, x_label="epoch", y_label=axis, series=tuple(series),
+                                floor=floor, ceiling=ceiling))  # fmt: skip
+    if not panels:
+        return ()
+    return (
+        Figure(
+            name="learning",
+            title="Learning curves",
+            reading=_reading(sources, names),
+            how="One line a run, measured after each epoch.",
+            panels=tuple(panels),
+        ),
+    )
+
+
+def _reading(sources: Sequence[Source], names: Sequence[str]) -> str:
+    parts = []
+    for source, name in list(zip(sources, names, strict=True))[:4]:
+        best, final = (
+            source.record.values.get("best") or {},
+            source.record.values.get("final") or {},
+        )
+        if best.get("top1") is None:
+            continue
+        words = f"{name} is best at epoch {best['epoch']} ({number(100 * best['top1'], 1)} %)"
+        if final.get("top1") is not None and final.get("epoch") != best.get("epoch"):
+            words += f" and ends at {number(100 * final['top1'], 1)} %"
+        parts.append(words)
+    return "; ".join(parts) + "." if parts else "No accuracy was measured."
+
+
+def _table(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> Table:
+    columns = ("Top-1 (%)", "Best (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images/s", "Took")
+    tops = [_percent(_last(source, "top1")) for source in sources]
+    known = [top for top in tops if top is not None]
+    rows = []
+    for source, name, top in zip(sources, names, tops, strict=True):
+        best = (source.record.values.get("best") or {}).get("top1")
+        speed = (source.record.values.get("final") or {}).get("images_per_second")
+        words = [
+            number(top, 1),
+            number(_percent(best), 1),
+            number(_percent(_last(source, "top5")), 1),
+            number(_last(source, "test_nll"), 3),
+            number(_percent(_last(source, "ece")), 1),
+            "–" if speed is None else count(speed),
+            duration(source.record.seconds),
+        ]
+        first = len(known) > 1 and top is not None and top == max(known)
+        cells = tuple(Cell(words=word, best=first and i == 0) for i, word in enumerate(words))
+        rows.append(Row(label=name, cells=cells, look=looks.of(model_name(source))))
+    return Table(
+        name="runs",
+        title="At the end of training, on the test images",
+        corner="Run",
+        columns=columns,
+        rows=tuple(rows),
+    )

@@ -1,0 +1,113 @@
+"""What a part of the page is made of: its answer, its figures and tables, and how to get it again.
+
+Each ``section_<name>.py`` makes them of some kinds of records; which, and whether one a record or
+one of all together, :mod:`vitascope.report.contents` says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from vitascope.record import Record
+from vitascope.report.figures.figure import Figure, Table
+from vitascope.report.formatting import duration
+
+__all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by", "pinned"]
+
+VERDICTS = {  # word of a verdict: its shape, and the class that colours it
+    "agrees": ("✓", "good"),
+    "within noise": ("≈", "unsure"),
+    "disagrees": ("✗", "bad"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Badge:
+    """A word with a shape: never colour alone."""
+
+    words: str
+    sign: str = "≈"
+    tone: str = "unsure"  # good, unsure or bad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of a paper, and what became of it."""
+
+    source: str
+    text: str
+    reading: str
+    badge: Badge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """How to get it again: a command, and the circumstances of each record."""
+
+    command: str = ""
+    rows: tuple[tuple[str, Any], ...] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One part of the page."""
+
+    kind: str
+    label: str  # what kind of thing it is, for the list of contents
+    title: str
+    question: str
+    answer: str
+    badge: Badge | None = None
+    leads: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # what, and how much
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()  # words and their definitions
+    agains: tuple[Again, ...] = ()
+    source: str = ""  # the file the numbers are in
+    num_models: int = 1  # drawn together in each figure
+    special: Any = None  # what a template of its own needs
+    body: Markup = field(default_factory=Markup)  # rendered by such a template
+
+
+def again(record: Record, command: str = "", **more: Any) -> Again:
+    """The circumstances of a record: seed, commit, versions, machine, time, seconds."""
+    made = record.made
+    rows: list[tuple[str, Any]] = [
+        ("seed", more.pop("seed", record.seed)),
+        ("commit", made.get("commit") or "unknown"),
+        ("versions", made.get("versions") or "unknown"),
+        ("machine", made.get("machine") or "unknown"),
+        ("time", made.get("time") or "unknown"),
+        ("took", more.pop("took", None) or duration(record.seconds)),
+    ]
+    return Again(command=command, rows=tuple(rows), **more)
+
+
+def made_by(record: Record, *commands: str) -> str:
+    """The line that was typed to make a record, if it was one of these commands; else nothing.
+
+    >>> made_by(Record(kind="run", made={"command": "vitascope train --seed 1"}), "train")
+    'vitascope train --seed 1'
+    """
+    line = str(record.made.get("command") or "")
+    return line if line.split(" ")[1:2] in [[command] for command in commands] else ""
+
+
+def pinned(record: Record) -> list[tuple[str, Any]]:
+    """Options that a command needs besides to give a record's numbers again: classes, threads.
+
+    >>> pinned(Record(kind="run", made={"machine": {"threads": 2}}))
+    [('--map-classes', ()), ('--threads', 2)]
+    """
+    machine, mapped = record.made.get("machine"), record.config.get("map_classes")
+    pairs = mapped.items() if isinstance(mapped, Mapping) else ()
+    threads = machine.get("threads") if isinstance(machine, Mapping) else None
+    named = ("--map-classes", tuple(f"{new}={known}" for new, known in pairs))
+    return [named, ("--threads", threads)]

@@ -1,0 +1,86 @@
+"""Hessian spectra of several runs: how convex and how sharp each loss is (Park & Kim, Fig. 4)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitascope.report.figures.figure import Cell, Figure, Lines, Row, Series, Table
+from vitascope.report.figures.style import Styles
+from vitascope.report.formatting import number
+from vitascope.report.instruments.curvature import shares
+from vitascope.report.records import Source
+from vitascope.report.sections.section import Section, again, made_by
+from vitascope.report.sections.spectra_figure import HEAD, rows
+from vitascope.settings import command_line
+
+__all__ = ["models", "section"]
+
+
+_TERMS = (
+    ("NEP", "Share of the largest Hessian eigenvalues that are below zero: how far from convex."),
+    ("APE", "Mean of the positive ones: how sharp."),
+)
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind) of the runs."""
+    return [(row["run"], "other") for source in sources for row in source.record.values["rows"]]
+
+
+def section(source: Source, looks: Styles) -> Section:
+    """One section a study."""
+    record = source.record
+    found = record.values["rows"]
+    epochs = list(dict.fromkeys(row["epoch"] for row in found))
+    panels = []
+    for epoch in epochs:
+        series = []
+        for row in found:
+            if row["epoch"] == epoch:
+                x, y = shares(record.arrays[row["name"]])
+                series.append(Series(label=row["run"], x=x, y=y, look=looks.of(row["run"])))
+        when = "the last weights" if epoch is None else f"epoch {epoch}"
+        panels.append(
+            Lines(
+                title=f"Eigenvalues, {when}",
+                x_label="eigenvalue",
+                series=tuple(series),
+                y_label="share no larger (%)",
+                floor=0,
+                ceiling=100,
+            )
+        )
+    last = [row for row in found if row["epoch"] == epochs[-1]]
+    least = min(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else np.inf)
+    most = max(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else -np.inf)
+    answer = (
+        f"{least['run']} has the most convex loss ({number(100 * (least['nep'][0] or 0), 1)} % of "
+        f"eigenvalues below zero), {most['run']} the least "
+        f"({number(100 * (most['nep'][0] or 0), 1)} %)."
+    )
+    head, *names = HEAD
+    table = Table(
+        name="spectra",
+        title="Mean over mini-batches with its standard error, against the first run",
+        corner=head,
+        columns=tuple(name or "against the first" for name in names),
+        rows=tuple(
+            Row(label=row[0], cells=tuple(Cell(words=word or "–") for word in row[1:]),
+                look=looks.of(row[0]))
+            for row in rows(record)
+        ),
+    )  # fmt: skip
+    runs = record.config.get("runs") or ()
+    command = command_line(["vitascope", "study", "spectra", *runs],
+                           [("--epochs", tuple(e for e in epochs if e is not None))])  # fmt: skip
+    made = again(record, made_by(record, "study") or command)
+    figure = Figure(name="spectra", title="Eigenvalues of the Hessian", reading=answer,
+                    how="A line left of zero is a loss that bends down there.",
+                    panels=tuple(panels))  # fmt: skip
+    return Section(
+        kind="spectra", label="Study", title="Hessian spectra",
+        question="How convex and how sharp is each model's loss?", answer=answer,
+        leads=("“Within noise” in the table: the mini-batches differ as much as the runs.",),
+        figures=(figure,), tables=(table,), terms=_TERMS, source=source.path.name,
+        agains=(made,),
+    )  # fmt: skip

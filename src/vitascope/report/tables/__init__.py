@@ -1,0 +1,1 @@
+"""A table as data and its writers."""

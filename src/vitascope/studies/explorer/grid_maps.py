@@ -1,0 +1,103 @@
+"""Attention maps of a layer, laid out from every patch to every patch of the image.
+
+Tokens without a place (class, distillation, registers, padding) are dropped and the rows made to
+sum to one again, as :mod:`vitascope.measure.attention.nonlocality` does. Windows become whole maps
+that are zero outside the query's window; pooled keys lie at the middle of what they pool.
+
+Shapes: B images, W windows an image, H heads, T queries, S keys; Q queries on the grid, K keys.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vitascope.capture import Places
+from vitascope.errors import UserError
+
+__all__ = ["OnGrid", "on_grid", "separated"]
+
+MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
+
+
+@dataclass(frozen=True)
+class OnGrid:
+    """Where a layer's queries and keys go on their grids; -1 for those that have no place."""
+
+    query: Tensor  # (W, T)
+    key: Tensor  # (W, S)
+    query_axes: tuple[list[float], list[float]]  # places down and across, in patches
+    key_axes: tuple[list[float], list[float]]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Queries down and across."""
+        return len(self.query_axes[0]), len(self.query_axes[1])
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """Keys down and across."""
+        return len(self.key_axes[0]), len(self.key_axes[1])
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """From (B * W, H, T, S) to (B, H, Q, K), rows summing to one."""
+        weights = weights.float().cpu().unflatten(0, (-1, len(self.query)))
+        (h, w), (kh, kw) = self.grid, self.keys
+        out = weights.new_zeros(len(weights), weights.shape[2], h * w, kh * kw)
+        for window, (query, key) in enumerate(zip(self.query, self.key, strict=True)):
+            rows, columns = (query >= 0).nonzero()[:, 0], (key >= 0).nonzero()[:, 0]
+            part = weights[:, window][:, :, rows[:, None], columns]
+            out[:, :, query[rows][:, None], key[columns]] += part
+        return out / out.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def on_grid(places: Places) -> OnGrid:
+    """How to lay out a layer's maps.
+
+    Raises:
+        UserError: If its patches do not fill a grid, or are too many, with the reason.
+    """
+    step = places.step
+    query, query_axes = _cells(places.query, step)
+    key, key_axes = _cells(places.key, step)
+    made = OnGrid(query, key, query_axes, key_axes)
+    h, w = made.grid
+    if len(query[query >= 0].unique()) != h * w:
+        raise UserError("its patches do not fill a grid")
+    if h * w > MOST_QUERIES:
+        raise UserError(f"it has {h * w} patches; the explorer shows at most {MOST_QUERIES}")
+    return made
+
+
+def separated(
+    position: Tensor, grid: tuple[int, int], keys: tuple[int, int]
+) -> list[Tensor] | None:
+    """One matrix down and one across whose product is the map; None where there are none.
+
+    Args:
+        position: Rows sum to one. (H, Q, K)
+        grid: Queries down and across, h x w.
+        keys: Keys down and across.
+
+    Returns:
+        Rows that sum to one. (H, h, kh), (H, w, kw)
+    """
+    whole = position.unflatten(2, keys).unflatten(1, grid)  # (H, h, w, kh, kw)
+    down, across = whole.sum(-1).mean(2), whole.sum(-2).mean(1)
+    product = down[:, :, None, :, None] * across[:, None, :, None, :]
+    return [down, across] if (product - whole).abs().max() < 1e-4 else None
+
+
+def _cells(
+    places: Tensor, step: tuple[float, float]
+) -> tuple[Tensor, tuple[list[float], list[float]]]:
+    """The number of each token's cell in row-major order, and where rows and columns lie."""
+    there = ~places[..., 0].isnan()
+    index, axes = [], []
+    for axis in (0, 1):
+        fine = (places[..., axis] * 16).round()  # places that differ by rounding are one
+        levels, inverse = fine[there].unique(return_inverse=True)
+        index.append(torch.full(there.shape, -1).masked_scatter(there, inverse))
+        axes.append((levels / 16 / step[axis]).tolist())
+    cell = torch.where(there, index[0] * len(axes[1]) + index[1], -1)
+    return cell, (axes[0], axes[1])

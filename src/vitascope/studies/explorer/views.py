@@ -1,0 +1,128 @@
+"""What a model shows of some images: the maps of its layers on their grids, gates, answers.
+
+A gated layer gives the content map of each image, the positional map as two small matrices (it is
+the same for all images, and separable) and its gates. Any other layer gives the map it uses; so
+does a gated one whose positional map is no such product.
+
+Shapes: E epochs, n images, H heads, Q queries on a grid (h, w), K keys on a grid.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from vitascope import capture
+from vitascope.errors import UserError
+from vitascope.measure.attention.gates import gates_in_force
+from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.studies.explorer.compression import compact
+from vitascope.studies.explorer.grid_maps import OnGrid, on_grid, separated
+
+__all__ = ["Parts", "answered", "joined", "layouts_of", "picture", "seen"]
+
+PHOTO = 64  # pixels; larger images are stored as JPEG
+SIDE = 256  # pixels a stored image has at most
+
+Parts = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), gate (H,), down, across
+
+
+def layouts_of(
+    structure: ModelStructure, layers: str | Iterable[str]
+) -> tuple[dict[str, OnGrid], dict[str, str]]:
+    """Layers whose patches attend to patches on a grid, and the others with the reason."""
+    able, left_out = structure.chosen_layers(layers, without_patches(structure), "the explorer")
+    found = {}
+    for name, places in able.items():
+        try:
+            found[name] = on_grid(places)
+        except UserError as error:
+            left_out[name] = str(error)
+    if not found:
+        name, why = next(iter(left_out.items()))
+        raise UserError(f"the explorer needs attention on a grid of patches; {name}: {why}")
+    return found, left_out
+
+
+def seen(model: nn.Module, images: Tensor, layouts: Mapping[str, OnGrid]) -> tuple[Parts, Tensor]:
+    """Maps of every layer on a batch, what is the same for all images, and the model's answers."""
+    gated = {n: m for n, m in capture.gated_layers(model).items() if n in layouts}
+    wanted = {n: ("content", "position") if n in gated else ("mixed",) for n in layouts}
+    raw: dict[str, dict[str, Tensor]] = {name: {} for name in layouts}
+
+    def show(layer: str, part: str, weights: Tensor) -> None:
+        some = weights[:1] if part == "position" else weights  # the same for every image
+        raw[layer][part] = layouts[layer](some)
+
+    with capture.evaluating(model), capture.showing(model, wanted, show):
+        answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
+    found: Parts = {}
+    for name, layout in layouts.items():
+        maps = raw[name]
+        if "mixed" in maps:
+            found[name] = {"maps": maps["mixed"]}
+            continue
+        gate = torch.from_numpy(gates_in_force(gated[name])).float()
+        axes = separated(maps["position"][0], layout.grid, layout.keys)
+        if axes is None:
+            share = gate[:, None, None]
+            found[name] = {"maps": (1 - share) * maps["content"] + share * maps["position"]}
+        else:
+            found[name] = {"maps": maps["content"], "gate": gate}
+            found[name] |= {"down": axes[0], "across": axes[1]}
+    return found, answers
+
+
+def joined(
+    parts: Sequence[Parts], layouts: Mapping[str, OnGrid]
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Arrays over epochs, and what a reader must know of each layer."""
+    arrays: dict[str, np.ndarray] = {}
+    described = []
+    for name, layout in layouts.items():
+        maps = torch.stack([part[name]["maps"] for part in parts])  # (E, n, H, Q, K)
+        small = compact(maps.flatten(0, 2))
+        for key, value in small.arrays.items():
+            arrays[f"{key}/{name}"] = value.reshape(*maps.shape[:3], *value.shape[1:])
+        for key in ("gate", "down", "across"):
+            if all(key in part[name] for part in parts):
+                arrays[f"{key}/{name}"] = torch.stack([part[name][key] for part in parts]).numpy()
+        described.append(
+            {
+                "name": name,
+                "heads": maps.shape[2],
+                "gated": f"gate/{name}" in arrays,
+                "grid": layout.grid,
+                "keys": layout.keys,
+                "query_axes": layout.query_axes,
+                "key_axes": layout.key_axes,
+                "mean_error": small.mean_error,
+                "max_error": small.max_error,
+            }
+        )
+    return arrays, described
+
+
+def picture(pixels: Tensor) -> np.ndarray:
+    """One image as the bytes of a PNG, or of a JPEG where it is a large photo."""
+    array = pixels.permute(1, 2, 0).numpy()
+    image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
+    image.thumbnail((SIDE, SIDE))
+    stream = BytesIO()
+    if max(image.size) > PHOTO:
+        image.save(stream, "JPEG", quality=88)
+    else:
+        image.save(stream, "PNG", optimize=True)
+    return np.frombuffer(stream.getvalue(), dtype=np.uint8)
+
+
+def answered(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[Any]] | None:
+    """[class, probability] an epoch and image; None if the outputs are other classes."""
+    if found[0].shape[-1] != len(classes):
+        return None
+    return [[[classes[int(p.argmax())], round(p.max().item(), 4)] for p in one] for one in found]

@@ -1,0 +1,1 @@
+"""Plans of many trainings and who runs them: processes on this machine, or SLURM jobs."""

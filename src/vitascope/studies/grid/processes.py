@@ -1,0 +1,273 @@
+"""Run training jobs side by side, one process a core with one thread each.
+
+Small models on few cores run fastest this way: two threads on tiny tensors mostly wait for each
+other. A job is a run in a folder (:func:`vitascope.train.train`), so it can be killed at any moment
+and goes on when it is asked for again; a finished one returns at once.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tqdm import tqdm
+
+from vitascope.errors import UserError
+from vitascope.settings import Processes, check_value
+from vitascope.train import Interrupted
+
+__all__ = ["side_by_side", "watch_parent"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def side_by_side(
+    function: Callable[..., Any],
+    jobs: Sequence[dict[str, Any]],
+    *,
+    processes: int,
+    epochs: Sequence[int],
+    quiet: bool = False,
+) -> list[Any]:
+    """``function(**job)`` for every job, which has an ``out`` folder; results in their order.
+
+    Args:
+        function: Importable by name in a new process.
+        epochs: How many each job will run, for the progress bar.
+
+    Raises:
+        UserError: After all others are done, if a job failed; it names the job.
+    """
+    check_value(processes, Processes, "processes")
+    folders = [Path(job["out"]) for job in jobs]
+    with _one_thread(), _told_to_stop(), _Watcher(folders, epochs, quiet) as watch:
+        if processes == 1:
+            return _in_turn(function, jobs, watch)
+        context = get_context("spawn")
+        count = min(processes, len(jobs))
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
+            with _signals_later():
+                futures = [pool.submit(_begin, function, job) for job in jobs]
+            try:
+                _wait(futures, folders, watch)
+            except BaseException as error:
+                _stop(pool)
+                if isinstance(error, KeyboardInterrupt):
+                    raise KeyboardInterrupt(_stopped_with(futures)) from None
+                raise
+        return [future.result() for future in futures]
+
+
+def _in_turn(
+    function: Callable[..., Any], jobs: Sequence[dict[str, Any]], watch: "_Watcher"
+) -> list[Any]:
+    """One after the other, in this process."""
+    done: list[Future[Any]] = []
+    for job in jobs:
+        done.append(Future())
+        try:
+            done[-1].set_result(function(**job))
+        except KeyboardInterrupt as stop:
+            done[-1].set_exception(stop)
+            waiting: list[Future[Any]] = [Future() for _ in jobs[len(done) :]]
+            raise KeyboardInterrupt(_stopped_with([*done, *waiting])) from None
+        watch.look()
+    return [future.result() for future in done]
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """Tell the workers to stop, and wait until they saved; asked again meanwhile, kill them."""
+    try:
+        for worker in active_children():
+            worker.terminate()  # a run saves itself when it is told to stop
+        pool.shutdown(wait=True, cancel_futures=True)
+    except KeyboardInterrupt:
+        for worker in active_children():
+            worker.kill()
+        pool.shutdown(wait=True)
+
+
+def _stopped_with(futures: Sequence["Future[Any]"]) -> str:
+    """What was kept when the jobs were stopped.
+
+    >>> finished, saved, waiting = Future(), Future(), Future()
+    >>> finished.set_result(None)
+    >>> saved.set_exception(Interrupted(Path("runs/a"), 8, "SIGTERM"))
+    >>> _stopped_with([finished, saved, waiting])
+    'stopped; of 3 runs 1 finished, 1 saved where it stood; the same command goes on'
+    """
+    finished = saved = lost = 0
+    for future in futures:
+        if not future.done() or future.cancelled():
+            continue  # never begun, unless its worker was killed
+        error = future.exception()
+        finished += error is None or (isinstance(error, Interrupted) and error.finished)
+        saved += isinstance(error, Interrupted) and not error.finished
+        lost += isinstance(error, BrokenProcessPool)
+    kept = [f"{finished} finished"] if finished else []
+    kept += [f"{saved} saved where {'it' if saved == 1 else 'they'} stood"] if saved else []
+    said = f"stopped; of {len(futures)} runs {', '.join(kept)}" if kept else "stopped"
+    if lost:
+        said = "stopped at once; runs under way are kept to their last checkpoint"
+    return f"{said}; the same command goes on"
+
+
+_idle = threading.Event()  # in a worker: no job is running
+_idle.set()
+_told = threading.Event()  # in a worker: to stop; it begins nothing more
+
+
+def _become_worker() -> None:
+    """In a worker: leave Ctrl-C to the parent, stop on SIGTERM or when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop_job)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+    watch_parent()
+
+
+def watch_parent() -> None:
+    """In a worker: end with the process that wanted the results, however that one ended."""
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _stop_job(number: int, frame: FrameType | None) -> None:
+    """In a worker, outside of a training, which saves itself: leave the job."""
+    _told.set()
+    if not _idle.is_set():
+        raise KeyboardInterrupt
+
+
+def _follow_parent() -> None:
+    """Wait for the end of the parent; let a run be saved, and leave."""
+    parent = parent_process()
+    if parent is None:
+        return
+    parent.join()
+    _told.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    _idle.wait(timeout=60.0)  # time to save a run
+    os._exit(1)
+
+
+def _begin(function: Callable[..., Any], job: dict[str, Any]) -> Any:
+    """In a worker: one job, unless it was told to stop while this one waited in its queue."""
+    _idle.clear()
+    try:
+        if _told.is_set():
+            raise KeyboardInterrupt
+        return function(**job)
+    except KeyboardInterrupt:
+        _told.set()
+        raise
+    finally:
+        _idle.set()
+
+
+def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Watcher") -> None:
+    waiting = set(futures)
+    while waiting:
+        _, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
+        watch.look()
+    failed = [(f.exception(), folder) for f, folder in zip(futures, folders, strict=True)]
+    failed.sort(key=lambda pair: isinstance(pair[0], BrokenProcessPool))  # the cause comes first
+    for error, folder in failed:
+        if isinstance(error, BrokenProcessPool):
+            raise UserError(
+                "a worker process died, perhaps for want of memory; finished runs are kept, and "
+                "the same command goes on, with --processes 1 if need be"
+            ) from None
+        if isinstance(error, UserError):
+            raise UserError(f"{folder}: {error}") from None
+        if error is not None:
+            raise error
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[None]:
+    """SIGTERM is taken like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals wait until the end of the block; in processes begun there, until they are ready."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """New processes start with one thread; this one keeps its own."""
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    os.environ.update(dict.fromkeys(before, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class _Watcher:
+    """Counts the epochs that the jobs have written down."""
+
+    def __init__(self, folders: Sequence[Path], epochs: Sequence[int], quiet: bool):
+        self.folders, self.epochs = folders, epochs
+        self.quiet, self.told = quiet, time.monotonic()
+        self.start = self.said = self.done()
+        self.bar = None
+        if not quiet and sys.stderr.isatty():
+            total = sum(epochs)
+            self.bar = tqdm(total=total, initial=self.start, unit="epoch", dynamic_ncols=True)
+
+    def done(self) -> int:
+        """Epochs so far, over all jobs."""
+        return sum(self._lines(folder / "metrics.jsonl") for folder in self.folders)
+
+    @staticmethod
+    def _lines(path: Path) -> int:
+        try:
+            return path.read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    def look(self) -> None:
+        """Bring the bar up to date; without a terminal, a line every half minute."""
+        if self.quiet:
+            return
+        done = self.done()
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+        elif done > self.said and (
+            time.monotonic() - self.told > 30 or done >= sum(self.epochs)
+        ):  # once at the end: readings may follow
+            self.told, self.said = time.monotonic(), done
+            print(f"{done} of {sum(self.epochs)} epochs", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> "_Watcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()

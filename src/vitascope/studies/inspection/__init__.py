@@ -1,0 +1,1 @@
+"""`vitascope inspect`: which instruments run on a model, with which images and options."""

@@ -1,0 +1,158 @@
+"""Where a model stands in its loss: spectra, landscapes, and the path that led there.
+
+Spectra and landscapes are taken of NLL + l2 on augmented training images, as the recipe of a run
+shows them with the seed; mini-batches of a spectrum are shared out among processes. A trajectory
+needs the weights that a run kept (``--set keep_epochs='[0,1,2,4,8]'``).
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from vitascope import measure
+from vitascope.errors import UserError
+from vitascope.measure.curvature.hessian import eigenvectors
+from vitascope.measure.curvature.spectrum import HessianSpectrum
+from vitascope.models.weights import read_state
+from vitascope.record import Record
+from vitascope.studies.grid.processes import watch_parent
+from vitascope.studies.grid.steps import Steps
+from vitascope.studies.inspection.augmented import augmented, recipe_of
+from vitascope.studies.session.session import Session
+from vitascope.train import load_run
+
+__all__ = ["CURVATURE", "Curvature", "curvature"]
+
+CURVATURE = ("hessian", "density", "landscape", "trajectory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curvature:
+    """How curvature is measured; the defaults are the paper's, with fewer batches."""
+
+    num_batches: int = 16
+    batch_size: int = 16  # images a mini-batch
+    num_eigenvalues: int = 5
+    tolerance: float = 1e-3  # relative error of an eigenvalue
+    points: int = 21  # of a landscape along each direction
+    along: Literal["random", "input", "eigenvectors"] = "random"  # input: filters the other way
+    directions: int = 2
+    weight_decay: float | None = None  # the recipe's when left out
+    batch_norm: Literal["running", "batch"] = "running"
+    double: bool = False  # compute in float64
+    recipe: str | None = None  # of augmentation and weight decay; a run's own when left out
+    processes: int = 1
+    parts: Path | None = None  # where finished parts are kept, to go on from
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise UserError(f"cannot measure in {self.processes} processes; give 1 or more")
+
+
+def curvature(
+    name: str, plan: Curvature, session: Session, opened: dict[str, Any], steps: Steps
+) -> Record:
+    """One of ``CURVATURE``; ``opened`` is how another process opens the same model."""
+    if name == "trajectory":
+        return _trajectory(opened["text"], session).to_record()
+    session.labelled(name)
+    recipe = recipe_of(opened["text"], plan.recipe)
+    decay = recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
+    common: dict[str, Any] = {"weight_decay": decay, "batch_norm": plan.batch_norm,
+                              "dtype": torch.float64 if plan.double else torch.float32}  # fmt: skip
+    if name == "hessian" and plan.processes > 1 and plan.num_batches > 1:
+        found = HessianSpectrum.merge(_side_by_side(plan, opened, common, steps))
+        return _with_images(found.to_record(), plan, recipe.name)
+    batches = augmented(
+        session, recipe, num_batches=plan.num_batches, batch_size=plan.batch_size,
+        seed=opened["seed"])  # fmt: skip
+    if name == "hessian":
+        found = _spectrum(plan, session, batches, common, opened["seed"], 0, steps)
+        return _with_images(found.to_record(), plan, recipe.name)
+    if name == "density":
+        found_density = measure.density(
+            session.model, batches, seed=opened["seed"], **common)  # fmt: skip
+        steps("density", 1)
+        return _with_images(found_density.to_record(), plan, recipe.name)
+    directions: Any = plan.directions
+    if plan.along == "eigenvectors":
+        _, directions = eigenvectors(
+            session.model, batches, num_eigenvalues=plan.directions, seed=opened["seed"],
+            tolerance=plan.tolerance, **common)  # fmt: skip
+    surface = measure.landscape(
+        session.model, batches, directions=directions, grid=plan.points,
+        axis="input" if plan.along == "input" else "output", seed=opened["seed"],
+        resume=None if plan.parts is None else plan.parts / "landscape.npz",
+        on_point=lambda done, total: steps("landscape", total - done + 1), **common,
+    )  # fmt: skip
+    if plan.along == "eigenvectors":
+        surface = replace(surface, along="top eigenvectors of the Hessian, of length 1")
+    return _with_images(surface.to_record(), plan, recipe.name)
+
+
+def _with_images(record: Record, plan: Curvature, recipe: str) -> Record:
+    """The record, with what it was measured on."""
+    images = {"batches": plan.num_batches, "batch_size": plan.batch_size, "augmented_by": recipe}
+    return replace(record, config={**record.config, **images})
+
+
+def _spectrum(
+    plan: Curvature, session: Session, batches: Any, common: Any, seed: int, first: int, steps: Any
+) -> HessianSpectrum:
+    resume = None if plan.parts is None else plan.parts / f"hessian-{first}-{len(batches)}.npz"
+    return measure.hessian(
+        session.model, batches, num_eigenvalues=plan.num_eigenvalues, tolerance=plan.tolerance,
+        seed=seed, first_batch=first, resume=resume,
+        on_batch=lambda number: steps("hessian", len(batches) + first - number), **common,
+    )  # fmt: skip
+
+
+def _part(plan: Curvature, opened: dict[str, Any], common: Any, first: int, last: int) -> Any:
+    """The mini-batches from ``first`` to before ``last``, in a process of their own."""
+    from vitascope.studies.session.session import open_session
+
+    torch.set_num_threads(1)
+    session = open_session(**opened)
+    batches = augmented(
+        session, recipe_of(opened["text"], plan.recipe), num_batches=last,
+        batch_size=plan.batch_size, seed=opened["seed"])[first:]  # fmt: skip
+    return _spectrum(plan, session, batches, common, opened["seed"], first, lambda *_: None)
+
+
+def _side_by_side(
+    plan: Curvature, opened: dict[str, Any], common: Any, steps: Steps
+) -> Iterator[HessianSpectrum]:
+    """Equal parts, twice as many as processes, so that none waits long for the last."""
+    count = min(2 * plan.processes, plan.num_batches)
+    edges = np.linspace(0, plan.num_batches, count + 1).astype(int).tolist()
+    context = get_context("spawn")
+    with ProcessPoolExecutor(plan.processes, context, initializer=watch_parent) as pool:
+        ends = list(pairwise(edges))
+        waiting = [pool.submit(_part, plan, opened, common, *pair) for pair in ends]
+        for left, done in enumerate(as_completed(waiting)):
+            steps("hessian", count - left)
+            yield done.result()
+
+
+def _trajectory(text: str, session: Session) -> Any:
+    """From the weights a run kept, to its last ones."""
+    folder = Path(text)
+    kept = sorted(folder.glob("weights/epoch-*.safetensors")) if folder.is_dir() else []
+    if len(kept) < 2:
+        raise UserError(
+            f"{text} kept the weights of {len(kept)} epochs; a trajectory needs 2 or more: train "
+            "with --set keep_epochs='[0,1,2,4,8]'"
+        )
+    states: dict[int, Any] = {
+        int(path.stem.split("-")[1]): lambda path=path: read_state(path) for path in kept
+    }
+    run = load_run(folder)
+    states.setdefault(run.epochs, lambda: read_state(run.weights))
+    return measure.trajectory(states, weights=session.model)

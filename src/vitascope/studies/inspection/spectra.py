@@ -1,0 +1,111 @@
+"""Whose loss is less convex, and whose is sharper? Hessian spectra of several runs, side by side.
+
+Park & Kim 2022 (https://arxiv.org/abs/2202.06709), Fig. 1c and 4: early in training a ViT has more
+negative eigenvalues than a ResNet, and fewer with average pooling in place of the class token or
+with locality; a ResNet's positive ones are larger. NEP and APE are means over mini-batches, here
+with the standard error that the mini-batches give; a difference to the first run counts when it is
+beyond twice its own. Every run is measured on mini-batches that its own recipe augments.
+
+`vitascope study spectra RUN RUN ... --epochs 1` takes about a minute a run of the micro models.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.studies.grid.steps import OnStep
+from vitascope.studies.inspection.curvature import Curvature
+from vitascope.studies.inspection.inspect import Look, inspect_subject
+from vitascope.train import load_run
+
+__all__ = ["compared", "numbers", "spectra"]
+
+
+def mean_error(values: np.ndarray) -> tuple[float, float | None]:
+    """Mean and standard error of what the mini-batches gave; None for a single one."""
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return float(values.mean()), error
+
+
+def numbers(eigenvalues: np.ndarray) -> dict[str, Any]:
+    """NEP and APE of (b, k) eigenvalues, with standard errors over mini-batches.
+
+    >>> numbers(np.array([[1.0, -1.0], [3.0, 2.0]]))["nep"]
+    (0.25, 0.25)
+    """
+    per_batch = [row[row > 0].mean() for row in eigenvalues if (row > 0).any()]
+    ape = mean_error(np.array(per_batch)) if per_batch else (None, None)
+    return {"nep": mean_error((eigenvalues < 0).mean(axis=1)), "ape": ape}
+
+
+def compared(mine: tuple[Any, Any], first: tuple[Any, Any]) -> str:
+    """More, fewer or within noise: beyond twice the standard error of the difference.
+
+    >>> compared((0.5, 0.1), (0.1, 0.1)), compared((0.2, 0.1), (0.1, 0.1))
+    ('more', 'within noise')
+    """
+    if None in (*mine, *first):
+        return "unknown"
+    change, noise = mine[0] - first[0], 2 * float(np.hypot(mine[1], first[1]))
+    return "within noise" if abs(change) <= noise else ("more" if change > 0 else "less")
+
+
+def spectra(
+    runs: Sequence[str],
+    out: Path,
+    *,
+    epochs: Sequence[int] = (),
+    plan: Curvature | None = None,
+    seed: int = 0,
+    on_step: OnStep = lambda what, done, total: None,
+) -> Record:
+    """Measure every run at every epoch, write ``out/spectra.json``, and return it.
+
+    Args:
+        runs: Folders of runs; the others are compared with the first.
+        out: Folder for records; finished mini-batches are kept there and not measured again.
+        epochs: At which the runs kept their weights; their last ones when left out.
+        plan: How.
+        seed: Of the mini-batches.
+        on_step: Progress.
+    """
+    names = [Path(run).name for run in runs]
+    if not runs or len(set(names)) != len(names):
+        raise UserError(f"give runs with different folder names, not {', '.join(names) or 'none'}")
+    for run in runs:
+        load_run(run)  # a folder that holds none is an error
+    started, plan = perf_counter(), plan or Curvature()
+    rows: list[dict[str, Any]] = []
+    arrays: dict[str, np.ndarray] = {}
+    config: Mapping[str, Any] = {}
+    for epoch in epochs or (None,):
+        for run, name in zip(runs, names, strict=True):
+            home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
+            look = Look(
+                subject=run, measures=("hessian",), epoch=epoch, seed=seed, num_images=4,
+                curvature=replace(plan, parts=home / "parts"))  # fmt: skip
+            found = inspect_subject(look, on_step).records["hessian"]
+            found.save(home / "hessian")
+            values, config = found.arrays["eigenvalues"], found.config
+            arrays[home.name] = values
+            rows.append({"run": name, "epoch": epoch, "name": home.name, **numbers(values),
+                         "loss": mean_error(found.arrays["loss"]),
+                         "unconverged": found.values["num_unconverged"]})  # fmt: skip
+    for row in rows:
+        first = next(r for r in rows if r["epoch"] == row["epoch"])
+        row |= {f"{what}_verdict": "" if row is first else compared(row[what], first[what])
+                for what in ("nep", "ape")}  # fmt: skip
+    kept = ("batches", "batch_size", "num_eigenvalues", "weight_decay", "tolerance", "dtype",
+            "batch_norm", "augmented_by")  # fmt: skip
+    answer = Record(
+        kind="spectra", values={"rows": rows, "reference": names[0]}, arrays=arrays, seed=seed,
+        config={"runs": names, **{key: config[key] for key in kept if key in config}},
+        seconds=perf_counter() - started)  # fmt: skip
+    answer.save(out / "spectra")
+    return answer

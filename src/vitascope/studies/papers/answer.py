@@ -1,0 +1,186 @@
+"""Answer a study at a scale: run its cells, fill its tables, judge its claims, write its record."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+
+from vitascope.data import load
+from vitascope.errors import UserError
+from vitascope.models import create_model
+from vitascope.record import Record, circumstances
+from vitascope.settings import command_line
+from vitascope.studies.grid.executor import Engine, run_cells
+from vitascope.studies.grid.study_cells import finished
+from vitascope.studies.papers.catalog import order_of
+from vitascope.studies.papers.plan import FINAL, Claim, Findings, Plan, Study, Table
+from vitascope.studies.papers.scale import SCALES, Scale
+from vitascope.studies.session.built_in_locality import built_in
+from vitascope.studies.verdict import judge
+
+__all__ = ["answer", "check_images", "filled", "judged"]
+
+
+def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
+    """Run what is not there yet and write ``out/<study>.json``."""
+    out, made = Path(out), circumstances()
+    plan = study.plan(scale)
+    wanted = plan.wanted()
+    run_cells(
+        [(training, tuple(readings.values()), seed)
+         for seed in scale.seeds for training, readings in wanted.values()],
+        out, engine)  # fmt: skip
+    findings = gathered(plan, scale, out)
+    found = _record(study, scale, plan, findings)
+    found = replace(found, made=made)
+    found.save(out / study.name)
+    return found
+
+
+def check_images(plans: Mapping[str, Plan]) -> None:
+    """All images must be there before anything starts: to train on, and to be read on elsewhere.
+
+    Args:
+        plans: By the name of their study.
+
+    Raises:
+        UserError: If some are not, or if a set is named without its place.
+    """
+    known = set()
+    for name, plan in plans.items():
+        for source in _sources(plan):
+            if source in known:
+                continue
+            known.add(source)
+            if source[0] in ("imagenet", "cifar100"):
+                raise UserError(f"say where the images are: --data {source[0]}:PATH")
+            try:
+                load(source[0], image_size=source[1])
+            except UserError as error:
+                raise UserError(f"{name} has no images {source[0]}: {error}") from None
+
+
+def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
+    """Images and the size they are wanted in."""
+    for training, readings in plan.wanted().values():
+        yield training.data, training.image_size
+        for reading in readings.values():
+            if "data" in reading.options:
+                yield reading.options["data"], training.image_size
+
+
+def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
+    """All records that the plan wants; none may be missing."""
+    records = {}
+    for key, (training, readings) in plan.wanted().items():
+        for name, reading in readings.items():
+            found = [finished(training, reading, seed, out) for seed in scale.seeds]
+            if any(one is None for one in found):
+                raise UserError(f"{training.key} has no {reading.name} yet in {out}")
+            records[key, name] = [one for one in found if one is not None]
+    return Findings(records)
+
+
+def filled(table: Table, findings: Findings) -> dict[str, Any]:
+    """A table with its numbers, as the record holds it."""
+    rows = []
+    for row in table.rows:
+        cells = []
+        for ask in row.cells:
+            values = [] if ask is None else findings.values(ask)
+            cells.append({
+                "ours": values,
+                "mean": fmean(values) if values else None,
+                "std": stdev(values) if len(values) > 1 else None,
+                "paper": None if ask is None else ask.paper,
+            })  # fmt: skip
+        rows.append({"label": row.label, "paper_label": row.paper_label, "cells": cells})
+    return {"name": table.name, "title": table.title, "corner": table.corner, "unit": table.unit,
+            "digits": table.digits, "columns": list(table.columns), "rows": rows,
+            "accuracy": table.accuracy, "log": table.log, "num_test": table.num_test}  # fmt: skip
+
+
+def judged(claim: Claim, table: Mapping[str, Any], num_test: int | None) -> dict[str, Any]:
+    """A claim with its verdict and the numbers in a sentence."""
+    cells = {
+        (row["label"], column): cell["ours"]
+        for row in table["rows"]
+        for column, cell in zip(table["columns"], row["cells"], strict=True)
+    }
+    unknown = [key for key in claim.cells if key not in cells]
+    if unknown:
+        raise ValueError(f"{claim.text!r} names {unknown}, which {table['name']} does not have")
+    found = judge(
+        cells, claim.cells, margin=claim.margin, logarithms=table["log"],
+        num_test=(table["num_test"] or num_test) if table["accuracy"] else None)  # fmt: skip
+    return {
+        "source": claim.source, "text": claim.text, "table": claim.table, "verdict": found.verdict,
+        "contrast": found.contrast, "half_width": found.half_width, "margin": claim.margin,
+        "reading": _sentence(found, claim, table),
+    }  # fmt: skip
+
+
+def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
+    unit = "in natural logarithms" if table["log"] else table["unit"].rpartition(", ")[2]
+    unit = "points" if unit == "%" else unit
+    if found.contrast is None:
+        return f"Not measured: {found.why}."
+    digits = max(1, table["digits"])
+    said = f"Measured {found.contrast:+.{digits}f}"
+    said += f" ± {found.half_width:.{digits}f}" if found.half_width is not None else ""
+    said += f" {unit}"
+    said += f" ({found.why})" if found.why else " (95 % interval)"
+    if claim.margin or found.contrast <= 0:
+        said += f", where the claim wants more than {claim.margin:g}"
+    return f"{said}."
+
+
+def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Record:
+    tables = [filled(table, findings) for table in plan.tables]
+    finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
+    num_test = max((r.values["num_test"] for r in finals), default=None)
+    by_name = {table["name"]: table for table in tables}
+    claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
+    figures, arrays = plan.figures(findings) if plan.figures else ((), {})
+    values = {
+        "study": study.name, "order": order_of(study.name), "title": study.title,
+        "claim": study.claim,
+        "covers": list(study.covers), "scale": scale.name, "data": scale.data,
+        "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
+        "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
+        "kinds": kinds_of(plan), **_spent(findings), "command": command(study.name, scale),
+    }  # fmt: skip
+    return Record(kind="study", values=values, arrays=arrays, config=asdict(scale),
+                  seed=scale.seeds[0], seconds=sum(_spent(findings).values()))  # fmt: skip
+
+
+def kinds_of(plan: Plan) -> dict[str, str]:
+    """Each network's kind, by which pages colour it; built without memory."""
+    found = {}
+    for training, _ in plan.wanted().values():
+        if training.model not in found:
+            with torch.device("meta"):
+                found[training.model] = built_in(create_model(training.model))[0]
+    return found
+
+
+def _spent(findings: Findings) -> dict[str, float]:
+    """Seconds of one core behind the numbers; shared runs are counted in every study."""
+    records = [(name, r) for (_, name), found in findings.records.items() for r in found]
+    training = sum(r.values["seconds"] for name, r in records if name == FINAL.key)
+    reading = sum(r.seconds or 0.0 for _, r in records)
+    return {"training_seconds": training, "reading_seconds": reading}
+
+
+def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
+    """What to type to get the study again."""
+    usual = SCALES[scale.name].recipe
+    options = [
+        ("--scale", scale.name), ("--data", scale.data), ("--seeds", scale.seeds),
+        ("--epochs", scale.epochs), ("--image-size", scale.image_size),
+        ("--recipe", scale.recipe if scale.recipe != usual else None),
+    ]  # fmt: skip
+    return " ".join([command_line(["vitascope", "study", name], options), *extra])

@@ -1,0 +1,1 @@
+"""Tables and figures of context broadcasting (Hyeon-Woo et al. 2022)."""

@@ -1,0 +1,1 @@
+"""Tables and figures of ConViT (d'Ascoli et al. 2021)."""

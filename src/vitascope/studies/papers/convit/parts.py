@@ -1,0 +1,142 @@
+"""What makes ConViT work, and what a CNN teacher adds.
+
+d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 3 and Fig. 12 right (gates and the
+convolutional start, one taken away after the other), Table 4 and Fig. 10 (distillation, appendix
+B). Top-1 on ImageNet; the numbers beside ours are the paper's.
+"""
+
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import IMAGENET, Scale
+
+__all__ = ["STUDIES"]
+
+
+# Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
+_ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (
+    ("a ConViT", {}, 82.2, 59.7),
+    ("b gates frozen", {"gate_init": 0.0, "train_gates": False}, 82.0, 57.4),
+    ("c no conv init", {"conv_init": False}, 81.4, 56.9),
+    ("d b and c", {"conv_init": False, "gate_init": 0.0, "train_gates": False}, 81.6, 54.6),
+    ("e DeiT", None, 79.1, 47.8),
+    ("f conv init, GPSA frozen", {"train_gpsa": False}, 78.6, 54.3),
+    ("g random, GPSA frozen", {"conv_init": False, "train_gpsa": False}, 73.7, 44.8),
+)
+
+
+def ablation(scale: Scale) -> Plan:
+    """Table 3: gating and the convolutional start, one taken away after the other."""
+    few = f"{100 * scale.small:g} %"
+    rows = []
+    for label, args, full, tenth in _ABLATION:
+        role = "DeiT-S+" if args is None else "ConViT-S+"
+        cells = [
+            Ask(training=scale.training(role, fraction=f, recipe="deit_plus", **(args or {})),
+                paper=paper)
+            for f, paper in ((1.0, full), (scale.small, tenth))
+        ]  # fmt: skip
+        rows.append(Row(label=label, paper_label=label, cells=cells))
+    a, b, c, d, e, f, g = (row.label for row in rows)
+
+    def ahead(text: str, first: str, second: str, column: str = few) -> Claim:
+        return Claim(source="ConViT Table 3", table="top1", text=text,
+                     cells={(first, column): 1, (second, column): -1})  # fmt: skip
+
+    claims = [
+        ahead(f"ConViT is ahead of DeiT on {few} of the images", a, e),
+        ahead("ConViT is ahead of DeiT on all images", a, e, "100 %"),
+        ahead(f"learned gates help ({few})", a, b),
+        ahead(f"the convolutional start helps ({few})", a, c),
+        ahead(f"without both, GPSA is still ahead of DeiT ({few})", d, e),
+        ahead(f"frozen at the convolutional start it beats DeiT on {few} of the images", f, e),
+        ahead(f"a frozen convolution beats frozen random attention ({few})", f, g),
+    ]
+    also = [(row.cells[1].training, CURVES) for row in rows if row.cells[1] is not None]
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        runs = {row.label: cell.training for row in rows if (cell := row.cells[1]) is not None}
+        return [curves_figure(findings, runs, "What makes it learn (Fig. 12 right)")], {}
+
+    table = Table(name="top1", title="ConViT taken apart (Table 3)", corner="network",
+                  columns=["100 %", few], rows=rows)  # fmt: skip
+    return Plan(tables=[table], claims=claims, figures=figures, also=also)
+
+
+def distillation(scale: Scale) -> Plan:
+    """Table 4 and Fig. 10: hard distillation from a CNN."""
+    fraction = scale.pick(paper=1.0, laptop=scale.small)
+    plain = {"DeiT-S": (79.8, 80.9), "DeiT-B": (81.8, 83.0), "ConViT-S+": (82.2, 82.9)}
+    roles = scale.pick(paper=tuple(plain), laptop=("DeiT-S", "ConViT-S+"))
+    teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
+    rows = []
+    for role in roles:
+        alone = _sized(scale, role, fraction)
+        taught = _sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
+        pair = zip((alone, taught), plain[role], strict=True)
+        rows.append(Row(label=scale.training(role).model, paper_label=role,
+                        cells=[Ask(training=t, paper=p) for t, p in pair]))  # fmt: skip
+    claims = [
+        Claim(source="ConViT Table 4", table="top1", text=f"distillation helps {row.label}",
+              cells={(row.label, "distilled"): 1, (row.label, "alone"): -1})
+        for row in rows
+    ]  # fmt: skip
+    vit, convit = rows[0].label, rows[-1].label
+    claims.append(Claim(
+        source="ConViT App. B", table="top1", text="the ViT gains more from it than ConViT",
+        cells={(vit, "distilled"): 1, (vit, "alone"): -1,
+               (convit, "distilled"): -1, (convit, "alone"): 1},
+    ))  # fmt: skip
+    trained = {name: cell.training for name, cell in zip(("alone", "distilled"), rows[0].cells,
+               strict=True) if cell is not None}  # fmt: skip
+    far = Table(
+        name="nonlocality", title="Mean nonlocality of the ViT at the end (Fig. 10)",
+        corner="network", columns=list(trained), unit="nonlocality, patches", digits=2,
+        accuracy=False, rows=[Row(label=vit, cells=[
+            Ask(training=t, reading=LOOKS, key=_last_nonlocality, factor=1.0)
+            for t in trained.values()])])  # fmt: skip
+    claims.append(Claim(
+        source="ConViT Fig. 10", table="nonlocality", text="distillation leaves the ViT more local",
+        cells={(vit, "alone"): 1, (vit, "distilled"): -1}))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        runs = {f"ViT {name}": training for name, training in trained.items()}
+        title = "Nonlocality with distillation (Fig. 10)"
+        return [heads_figure(findings, runs, "nonlocality", title)], {}
+
+    table = Table(name="top1", title="Hard distillation from a CNN (Table 4)", corner="network",
+                  columns=["alone", "distilled"], rows=rows)  # fmt: skip
+    also = [(t, LOOKS) for t in trained.values()]
+    return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
+
+
+def _last_nonlocality(record: Record) -> float:
+    """Mean over layers and heads at the last epoch that was kept."""
+    return float(record.arrays["nonlocality"][-1].mean())
+
+
+def _sized(scale: Scale, role: str, fraction: float) -> Training:
+    recipe = "deit_plus" if "+" in role else None
+    return scale.training(role, fraction=fraction, recipe=recipe)
+
+
+STUDIES = (
+    Study(name="ablation", title="What makes ConViT work?",
+          claim="gates and the convolutional start help together, most on few images",
+          covers=("ConViT Table 3", "ConViT Fig. 12 right"), plan=ablation, data=IMAGENET),
+    Study(name="distillation", title="Does a CNN teacher bring the same locality?",
+          claim="distillation helps both, ConViT less, and leaves the ViT more local",
+          covers=("ConViT Table 4", "ConViT Fig. 10"), plan=distillation, data=IMAGENET),
+)  # fmt: skip

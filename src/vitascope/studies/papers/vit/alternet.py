@@ -1,0 +1,188 @@
+"""Attention at the ends of a ResNet's stages: AlterNet.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 12a (building it up), 12b and 12c
+(accuracy, corruptions, spectra on CIFAR-100), E.1 and C.1 right (ImageNet). The text gives no
+numbers of these figures.
+
+Deviation: Fig. 12a is a search that decides on held-out images (``vitascope study buildup``);
+here its networks are trained one and all, and the test set is what the table shows.
+"""
+
+from typing import Any
+
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import Scale, Spec
+from vitascope.studies.papers.vit.corruptions import corrupted
+from vitascope.studies.papers.vit.figures import dots_figure
+from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS
+from vitascope.studies.papers.vit.overfitting import rank
+from vitascope.studies.papers.vit.spectra import eigenvalues, more, spectra_figure, spectrum
+
+__all__ = ["STUDIES", "built_up"]
+
+_MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alone
+    "Twins-S": ("twins_svt_small", {}),
+    "LeViT-128S": ("levit_128s", {}),
+    "CoaT-Lite-Ti": ("coat_lite_tiny", {}),
+    "MLP-Mixer-B": ("mixer_b16_224", {}),
+    "ResNeXt-50": ("resnext50_32x4d", {}),
+}
+
+
+def alternet(scale: Scale) -> Plan:
+    """Fig. 12b and 12c."""
+    names = scale.pick(paper=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
+                       laptop=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
+                       smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))  # fmt: skip
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    vit, *_, resnet, alter = runs
+    if scale.is_paper:
+        runs["ResNeXt-50"] = scale.training((("resnext50_cifar", {}),) * 2, recipe="cifar")
+    early = spectrum(scale)
+    three = {label: runs[label] for label in (vit, resnet, alter)}
+    table = corrupted(scale, runs, "Fig. 12b")
+    claims = [
+        more("ViT Fig. 12", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
+             "clean"),
+        more("ViT Fig. 12", "the ResNet is more accurate than the ViT", "top1", resnet, vit,
+             "clean"),
+        more("ViT Fig. 12", "AlterNet stands corruptions better than the ResNet", "top1", alter,
+             resnet, "corrupted"),
+        more("ViT Fig. 12", "AlterNet's positive eigenvalues are smaller than the ResNet's",
+             "ape", resnet, alter, "early"),
+        more("ViT Fig. 12", "AlterNet has fewer negative eigenvalues than the ViT", "nep", vit,
+             alter, "early"),
+    ]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        return [
+            dots_figure(findings, table, ("clean", "corrupted"), "Accuracy (Fig. 12b)",
+                        "A dot is a seed; corrupted is the mean over 15 corruptions."),
+            spectra_figure(findings, {k: (t, early) for k, t in three.items()},
+                           "Hessian spectra early in training (Fig. 12c)"),
+        ], {}  # fmt: skip
+
+    tables = [table, *eigenvalues(three, {"early": early}, "Fig. 12c")]
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def built_up(scale: Scale) -> dict[str, Training]:
+    """The networks of Fig. 12a: a label of where attention is, and the training.
+
+    At the paper's scale ResNet-50 with four blocks in the last stage: two of attention in c4, then
+    one, two, three in c3, then one in c2 beside one in c3, which is the AlterNet for CIFAR.
+    """
+    end = scale.pick(paper=("caca",), laptop=("ca",))[0]
+    steps: dict[str, tuple[str, ...]] = scale.pick(
+        paper={"none": ("ccc", "cccc", "cccccc", "cccc"), "c4": ("ccc", "cccc", "cccccc", "ccca"),
+               "c4 x 2": ("ccc", "cccc", "cccccc", end), "c3": ("ccc", "cccc", "ccccca", end),
+               "c3 x 2": ("ccc", "cccc", "cccaca", end), "c3 x 3": ("ccc", "cccc", "cacaca", end),
+               "c2": ("ccc", "ccca", "ccccca", end)},
+        laptop={"none": (), "c3": ("cc", "cc", end), "c2": ("cc", end, end),
+                "c1": (end, end, end)},
+        smoke={"none": (), "c3": ("cc", "cc", end)})  # fmt: skip
+    runs = {}
+    for label, kinds in steps.items():
+        if not kinds:
+            runs[label] = NETWORKS["ResNet-50"].training(scale)
+        elif label == "c2":
+            runs[label] = NETWORKS["AlterNet-50"].training(scale)
+        else:
+            depths = tuple(map(len, kinds))
+            runs[label] = NETWORKS["ResNet-50"].training(scale, kinds=kinds, depths=depths)
+    return runs
+
+
+def build_up(scale: Scale) -> Plan:
+    """Fig. 12a: attention from the last stage to the first."""
+    runs = built_up(scale)
+    table = Table(name="top1", title="Attention added from the end (Fig. 12a)",
+                  corner="last attention in", columns=["top-1"],
+                  rows=[Row(label=label, cells=[Ask(training=t)])
+                        for label, t in runs.items()])  # fmt: skip
+    none, first, *rest = runs
+    last = scale.pick(paper="c4 x 2", laptop=first)
+
+    def better(text: str, after: str, before: str) -> Claim:
+        return more("ViT Fig. 12", text, "top1", after, before, "top-1")
+
+    claims = [better("attention at the end of the last stage raises the accuracy", last, none)]
+    if rest:
+        claims.append(better("attention at the end of the second stage raises it further", "c2",
+                             scale.pick(paper="c3", laptop=first)))  # fmt: skip
+        worse = scale.pick(paper=("c3", "c3 x 2"), laptop=("c2", "c1"))
+        text = scale.pick(paper="two attention blocks in the third stage lower it",
+                          laptop="attention in the first stage, too, does not help")  # fmt: skip
+        claims.append(better(text, *worse))
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        return [dots_figure(findings, table, ("top-1",), "The build-up (Fig. 12a)",
+                            "From left to right, one more block of attention.")], {}  # fmt: skip
+
+    return Plan(tables=[table], claims=claims, figures=figures)
+
+
+def large_data(scale: Scale) -> Plan:
+    """Fig. E.1 and C.1 right: many networks on ImageNet."""
+    every = ("ViT-Ti", "ViT-S", "ConViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
+    names = scale.pick(paper=every, laptop=tuple(n for n in every if n != "ViT-S"),
+                       smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))  # fmt: skip
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, imagenet=True) for n in names}
+    if scale.is_paper:
+        like = runs["ViT-Ti"].changes
+        runs |= {n: scale.training((spec, spec), recipe="cifar", changes=like)
+                 for n, spec in _MORE.items()}  # fmt: skip
+    resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
+    table = corrupted(scale, runs, "Fig. E.1")
+    loss = Table(name="nll", title="Training loss (Fig. C.1 right)", corner="network",
+                 columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
+                 rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
+                       for k, t in runs.items()])  # fmt: skip
+    first, *rest = runs.values()
+    order = Table(name="rank", title="Rank correlation of training loss and test error",
+                  corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
+                  rows=[Row(label="all networks", cells=[
+                      Ask(training=first, others=rest, key=rank, factor=1)])])  # fmt: skip
+    claims = [
+        more("ViT Fig. E.1", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
+             "clean"),
+        more("ViT Fig. E.1", "AlterNet stands corruptions better", "top1", alter, resnet,
+             "corrupted"),
+        Claim(source="ViT Fig. C.1 right", table="rank", text="the lower the training loss, the "
+              "lower the test error, over networks", cells={("all networks", "rho"): 1}),
+    ]  # fmt: skip
+    swin = NETWORKS["Swin-Ti"].label(scale)
+    if scale.is_paper:  # a laptop has no large data
+        text = "with much data, windows (Swin) reach a lower training loss than the ResNet"
+        claims.append(more("ViT Fig. C.1 right", text, "nll", resnet, swin, "NLL"))
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        said = "A dot is a seed; corrupted is the mean over 15 corruptions."
+        columns = ("clean", "corrupted")
+        return [dots_figure(findings, table, columns, "Accuracy (Fig. E.1)", said)], {}
+
+    return Plan(tables=[table, loss, order], claims=claims, figures=figures)
+
+
+STUDIES = (
+    Study(name="alternet", title="Does attention at the ends of stages make a ResNet better?",
+          claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
+                "its loss is flatter than the ResNet's",
+          covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"), plan=alternet, data=CIFAR),
+    Study(name="build-up", title="Where in a ResNet does attention help?",
+          claim="attention at the ends of late stages helps; several in the third stage do not",
+          covers=("ViT Fig. 12a",), plan=build_up, data=CIFAR),
+    Study(name="large-data", title="Does attention help convolutions on much data?",
+          claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
+          covers=("ViT Fig. E.1", "ViT Fig. C.1 right"), plan=large_data, data=IMAGENET),
+)  # fmt: skip

@@ -1,0 +1,119 @@
+"""What does strong augmentation do to confidence and to the loss?
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709, appendix F and Fig. F.1: DeiT's augmentation
+against shifted crops alone, on CIFAR-100. A spectrum is taken on images augmented as in training.
+
+Confidence is compared with accuracy by its mean, over all test images: the signed form of the
+expected calibration error. On a laptop's 8 x 8 images the weak form varies nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+from vitascope.studies.papers.figures import lines
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
+from vitascope.studies.papers.vit.spectra import more, spectra_figure, spectrum
+
+__all__ = ["STUDIES", "gap"]
+
+
+def gap(record: Record) -> float:
+    """Mean confidence above accuracy, a share of 1: positive when overconfident."""
+    count, confidence, accuracy = (
+        np.asarray(record.values[f"bin_{name}"]) for name in ("count", "confidence", "accuracy")
+    )
+    return float((count * (confidence - accuracy)).sum() / count.sum())
+
+
+def augmentation(scale: Scale) -> Plan:
+    """Fig. F.1: weak and strong augmentation, calibration and spectra."""
+    names = scale.pick(paper=("ViT-Ti", "ResNet-50"), laptop=("ViT-Ti", "ResNet-50"),
+                       smoke=("ViT-Ti",))  # fmt: skip
+    kinds = ("weak", "strong")
+    runs = {
+        (NETWORKS[n].label(scale), kind): NETWORKS[n].training(
+            scale, changes=augmented(scale, kind == "strong"))
+        for n in names for kind in kinds
+    }  # fmt: skip
+    labels = list(dict.fromkeys(label for label, _ in runs))
+    calibrated = Reading(name="calibration", options=scale.look())
+    early = spectrum(scale)
+
+    def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Table:
+        factor = how.pop("factor", 100.0)
+        rows = [Row(label=label, cells=[Ask(training=runs[label, kind], reading=reading, key=key,
+                                            factor=factor) for kind in kinds])
+                for label in labels]  # fmt: skip
+        return Table(name=name, title=title, corner="augmentation", columns=list(kinds),
+                     rows=rows, unit=unit, accuracy=False, **how)  # fmt: skip
+
+    tables = [
+        table("gap", "Mean confidence above accuracy (Fig. F.1a)", "gap, %", gap, calibrated),
+        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early),
+        table("ape", "Mean positive eigenvalue (Fig. F.1b)", "APE", "ape", early, factor=1.0,
+              digits=2, log=True),
+        table("top1", "Top-1", "top-1, %", "top1", Reading()),
+    ]  # fmt: skip
+    claims = []
+    for label in labels:
+        claims += [
+            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is overconfident without it",
+                  cells={(label, "weak"): 1}),
+            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is underconfident with it",
+                  cells={(label, "strong"): -1}),
+            more("ViT Fig. F.1", f"it makes the eigenvalues of {label} smaller", "ape", label,
+                 label, "weak", "strong"),
+            more("ViT Fig. F.1", f"it makes more eigenvalues of {label} negative", "nep", label,
+                 label, "strong", "weak"),
+        ]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}
+        return [
+            _reliability(findings, {k: (t, calibrated) for k, t in read.items()}),
+            spectra_figure(findings, {k: (t, early) for k, t in read.items()},
+                           "Hessian spectra (Fig. F.1b)"),
+        ], {}  # fmt: skip
+
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]]) -> Figure:
+    """Accuracy against confidence, bins of all seeds together."""
+    series: list[dict[str, Any]] = [
+        {"label": "honest", "model": None, "x": [0, 100], "y": [0, 100], "low": None, "high": None}
+    ]
+    for label, read in runs.items():
+        found = [record.values for record in findings.of(*read)]
+        count = np.sum([v["bin_count"] for v in found], axis=0)
+        sums = {name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
+                for name in ("confidence", "accuracy")}  # fmt: skip
+        x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
+        series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
+    panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
+    reading = "Below the honest line is overconfident, above it underconfident."
+    return {"name": "reliability", "title": "Reliability (Fig. F.1a)", "panels": [panel],
+            "reading": reading}  # fmt: skip
+
+
+STUDIES = (
+    Study(name="augmentation", title="What does strong augmentation do?",
+          claim="predictions become underconfident, eigenvalues smaller and more often negative",
+          covers=("ViT Fig. F.1",), plan=augmentation, data=CIFAR),
+)  # fmt: skip

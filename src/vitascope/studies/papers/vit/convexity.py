@@ -1,0 +1,218 @@
+"""What makes the loss of a ViT convex? Pooling, locality, patches, heads.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 6 (average pooling in place of the class
+token), Fig. 7 (attention in a k x k neighbourhood), C.3 (patch sizes), C.5 and C.6 (heads, and
+channels a head).
+
+On a laptop one-pixel patches give Fig. 7 its own 8 x 8 grid, and all but Fig. 6 have two blocks
+(the paper halves the depth in C.5 and C.6). The paper does not say which numbers of heads it tried,
+and holds the width of the network apart from them; here, as in every ViT, the width is heads times
+channels a head, so both grow with it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.vit.corruptions import corrupted
+from vitascope.studies.papers.vit.figures import against_figure
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.spectra import (
+    eigenvalues,
+    exponent,
+    more,
+    spectra_figure,
+    spectrum,
+)
+
+__all__ = ["STUDIES"]
+
+
+def pooling(scale: Scale) -> Plan:
+    """Fig. 6: a ViT that reads off its class token, and one that averages its patches."""
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in ("ViT-Ti", "ViT-Ti GAP")}
+    token, gap = runs
+    early = spectrum(scale)
+    top1 = _accuracy(runs, "top1", "section 2")
+    claims = [
+        more("ViT Fig. 6", "average pooling leaves fewer negative eigenvalues", "nep", token, gap,
+             "early"),
+        more("ViT Fig. 6", "average pooling raises the accuracy (by 2.7 points in the paper)",
+             "top1", gap, token, "top-1"),
+    ]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        read = {k: (t, early) for k, t in runs.items()}
+        return [spectra_figure(findings, read, "Hessian spectra (Fig. 6)")], {}
+
+    tables = [*eigenvalues(runs, {"early": early}, "Fig. 6"), top1]
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def bias(scale: Scale) -> Plan:
+    """Fig. 7 and C.3: neighbourhoods and patch sizes."""
+    small: dict[str, Any] = {"depth": 2}
+    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), smoke=(2, 4))
+    kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
+    grid = scale.pick(paper=4, laptop=1, smoke=2)  # the patch of Fig. 7
+    size = scale.pick(paper={"img_size": 32}, laptop={})
+
+    def vit(patch: int) -> Training:
+        args = scale.pick(paper={}, laptop=small)
+        return NETWORKS["ViT-Ti"].training(scale, patch_size=patch, **args)
+
+    local = ("convolutional_vit_tiny", size), ("convolutional_vit_micro", small)
+    by_kernel = {
+        f"{k} x {k}": scale.training(local, recipe="cifar", kernel_size=k, patch_size=grid)
+        for k in kernels
+    }
+    by_kernel["global"] = vit(grid)
+    by_patch = {f"patch {p}": vit(p) for p in patches}
+    early = spectrum(scale, half=True)
+    tables = []
+    for runs, prefix, where in ((by_kernel, "kernel", "Fig. 7"), (by_patch, "patch", "Fig. C.3")):
+        tables += [replace(t, name=f"{prefix}-{t.name}")
+                   for t in eigenvalues(runs, {"early": early}, where)]  # fmt: skip
+    tables += [
+        corrupted(scale, by_kernel, "Fig. 7", "kernel-top1"),
+        _loss(by_kernel, "kernel-nll", "Fig. 7"),
+        _accuracy(by_patch, "patch-top1", "Fig. C.3"),
+        _loss(by_patch, "patch-nll", "Fig. C.3"),
+    ]
+    near, fine, coarse = f"{kernels[-1]} x {kernels[-1]}", *list(by_patch)[:: len(by_patch) - 1]
+    claims = [
+        more("ViT Fig. 7", f"{near} attention has fewer negative eigenvalues than global",
+             "kernel-nep", "global", near, "early"),
+        more("ViT Fig. 7", f"{near} attention reaches a lower training loss", "kernel-nll",
+             "global", near, "NLL"),
+        more("ViT Fig. 7", f"{near} attention is more accurate", "kernel-top1", near, "global",
+             "clean"),
+        more("ViT Fig. C.3", "small patches allow more negative eigenvalues than large ones",
+             "patch-nep", fine, coarse, "early"),
+        more("ViT Fig. C.3", "small patches make the eigenvalues smaller", "patch-ape", coarse,
+             fine, "early"),
+        more("ViT Fig. C.3", "large patches harm the accuracy", "patch-top1",
+             list(by_patch)[-2], coarse, "top-1"),
+    ]  # fmt: skip
+    if len(kernels) > 1:
+        claims += [
+            more("ViT Fig. 7", "5 x 5 has fewer negative eigenvalues than 3 x 3", "kernel-nep",
+                 "3 x 3", "5 x 5", "early"),
+            more("ViT Fig. 7", "5 x 5 stands corruptions better than 3 x 3", "kernel-top1",
+                 "5 x 5", "3 x 3", "corrupted"),
+        ]  # fmt: skip
+    if len(patches) > 2:
+        claims.append(more("ViT Fig. C.3", "the smallest patches harm the accuracy too",
+                           "patch-top1", list(by_patch)[1], fine, "top-1"))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        return [
+            spectra_figure(findings, {k: (t, early) for k, t in runs.items()}, title, name)
+            for runs, name, title in ((by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
+                                      (by_patch, "patches", "Spectra by patch size (Fig. C.3)"))
+        ], {}  # fmt: skip
+
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Table:
+    rows = [Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()]
+    return Table(
+        name=name, title=f"Top-1 ({where})", corner="network", columns=["top-1"], rows=rows
+    )
+
+
+def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
+    """The loss on the training images in the last epoch."""
+    rows = [Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
+            for label, t in runs.items()]  # fmt: skip
+    return Table(name=name, title=f"Training loss ({where})", corner="network", columns=["NLL"],
+                 unit="NLL, nats", digits=3, accuracy=False, log=True, rows=rows)  # fmt: skip
+
+
+def heads(scale: Scale) -> Plan:
+    """Fig. C.5 and C.6: number of heads, and channels a head, with exponents of APE."""
+    depth = scale.pick(paper=6, laptop=2)
+    usual = scale.pick(paper=(3, 64), laptop=(9, 8))
+    counts: Sequence[int] = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
+    channels: Sequence[int] = scale.pick(paper=(16, 32, 64, 128), laptop=(4, 8, 16), smoke=(4, 8))
+    early = spectrum(scale, half=True)
+
+    def vit(number: int, each: int) -> Training:
+        same = (number, each) == usual and not scale.is_paper
+        args: dict[str, Any] = {} if scale.is_paper else {"patch_size": 2}
+        if not same:
+            args |= {"num_heads": number, "embed_dim": number * each}
+        return NETWORKS["ViT-Ti"].training(scale, depth=depth, **args)
+
+    families = {
+        "heads": ({n: vit(n, usual[1]) for n in counts}, "ViT Fig. C.5", -0.562),
+        "channels": ({c: vit(usual[0], c) for c in channels}, "ViT Fig. C.6", -0.796),
+    }
+    words = {"heads": "heads", "channels": "channels of a head"}
+    tables, claims = [], []
+    for name, (runs, source, paper) in families.items():
+        labelled = {f"{step} {name}": t for step, t in runs.items()}
+        nep, ape = eigenvalues(labelled, {"early": early}, source.removeprefix("ViT "))
+        first, *rest = runs.values()
+        law = Table(
+            name=f"{name}-exponent", title=f"Exponent of APE ({source.removeprefix('ViT ')})",
+            corner="law", columns=["exponent"], unit="exponent", digits=2, accuracy=False,
+            rows=[Row(label=f"APE against {name}", cells=[
+                Ask(training=first, others=rest, reading=early, paper=paper, factor=1,
+                    key=exponent([float(step) for step in runs]))])])  # fmt: skip
+        tables += [replace(nep, name=f"{name}-nep"), replace(ape, name=f"{name}-ape"), law]
+        low, *_, high = labelled
+        claims += [
+            more(source, f"more {name}, fewer negative eigenvalues", f"{name}-nep", low, high,
+                 "early"),
+            Claim(source=source, table=law.name, text=f"APE falls as {name} grow",
+                  cells={(law.rows[0].label, "exponent"): -1}),
+        ]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        shown: list[Figure] = []
+        for name, (runs, source, paper) in families.items():
+            what, where = words[name], source.removeprefix("ViT ")
+
+            def ask(training: Training, key: str, factor: float) -> Ask:
+                return Ask(training=training, reading=early, key=key, factor=factor)
+
+            pairs = [(float(step), ask(t, "nep", 100.0), ask(t, "ape", 1.0))
+                     for step, t in runs.items()]  # fmt: skip
+            said = f"The paper fits APE with an exponent of {paper} and sees NEP fall."
+            shown.append(against_figure(
+                findings, {"ViT": pairs}, x=what, labels=("NEP, %", "APE"), name=name,
+                title=f"Convexity and flatness by {what} ({where})", reading=said,
+            ))  # fmt: skip
+            read = {f"{step} {name}": (t, early) for step, t in runs.items()}
+            title = f"Spectra by {what} ({where})"
+            shown.append(spectra_figure(findings, read, title, f"{name}-spectra"))
+        return shown, {}
+
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+STUDIES = (
+    Study(name="pooling", title="Does average pooling make the loss of a ViT convex?",
+          claim="average pooling in place of the class token suppresses negative eigenvalues "
+                "and adds 2.7 points", covers=("ViT Fig. 6",), plan=pooling, data=CIFAR),
+    Study(name="convexity", title="Do locality and larger patches make the loss convex?",
+          claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
+          covers=("ViT Fig. 7", "ViT Fig. C.3"), plan=bias, data=CIFAR),
+    Study(name="heads", title="Do heads make the loss flat and convex?",
+          claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
+          covers=("ViT Fig. C.5", "ViT Fig. C.6"), plan=heads, data=CIFAR),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""Is the loss of a ViT flat, and is it convex? Surfaces, paths and Hessian spectra.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 1, 4 and C.4 (ViT, ResNet, PiT, Swin),
+C.7 (larger ones). The text gives no numbers of these figures, so none stand beside ours.
+
+Two numbers are ours, for what the paper shows as pictures: how far the loss rises to the border of
+the surface, and how long the path is as Fig. 1b draws it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from math import hypot
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+from vitascope.studies.papers.figures import lines
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Study,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.vit.figures import surfaces
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, more, spectra_figure, spectrum
+
+__all__ = ["STUDIES", "drawn_length", "rise"]
+
+PATH = Reading(name="trajectory")
+Runs = Mapping[str, Training]
+
+
+def surface_of(scale: Scale) -> Reading:
+    """The loss on a grid of points, on a few mini-batches of 16 images."""
+    batches = scale.pick(paper=100, laptop=4, smoke=1)
+    return Reading(name="landscape", options={"points": scale.points, "num_batches": batches})
+
+
+def rise(record: Record) -> float | None:
+    """Mean NLL + l2 on the border of the surface above its centre; None where it is infinite."""
+    loss = record.arrays["nll"] + record.arrays["l2"]
+    inner = np.zeros(loss.shape, dtype=bool)
+    inner[1:-1, 1:-1] = True
+    value = float(loss[~inner].mean() - loss[loss.shape[0] // 2, loss.shape[1] // 2])
+    return value if np.isfinite(value) else None
+
+
+def drawn_length(record: Record) -> float:
+    """Length of the path as Fig. 1b draws it, from r = 1 to r = 0; 1 when it is straight."""
+    points = [
+        (r * np.cos(a), r * np.sin(a))
+        for r, a in zip(record.values["radius"], record.values["angle"], strict=True)
+    ]
+    return float(sum(hypot(b[0] - a[0], b[1] - a[1])
+                     for a, b in pairwise(points)))  # fmt: skip
+
+
+def landscape(scale: Scale) -> Plan:
+    """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
+    names = scale.pick(paper=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
+                       laptop=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
+                       smoke=("ViT-Ti", "ResNet-50"))  # fmt: skip
+    few = scale.pick(paper=0.06, laptop=scale.small)
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    vit, resnet, *staged = runs
+    fewer = {f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, fraction=few)
+             for n, label in zip(names[:2], runs, strict=False)}  # fmt: skip
+    vit_few, resnet_few = fewer
+    early, late = spectrum(scale), spectrum(scale, LATE, half=True)
+    grid = surface_of(scale)
+    nep, ape = eigenvalues({**runs, **fewer}, {"early": early}, "Fig. 1c, 4, C.4c")
+    _, later = eigenvalues(runs, {"early": early, "late": late}, "Fig. C.4c")
+    sharp = Table(
+        name="rise", title="Rise of the loss to the border of the surface (Fig. 1a, C.4a)",
+        corner="network", columns=["rise"], unit="NLL + l2, nats", digits=2, accuracy=False,
+        log=True, rows=[Row(label=label, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
+                        for label, t in runs.items()])  # fmt: skip
+    path = Table(
+        name="path", title="Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
+        corner="network", columns=["length"], unit="length", digits=2, accuracy=False,
+        rows=[Row(label=label, cells=[Ask(training=t, reading=PATH, key=drawn_length, factor=1)])
+              for label, t in runs.items()])  # fmt: skip
+    claims = [
+        more("ViT Fig. 1", "the loss of the ViT rises less than the ResNet's", "rise", resnet, vit,
+             "rise"),
+        more("ViT Fig. 1", "the ViT goes to its optimum on a straighter path", "path", resnet, vit,
+             "length"),
+        more("ViT Fig. 4", "the ViT has more negative eigenvalues than the ResNet", "nep", vit,
+             resnet, "early"),
+        more("ViT Fig. 4", "its positive eigenvalues are smaller", "ape", resnet, vit, "early"),
+        more("ViT Fig. 4", "it has fewer negative eigenvalues with more images", "nep", vit_few,
+             vit, "early"),
+        Claim(source="ViT Fig. 4", table="nep", text="more images help the ViT most",
+              cells={(vit_few, "early"): 1, (vit, "early"): -1, (resnet_few, "early"): -1,
+                     (resnet, "early"): 1}),
+    ]  # fmt: skip
+    if staged:
+        pit, swin = staged
+        claims += [
+            more("ViT Fig. C.4", "stages (PiT) leave fewer negative eigenvalues than the ViT has",
+                 "nep", vit, pit, "early"),
+            more("ViT Fig. C.4", "windows (Swin) make the eigenvalues smaller than the ViT's",
+                 "ape", vit, swin, "early"),
+            more("ViT Fig. C.4", "the loss of PiT rises less than the ViT's", "rise", vit, pit,
+                 "rise"),
+            more("ViT Fig. C.4", "late in training Swin's eigenvalues are smaller than the ViT's",
+                 "late", vit, swin, "late"),
+        ]  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        surface, arrays = surfaces(findings, {k: (t, grid) for k, t in runs.items()},
+                                   "Loss surfaces (Fig. 1a, C.4a)")  # fmt: skip
+        return [
+            surface,
+            _paths(findings, runs),
+            spectra_figure(findings, {k: (t, early) for k, t in {**runs, **fewer}.items()},
+                           "Hessian spectra early in training (Fig. 1c, 4, C.4c)"),
+            spectra_figure(findings, {k: (t, late) for k, t in runs.items()},
+                           "Hessian spectra late in training (Fig. C.4c)", "late"),
+        ], arrays  # fmt: skip
+
+    return Plan(
+        tables=[nep, ape, replace(later, name="late"), sharp, path], claims=claims, figures=figures
+    )
+
+
+def _paths(findings: Findings, runs: Runs) -> Figure:
+    """Fig. 1b: the kept weights of the first seed in polar coordinates."""
+    series = []
+    for label, training in runs.items():
+        found = findings.of(training, PATH)[0].values
+        x = [r * float(np.cos(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
+        y = [r * float(np.sin(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
+        series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
+    panel = lines("distance to the last weights, start = 1", series, x="r cos theta",
+                  y="r sin theta")  # fmt: skip
+    reading = "From (1, 0) at the start to (0, 0) at the end; a straight way has no height."
+    return {"name": "paths", "title": "Paths of the weights (Fig. 1b, C.4b)", "panels": [panel],
+            "reading": reading}  # fmt: skip
+
+
+def large(scale: Scale) -> Plan:
+    """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
+    names = scale.pick(paper=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
+                       laptop=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
+                       smoke=("ViT-Ti", "ViT-S"))  # fmt: skip
+    few = scale.pick(paper=1.0, laptop=scale.small)
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, fraction=few) for n in names}
+    readings = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
+    grid = surface_of(scale)
+    nep, ape = eigenvalues(runs, readings, "Fig. C.7c")
+    loss = Table(
+        name="nll", title="Training loss at the end (Fig. C.7a)", corner="network",
+        columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
+        rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
+              for k, t in runs.items()])  # fmt: skip
+    sharp = Table(
+        name="rise", title="Rise of the loss to the border of the surface (Fig. C.7b)",
+        corner="network", columns=["rise"], unit="NLL + l2, nats", digits=2, accuracy=False,
+        log=True, rows=[Row(label=k, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
+                        for k, t in runs.items()])  # fmt: skip
+    claims = []
+    labels = list(runs)
+    for small, big in zip(labels[::2], labels[1::2], strict=True):
+        claims += [
+            more("ViT Fig. C.7", f"{big} reaches a lower training loss than {small}", "nll",
+                 small, big, "NLL"),
+            more("ViT Fig. C.7", f"the surface of {big} is sharper than that of {small}", "rise",
+                 big, small, "rise"),
+            more("ViT Fig. C.7", f"early eigenvalues of {big} are smaller than of {small}", "ape",
+                 small, big, "early"),
+        ]  # fmt: skip
+    claims.append(more("ViT Fig. C.7", f"late, {labels[1]} has the flatter minimum", "ape",
+                       labels[0], labels[1], "late"))  # fmt: skip
+    if len(labels) > 2:
+        claims.append(more("ViT Fig. C.7", f"late, {labels[3]} has the sharper minimum", "ape",
+                           labels[3], labels[2], "late"))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        surface, arrays = surfaces(findings, {k: (t, grid) for k, t in runs.items()},
+                                   "Loss surfaces by size (Fig. C.7b)")  # fmt: skip
+        return [
+            surface,
+            spectra_figure(findings, {f"{k}, {when}": (t, r) for when, r in readings.items()
+                                      for k, t in runs.items()},
+                           "Hessian spectra by size (Fig. C.7c)"),
+        ], arrays  # fmt: skip
+
+    return Plan(tables=[loss, nep, ape, sharp], claims=claims, figures=figures)
+
+
+STUDIES = (
+    Study(name="landscape", title="Is the loss of a ViT flatter, and is it convex?",
+          claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
+          covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"), plan=landscape, data=CIFAR),
+    Study(name="large-models", title="Is the loss of a larger network flatter?",
+          claim="large networks reach lower losses and have smaller eigenvalues early in training",
+          covers=("ViT Fig. C.7",), plan=large, data=CIFAR),
+)  # fmt: skip

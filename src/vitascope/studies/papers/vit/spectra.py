@@ -1,0 +1,132 @@
+"""Hessian spectra in studies: how they are taken, their tables, their figure, their power law.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 4 and appendix C: of each mini-batch of 16
+augmented images the five eigenvalues of largest magnitude. NEP is the share of the negative ones,
+APE the mean of the positive ones.
+
+A spectrum is early at the kept epoch nearest to a tenth of the training (the paper: "in an early
+phase"). APE is compared by its logarithm.
+"""
+
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+from vitascope.studies.papers.figures import lines
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Reading,
+    Row,
+    Table,
+    Training,
+)
+from vitascope.studies.papers.scale import Scale
+
+__all__ = ["EARLY", "LATE", "beyond", "eigenvalues", "exponent", "more", "slope_weights",
+           "spectra_figure", "spectrum"]  # fmt: skip
+
+EARLY, LATE = 0.1, 1.0  # shares of the training
+
+
+def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
+    """Five eigenvalues of each mini-batch of 16 images; ``half`` of a scale's mini-batches."""
+    batches = max(1, scale.batches // 2) if half else scale.batches
+    rough = {"batch_size": 4, "num_eigenvalues": 3, "tolerance": 0.1}
+    quick = scale.pick(paper={}, laptop={}, smoke=rough)
+    return Reading(name="hessian", options={"num_batches": batches, "at": at, **quick})
+
+
+def eigenvalues(
+    runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
+) -> list[Table]:
+    """NEP and APE, a row a network and a column a reading."""
+    tables = []
+    for name, title, unit, factor in (
+        ("nep", "Negative eigenvalues", "NEP, %", 100.0),
+        ("ape", "Mean positive eigenvalue", "APE", 1.0),
+    ):
+        rows = [Row(label=label, cells=[Ask(training=t, reading=r, key=name, factor=factor)
+                                        for r in readings.values()])
+                for label, t in runs.items()]  # fmt: skip
+        tables.append(Table(name=name, title=f"{title} ({where})", corner="network", rows=rows,
+                            columns=list(readings), unit=unit, digits=1 if name == "nep" else 2,
+                            accuracy=False, log=name == "ape"))  # fmt: skip
+    return tables
+
+
+def more(
+    source: str, text: str, table: str, first: str, second: str, column: str, other: str = ""
+) -> Claim:
+    """The first row is above the second."""
+    return Claim(source=source, text=text, table=table,
+                 cells={(first, column): 1, (second, other or column): -1})  # fmt: skip
+
+
+def slope_weights(steps: list[float]) -> list[float]:
+    """Weights whose sum with log y is the slope of log y against log x.
+
+    >>> [round(w, 3) for w in slope_weights([1.0, 10.0])]
+    [-0.434, 0.434]
+    """
+    x = np.log(steps) - np.log(steps).mean()
+    return (x / (x @ x)).tolist()  # type: ignore[no-any-return]
+
+
+def exponent(steps: list[float]) -> Any:
+    """The exponent of APE in a power law of ``steps``, fitted to the records of one seed."""
+
+    def key(*records: Record) -> float | None:
+        found = [record.values["ape"] for record in records]
+        if any(ape is None or ape <= 0 for ape in found):
+            return None
+        return sum(w * log(ape) for w, ape in zip(slope_weights(steps), found, strict=True))
+
+    return key
+
+
+def spectra_figure(
+    findings: Findings,
+    runs: Mapping[str, tuple[Training, Reading]],
+    title: str,
+    name: str = "spectra",
+) -> Figure:
+    """Shares of eigenvalues beyond a magnitude, the negative and the positive side apart.
+
+    A line starts at the share of its side (negative: the NEP) and reaches as far as its largest
+    eigenvalue; seeds are pooled. No bins: the paper's histograms are the slopes of these lines.
+    """
+    found = {label: np.concatenate([r.arrays["eigenvalues"].ravel() for r in findings.of(*read)])
+             for label, read in runs.items()}  # fmt: skip
+    panels, told = [], []
+    for side, sign in (("negative", -1.0), ("positive", 1.0)):
+        series = []
+        for label, values in found.items():
+            x, y = beyond(sign * values)
+            series.append({"label": label, "model": label, "x": x, "y": y, "low": None,
+                           "high": None})  # fmt: skip
+        panels.append(lines(f"{side} eigenvalues", series, x="magnitude, at least",
+                            y="share of all eigenvalues, %", x_log=True))  # fmt: skip
+    for label, values in found.items():
+        told.append(f"{label} {100 * (values < 0).mean():.0f} %")
+    reading = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
+    return {"name": name, "title": title, "reading": reading, "panels": panels}
+
+
+def beyond(values: np.ndarray, points: int = 60) -> tuple[list[float], list[float]]:
+    """Magnitudes and the share of all values, in percent, that are positive and at least as large.
+
+    >>> beyond(np.array([1.0, 2.0, -3.0, 4.0]), points=2)
+    ([1.0, 4.0], [75.0, 25.0])
+    """
+    positive = np.sort(values[values > 0])
+    if not positive.size:
+        return [], []
+    rank = np.unique(np.linspace(0, len(positive) - 1, min(points, len(positive))).round())
+    at = rank.astype(int)
+    return positive[at].tolist(), (100 * (len(positive) - at) / values.size).tolist()

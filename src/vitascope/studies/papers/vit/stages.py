@@ -1,0 +1,156 @@
+"""Do networks of several stages behave like several networks? CKA and lesions.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 10a and D.3 (similarity of feature maps),
+Fig. 10b and D.4 (accuracy lost without one unit), on CIFAR-100. The text gives no numbers.
+
+Block structure as a number, which is ours: the mean similarity of two units of one stage above that
+of two units of different stages. A ViT has one stage: its units are cut into three equal parts,
+and any network whose neighbours are alike is above 0, so the claim is to be above the ViT.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from vitascope.record import Record
+from vitascope.studies.papers.figures import lines, over
+from vitascope.studies.papers.plan import (
+    Ask,
+    Claim,
+    Figure,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Study,
+    Table,
+)
+from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+
+__all__ = ["STUDIES", "block_structure", "lost_at"]
+
+
+def block_structure(record: Record) -> float | None:
+    """Mean CKA within stages minus between them, heads left out."""
+    kept = [i for i, kind in enumerate(record.values["row_kinds"]) if kind != "head"]
+    stages = np.array(record.values["row_stages"])[kept]
+    if len(set(stages.tolist())) == 1:
+        stages = np.arange(len(kept)) * 3 // len(kept)
+    similarity = np.asarray(record.values["similarity"])[np.ix_(kept, kept)]
+    same = stages[:, None] == stages[None, :]
+    apart = ~np.eye(len(kept), dtype=bool)
+    if not (same & apart).any() or same.all():
+        return None
+    return float(similarity[same & apart].mean() - similarity[~same].mean())
+
+
+def lost_at(where: str, *kinds: str) -> Any:
+    """Mean accuracy lost by dropping a unit of these kinds.
+
+    ``where``: ``start`` or ``end`` (the first or last such unit of each stage that has two or
+    more), ``first stage`` or ``last stage``.
+    """
+
+    def key(record: Record) -> float | None:
+        units = zip(*(record.values[name] for name in ("units", "kind", "stage")), strict=True)
+        lost = dict(zip(record.values["units"], record.values["lost"], strict=True))
+        by_stage: dict[int, list[float]] = {}
+        for name, kind, stage in units:
+            if kind in kinds:
+                by_stage.setdefault(stage, []).append(lost[name])
+        if where.endswith("stage") and by_stage:
+            found = by_stage[(min if where.startswith("first") else max)(by_stage)]
+        else:
+            several = [values for values in by_stage.values() if len(values) > 1]
+            found = [values[0 if where == "start" else -1] for values in several]
+        return float(np.mean(found)) if found else None
+
+    return key
+
+
+def stages(scale: Scale) -> Plan:
+    """Fig. 10, D.3, D.4."""
+    four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
+    names = scale.pick(paper=four, laptop=four, smoke=("ViT-Ti", "ResNet-50"))
+    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    vit, resnet, *staged = runs
+    swin = staged[-1] if staged else None
+    cka = Reading(name="cka", options=scale.look())
+    lesion = Reading(name="lesion", options=scale.look())
+    blocks = Table(
+        name="blocks", title="CKA within stages above CKA between them (Fig. 10a, D.3)",
+        corner="network", columns=["difference"], unit="CKA", digits=3, accuracy=False,
+        rows=[Row(label=label, cells=[Ask(training=t, reading=cka, key=block_structure, factor=1)])
+              for label, t in runs.items()])  # fmt: skip
+    columns = ("start", "end", "first stage", "last stage")
+    kinds = {resnet: ("convolution",)} | dict.fromkeys((vit, *staged), ("attention", "mlp"))
+    rows = [
+        Row(label=f"{label}, {kind}", cells=[
+            Ask(training=runs[label], reading=lesion, key=lost_at(where, kind))
+            for where in columns])
+        for label, several in kinds.items() for kind in several
+    ]  # fmt: skip
+    lost = Table(name="lost", title="Accuracy lost without one unit (Fig. 10b, D.4)",
+                 corner="unit of", columns=list(columns), rows=rows, unit="lost, %",
+                 accuracy=False)  # fmt: skip
+
+    def above(source: str, text: str, row: str, first: str, second: str) -> Claim:
+        return Claim(source=source, text=text, table="lost",
+                     cells={(row, first): 1, (row, second): -1})  # fmt: skip
+
+    convolutions = f"{resnet}, convolution"
+    claims = [
+        *(Claim(source="ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10", table="blocks",
+                text=f"{label} has more block structure than the ViT",
+                cells={(label, "difference"): 1, (vit, "difference"): -1})
+          for name, label in zip(names[1:], (resnet, *staged), strict=True)),
+        above("ViT Fig. 10", "in the ResNet, early stages matter more than late ones",
+              convolutions, "first stage", "last stage"),
+        above("ViT Fig. 10", "there, the first convolution of a stage matters more than the last",
+              convolutions, "start", "end"),
+    ]  # fmt: skip
+    if swin is not None:
+        claims += [
+            above("ViT Fig. 10", "in Swin, attention matters more at the end of a stage",
+                  f"{swin}, attention", "end", "start"),
+            above("ViT Fig. 10", "there, MLPs matter more at the start of a stage",
+                  f"{swin}, mlp", "start", "end"),
+        ]  # fmt: skip
+    claims.append(above("ViT Fig. D.4", "in the ViT, attention matters more at the end",
+                        f"{vit}, attention", "end", "start"))  # fmt: skip
+
+    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+        heats, arrays, panels = [], {}, []
+        for label, training in runs.items():
+            records = findings.of(training, cka)
+            units = [str(name) for name in records[0].values["rows"]]
+            key = f"cka/{label}"
+            arrays[key] = np.mean([r.values["similarity"] for r in records], axis=0)
+            heats.append({"kind": "heat", "title": label, "rows": units, "columns": units,
+                          "array": key, "label": "CKA", "log": False})  # fmt: skip
+            found = [record.values for record in findings.of(training, lesion)]
+            series = []
+            for kind in dict.fromkeys(found[0]["kind"]):
+                at = [i for i, k in enumerate(found[0]["kind"]) if k == kind]
+                values = [[100 * v["lost"][i] for v in found] for i in at]
+                series.append({**over([i + 1 for i in at], values, kind), "model": None})
+            panels.append(lines(label, series, x="unit", y="accuracy lost, %"))
+        return [
+            {"name": "cka", "title": "Similarity of feature maps (Fig. 10a, D.3)",
+             "reading": "Bright squares along the diagonal are stages that keep to themselves.",
+             "panels": heats},
+            {"name": "lesion", "title": "Accuracy lost without one unit (Fig. 10b, D.4)",
+             "reading": "A high point is a unit that the network cannot do without.",
+             "panels": panels},
+        ], arrays  # fmt: skip
+
+    return Plan(tables=[blocks, lost], claims=claims, figures=figures)
+
+
+STUDIES = (
+    Study(name="stages", title="Does every stage behave like a network of its own?",
+          claim="multi-stage networks have block structure; late attention and early convolutions "
+                "of a stage matter most",
+          covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"), plan=stages, data=CIFAR),
+)  # fmt: skip

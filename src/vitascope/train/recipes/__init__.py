@@ -1,0 +1,1 @@
+"""A recipe (every setting of a training), and the named ones."""

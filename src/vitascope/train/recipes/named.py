@@ -1,0 +1,153 @@
+"""The named recipes, each a function that returns a complete one and says where it comes from.
+
+DeiT is Touvron et al. 2020 (https://arxiv.org/abs/2012.12877), which ConViT and context
+broadcasting follow. A paper that leaves a value open takes DeiT's; ours are marked as ours.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from vitascope.data import Subset, augment
+from vitascope.errors import unknown
+from vitascope.train.recipes.config import Recipe
+
+__all__ = ["RECIPES", "broadcast", "cifar", "deit", "finetune", "laptop", "recipe"]
+
+
+def deit(plus: bool = False) -> Recipe:
+    """ConViT's training on ImageNet (section 3), which is DeiT's; ``plus``: its wide models.
+
+    The "+" models use lr 4e-4 and batch 512, which is 4e-4 x 512/512 in DeiT's rule.
+    """
+    return Recipe(
+        name="deit_plus" if plus else "deit",
+        epochs=300,
+        batch_size=512 if plus else 1024,
+        optimizer="adamw",
+        lr=4e-4 if plus else 5e-4,
+        lr_batch=512,  # lr x batch/512
+        weight_decay=0.05,
+        schedule="cosine",
+        schedule_by="epoch",
+        warmup_epochs=5,
+        warmup_lr=1e-6,
+        min_lr=1e-5,
+        clip_grad=None,
+        augmentation=augment.deit(),
+        subset=Subset(),
+        scale_epochs=True,  # ConViT Table 2: epochs x 1/f; does nothing at f = 1
+        drop_path=0.1,
+        ema=None,
+        sam=None,
+    )
+
+
+def cifar() -> Recipe:
+    """ "How do vision transformers work?", appendix A, on CIFAR.
+
+    The paper gives lr, weight decay, epochs, warm-up and batch; warm-up lr, least lr and drop
+    path are DeiT's. For its ImageNet runs take ``batch_size=128`` and DeiT's augmentation.
+    """
+    return replace(
+        deit(),
+        name="cifar",
+        batch_size=96,
+        lr=1.25e-4,
+        lr_batch=None,  # given for this batch
+        augmentation=augment.cifar(),
+        scale_epochs=False,
+    )
+
+
+def broadcast(base: bool = False, distilled: bool = False) -> Recipe:
+    """Context broadcasting (supplement): DeiT's, without repeated augmentation for Ti and S.
+
+    ``base`` (ViT-B): warm-up 10 and drop path 0.2, the value given for distillation; for plain
+    training the supplement says only that it is raised. Its repeated augmentation stays.
+    """
+    start = deit()
+    augmentation = start.augmentation if base else replace(start.augmentation, repeats=1)
+    return replace(
+        start,
+        name="broadcast_base" if base else "broadcast",
+        augmentation=augmentation,
+        warmup_epochs=10 if base else 5,
+        drop_path=0.2 if base else 0.1,
+        distillation="hard" if distilled else "none",
+    )
+
+
+def laptop() -> Recipe:
+    """Small images, two cores, minutes. Ours: chosen so that every micro model trains on digits.
+
+    Gates and positional vectors get ten times the lr: under Adam a gate moves at most lr a step,
+    and a run here has about a thousandth of the paper's steps.
+    """
+    return Recipe(
+        name="laptop",
+        epochs=30,
+        batch_size=64,  # more steps: a ViT needs them
+        optimizer="adamw",
+        lr=2e-3,
+        lr_batch=None,
+        weight_decay=0.05,
+        schedule="cosine",
+        schedule_by="step",
+        warmup_epochs=2,
+        warmup_lr=1e-5,
+        min_lr=1e-5,
+        clip_grad=1.0,
+        augmentation=augment.laptop(),
+        subset=Subset(),
+        scale_epochs=True,
+        drop_path=0.0,
+        ema=None,
+        sam=None,
+        travel_lr=10.0,
+    )
+
+
+def finetune() -> Recipe:
+    """Pretrained weights on other images. Ours: a tenth of DeiT's lr, light augmentation, EMA off.
+
+    The caller builds the model with its weights, its new head and its image size (timm and our
+    models resample position embeddings when they load).
+    """
+    return replace(
+        deit(),
+        name="finetune",
+        epochs=20,
+        batch_size=64,
+        lr=5e-5,
+        lr_batch=None,
+        schedule_by="step",
+        warmup_epochs=1,
+        min_lr=1e-6,
+        clip_grad=1.0,
+        augmentation=replace(augment.deit(), mixup=0.0, cutmix=0.0, repeats=1),
+        scale_epochs=False,
+        drop_path=0.1,
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "deit": deit,
+    "deit_plus": lambda: deit(plus=True),
+    "cifar": cifar,
+    "broadcast": broadcast,
+    "broadcast_base": lambda: broadcast(base=True),
+    "laptop": laptop,
+    "finetune": finetune,
+}
+
+
+def recipe(name: str, /, **overrides: Any) -> Recipe:
+    """The recipe called ``name``, with fields changed; dotted names reach inside.
+
+    >>> recipe("deit").base_lr, recipe("deit_plus").base_lr
+    (0.001, 0.0004)
+    """
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return RECIPES[name]().override(**overrides)

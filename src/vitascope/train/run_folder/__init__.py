@@ -1,0 +1,1 @@
+"""A run on disk: config, metrics log, resume file, lock, atomic files."""

@@ -1,0 +1,133 @@
+"""The state of a run on disk: named tensors as safetensors, the rest as JSON, nothing pickled.
+
+    checkpoint/step-000000120/{model,optimizer,average}.safetensors, state.json
+
+A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed;
+only then does the last but one go. So after ``kill -9`` at any moment, or on a full disk, the last
+good one is there. ``state.json`` lists the size and CRC-32 of every file: one that was damaged
+since is passed over for the one before it.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from vitascope.atomic import sweep
+from vitascope.errors import UserError
+from vitascope.train.run_folder.files import flush, save_tensors, size_of, writing
+
+__all__ = ["Checkpoint", "clean", "drop_after", "latest", "load", "save"]
+
+_KEEP = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a run needs to go on: tensors by part and name, and the values beside them."""
+
+    step: int  # updates done
+    tensors: Mapping[str, Mapping[str, Tensor]]  # part ("model", "optimizer", ...) -> name -> value
+    values: Mapping[str, Any] = field(default_factory=dict)  # what JSON can hold
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write ``checkpoint`` under ``folder`` as a whole; keep the one before it, drop older ones."""
+    target = folder / f"step-{checkpoint.step:09d}"
+    part = folder / f".writing-{target.name}"
+    needed = sum(size_of(tensors) for tensors in checkpoint.tensors.values())
+    with writing(target, needed):
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        try:
+            files = {}
+            for name, tensors in checkpoint.tensors.items():
+                save_tensors(part / f"{name}.safetensors", tensors)
+                files[f"{name}.safetensors"] = _print(part / f"{name}.safetensors")
+            state = {"step": checkpoint.step, "files": files, "values": dict(checkpoint.values)}
+            (part / "state.json").write_text(json.dumps(state), encoding="utf-8")
+            flush(part / "state.json")
+            flush(part)
+            shutil.rmtree(target, ignore_errors=True)
+            os.rename(part, target)
+            flush(folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    for old in _steps(folder)[_KEEP:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def latest(folder: Path) -> tuple[int | None, list[str]]:
+    """Step of the newest whole checkpoint, and a message for every damaged one passed over.
+
+    Raises:
+        UserError: If there are checkpoints and none is whole.
+    """
+    found = _steps(folder)
+    messages = []
+    for path in found:
+        step = int(path.name.removeprefix("step-"))
+        try:
+            load(folder, step)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            messages.append(f"checkpoint {path.name} is damaged ({error}): trying the one before")
+        else:
+            return step, messages
+    if found:
+        raise UserError(
+            f"no whole checkpoint in {folder}: {messages[-1].rsplit(':', 1)[0]}; start again in "
+            "another folder, or put a good copy back"
+        )
+    return None, messages
+
+
+def load(folder: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step, checked against what was written."""
+    path = folder / f"step-{step:09d}"
+    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    for name, expected in state["files"].items():
+        if _print(path / name) != expected:
+            raise ValueError(f"{name} is not what was written")
+    tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in state["files"]}
+    return Checkpoint(step=state["step"], tensors=tensors, values=state["values"])
+
+
+def drop_after(folder: Path, step: int) -> None:
+    """Remove checkpoints later than ``step``: they are damaged."""
+    for path in _steps(folder):
+        if int(path.name.removeprefix("step-")) > step:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def clean(folder: Path) -> None:
+    """Remove what a killed run left half written in a run's folder."""
+    for left in folder.glob("checkpoint/.writing-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    for place in (folder, folder / "weights"):
+        sweep(place)
+        for pattern in (".*.safetensors.part", ".tmp??????"):  # as version 0.1 left them
+            for left in place.glob(pattern):
+                left.unlink(missing_ok=True)
+
+
+def _steps(folder: Path) -> list[Path]:
+    return sorted((p for p in folder.glob("step-*") if p.is_dir()), reverse=True)
+
+
+def _print(path: Path) -> list[int]:
+    """Size and CRC-32 of a file."""
+    size = crc = 0
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            size, crc = size + len(block), zlib.crc32(block, crc)
+    return [size, crc]

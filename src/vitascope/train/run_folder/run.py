@@ -1,0 +1,174 @@
+"""A run is a folder.
+
+config.yaml         recipe, model, data, seed; versions and commit
+metrics.jsonl       a line an epoch
+model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
+weights/            weights of chosen epochs
+checkpoint/         what it takes to go on
+record.json         the result; there once the run is finished
+events/             TensorBoard
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vitascope import record
+from vitascope.errors import UserError
+from vitascope.record import (
+    FORMAT,
+    Record,
+    circumstances,
+    load_config,
+    load_metrics,
+    write_text,
+)
+from vitascope.train.classes import SHOWN
+from vitascope.train.recipes.config import Recipe
+from vitascope.train.run_folder.files import writing
+
+__all__ = ["Run", "differences", "enter", "finish", "load_run", "write_metrics"]
+
+_SAME = ("recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    final: Mapping[str, Any]  # the last line of metrics.jsonl
+    best: Mapping[str, Any]  # the line with the highest top-1
+    seconds: float  # of training and evaluation, over all its resumptions
+    epochs: int
+    steps: int
+    seed: int
+    world_size: int
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe it was trained with."""
+        return Recipe.from_dict(self.config["recipe"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """``config.yaml``."""
+        return load_config(self.folder)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of its classes in the order of its outputs; None for a run that kept none."""
+        names = self.config["data"].get("classes")
+        return None if names is None else tuple(map(str, names))
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``."""
+        return load_metrics(self.folder)
+
+    @property
+    def weights(self) -> Path:
+        """The final weights."""
+        return self.folder / "model.safetensors"
+
+
+def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
+    """Take ``folder`` for a run of ``config``; return the run if it is there and finished.
+
+    Raises:
+        UserError: If the folder holds a run and ``resume`` is off, or a run of another config.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder for the run")
+    if (folder / "config.yaml").exists():
+        if not resume:
+            raise UserError(
+                f"{folder} already holds a run; go on with it (resume) or choose another folder"
+            )
+        found = differences(load_config(folder), config)
+        if found:
+            raise UserError(
+                f"{folder} holds a run with another config: {'; '.join(found)}; resume with the "
+                "same config or choose another folder"
+            )
+        return load_run(folder) if (folder / "record.json").exists() else None
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        body = {"format": FORMAT, **config, "made": circumstances()}
+        write_text(folder / "config.yaml", yaml.safe_dump(body, sort_keys=False))
+    return None
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], keys: Sequence[str] = _SAME, prefix: str = ""
+) -> list[str]:
+    """The fields in which two configs differ, in words.
+
+    >>> differences({"recipe": {"lr": 1.0}}, {"recipe": {"lr": 2.0}})
+    ['recipe.lr was 1.0, now 2.0']
+    """
+    found = []
+    for key in keys:
+        if f"{prefix}{key}" == "data.classes" and key not in old:
+            continue  # of a run that did not keep them yet
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += differences(a, b, sorted({*a, *b}), f"{prefix}{key}.")
+        elif a != b:
+            found.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of a long list its beginning."""
+    if isinstance(value, list) and len(value) > SHOWN:
+        return f"[{', '.join(map(repr, value[:SHOWN]))}, … ({len(value)} in all)]"
+    return repr(value)
+
+
+def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write all lines anew: after a resume no epoch stands there twice."""
+    with writing(folder / "metrics.jsonl"):
+        write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def finish(folder: Path, rows: Sequence[Mapping[str, Any]], config: Any, **values: Any) -> Run:
+    """Write the record that makes a run finished."""
+    measured = [row for row in rows if row["top1"] is not None]
+    best = max(measured, key=lambda row: row["top1"])
+    body = {"final": rows[-1], "best": best, **values}
+    seconds = values["seconds"]
+    with writing(folder / "record.json"):
+        Record(kind="run", values=body, config=config, seed=config["seed"], seconds=seconds).save(
+            folder / "record"
+        )
+    return load_run(folder)
+
+
+def load_run(folder: str | Path) -> Run:
+    """The finished run in ``folder``."""
+    folder = Path(folder)
+    if not (folder / "record.json").exists():
+        what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
+        raise UserError(f"{folder} {what}; resume it, or train one there")
+    stored = record.load(folder / "record.json")
+    values: dict[str, Any] = {name: stored.values.get(name) for name in _STORED}
+    wrong = [name for name, kind in _STORED.items() if not isinstance(values[name], kind)]
+    if stored.kind != "run" or wrong:
+        what = f"of {stored.kind!r}" if stored.kind != "run" else f"without {', '.join(wrong)}"
+        raise UserError(f"{folder / 'record.json'} is not a run's: it is a record {what}")
+    return Run(folder=folder, seed=stored.seed or 0, **values)
+
+
+_STORED: dict[str, Any] = {  # values of a run's record
+    "final": dict,
+    "best": dict,
+    "seconds": (int, float),
+    "epochs": int,
+    "steps": int,
+    "world_size": int,
+}

@@ -1,0 +1,1 @@
+"""The training loop: the trainer, one update, optimizer, schedule, distillation, EMA, SAM."""

@@ -1,0 +1,227 @@
+"""Train any model on any images by a recipe, into a folder, so that nothing is ever lost.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import timm
+    >>> from vitascope import data
+    >>> from vitascope.train import recipe, train
+    >>> digits = data.load("digits")
+    >>> model = timm.create_model("test_vit", img_size=8, patch_size=4, in_chans=1, num_classes=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(model, digits, recipe("laptop", epochs=1), Path(folder) / "a", quiet=True)
+    >>> run.final["epoch"], run.final["step"], run.world_size
+    (1, 22, 1)
+
+A run is a function of model, images, recipe and seed. Killed at any moment and resumed, it ends
+with the same bits (on the CPU); see :mod:`vitascope.train.run_folder.resume_file`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.tracking import GeneralTracker
+from safetensors.torch import load_file
+from torch import nn
+
+from vitascope.capture import evaluating, logits_of
+from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
+from vitascope.errors import UserError
+from vitascope.settings import Seed, Workers, check_value
+from vitascope.train.distributed import Engine
+from vitascope.train.observe import Observer, keep_weights
+from vitascope.train.progress import Progress
+from vitascope.train.recipes.config import Recipe
+from vitascope.train.run_folder.lock import alone_in
+from vitascope.train.run_folder.run import Run, enter
+from vitascope.train.trainer.distill import Teacher
+from vitascope.train.trainer.optimizer import build_optimizer, frozen
+from vitascope.train.trainer.stop import Interrupted, listening
+from vitascope.train.trainer.trainer import Trainer
+from vitascope.train.trainer.update import Update
+
+__all__ = ["check_trainable", "train"]
+
+
+def train(
+    model: nn.Module,
+    dataset: Dataset,
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    resume: bool = False,
+    observers: Sequence[Observer] = (),
+    teacher: nn.Module | None = None,
+    quiet: bool = False,
+    device: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    num_workers: int = 0,
+    fsdp: bool = False,
+    trackers: Sequence[str | GeneralTracker] | None = None,
+) -> Run:
+    """Train ``model`` in place; return the finished run.
+
+    Args:
+        model: Any classifier with as many outputs as there are classes; the caller gave it
+            ``recipe.drop_path`` and its first weights.
+        dataset: Training and test images.
+        recipe: How.
+        out: The run's folder.
+        seed: Of the order, the augmentation and the randomness inside the model.
+        resume: Go on with the run in ``out``, if there is one.
+        observers: See :mod:`vitascope.train.observe`.
+        teacher: For ``recipe.distillation``; a :class:`Teacher`, or a model that takes the
+            student's images as they are.
+        quiet: No progress.
+        device: "cpu", "cuda", "cuda:1", "mps"; None: the best there is.
+        model_config: How the model was built, for ``config.yaml``.
+        num_workers: Processes that decode image files.
+        fsdp: Shard the model over the processes.
+        trackers: Names of Accelerate's, or its ``GeneralTracker`` objects; None: TensorBoard, if it
+            is installed.
+
+    Raises:
+        UserError: For what cannot work; :class:`Diverged` when the loss is no number any more.
+        Interrupted: After Ctrl-C or SIGTERM, with everything saved.
+    """
+    out = Path(out)
+    check_value(seed, Seed, "seed")
+    check_value(num_workers, Workers, "num_workers")
+    if (recipe.distillation == "none") != (teacher is None):
+        raise UserError(
+            f"distillation is {recipe.distillation!r} and there is "
+            f"{'no' if teacher is None else 'a'} teacher; give both or neither"
+        )
+    images = subset(dataset.train, recipe.subset)
+    tests = subset(dataset.test, Subset(first_classes=recipe.subset.first_classes))
+    _check_fit(model, images.size, len(images.classes))
+    engine = Engine(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
+    shared: dict[str, Any] = {"mean": dataset.mean, "std": dataset.std, "num_workers": num_workers}
+    place: dict[str, Any] = {"rank": engine.rank, "world_size": engine.world_size}
+    batches = TrainBatches(
+        images,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        num_classes=len(images.classes),
+        flips=dataset.flips,
+        seed=seed,
+        **shared,
+        **place,
+    )
+    test_batches = EvalBatches(tests, batch_size=recipe.eval_batch, **shared, **place)
+    config = {
+        "recipe": recipe.to_dict(),
+        "model": dict(model_config or {"class": type(model).__name__}),
+        "data": {
+            "name": dataset.name,
+            "num_classes": len(images.classes),
+            "train_images": len(images),
+            "test_images": len(tests),
+            "size": list(images.size),
+            "mean": list(dataset.mean),
+            "std": list(dataset.std),
+            "notes": list(dataset.notes),
+            "classes": list(images.classes),
+        },
+        "teacher": type(teacher).__name__ if teacher is not None else None,
+        "seed": seed,
+        "world_size": engine.world_size,
+    }
+    taken = out.exists() and ((out / "config.yaml").exists() or not out.is_dir())
+    finished = engine.agreed(enter(out, config, resume) if engine.main and taken else None)
+    if finished is not None:
+        model.load_state_dict(load_file(finished.weights))
+        return finished  # type: ignore[no-any-return]
+    if teacher is not None:
+        teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
+        teacher.to(engine.device)
+        teacher.meet(dataset.mean, dataset.std, images.size, images.classes)
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(frozen(model, recipe.freeze))
+        stack.enter_context(_two_heads(model, teacher is not None))
+        spare = deepcopy(model) if engine.fsdp and engine.main else model
+        prepared = engine.prepare(model)
+        stack.callback(engine.release, prepared)
+        optimizer = build_optimizer(engine.plain(prepared), recipe)
+        update = Update(engine, prepared, optimizer, recipe, seed=seed, teacher=teacher)
+        # all has been checked; from here on something is written
+        if engine.main:
+            stack.enter_context(alone_in(out))
+            enter(out, config, resume)
+        request = stack.enter_context(listening())
+        total = recipe.total_epochs * len(batches) * recipe.batch_size
+        loop = Trainer(engine, update, recipe, out, batches, test_batches, request, config, spare)
+        loop.observers = [*observers, keep_weights(recipe.keep_epochs)]
+        loop.restore()
+        progress = Progress(
+            total, start=loop.step * recipe.batch_size, quiet=quiet or not engine.main
+        )
+        loop.progress = stack.enter_context(progress)
+        done = loop.run()
+        if request:  # it came in the last epoch: whoever asked wants no further run either
+            raise Interrupted(out, loop.step, request.signal_name, finished=True)
+        return done
+
+
+def check_trainable(model: nn.Module, dataset: Dataset, recipe: Recipe) -> None:
+    """What can be known before a run: that the recipe and the images suit the model.
+
+    Raises:
+        UserError: If they do not.
+    """
+    images = subset(dataset.train, recipe.subset)
+    _check_fit(model, images.size, len(images.classes))
+    with frozen(model, recipe.freeze):
+        build_optimizer(model, recipe)
+    TrainBatches(
+        images,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        num_classes=len(images.classes),
+        flips=dataset.flips,
+        seed=0,
+        mean=dataset.mean,
+        std=dataset.std,
+    )
+
+
+def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -> None:
+    """Refuse a model that does not take the images or has other classes, before anything is made.
+
+    Raises:
+        UserError: If so.
+    """
+    with evaluating(model):
+        first = next(model.parameters())
+        try:
+            found = logits_of(model(torch.zeros(1, *size, device=first.device, dtype=first.dtype)))
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise UserError(
+                f"the model does not take images of (channels, height, width) {size}: {error}; "
+                "build it with their img_size and in_chans, or load the images in its size"
+            ) from error
+    if found.shape[-1] != num_classes:
+        raise UserError(
+            f"the model has {found.shape[-1]} outputs, the images have {num_classes} classes; "
+            f"build it with num_classes={num_classes}"
+        )
+
+
+@contextmanager
+def _two_heads(model: nn.Module, distilling: bool) -> Iterator[None]:
+    """A model with a distillation head gives both heads' logits in training, if there is a use."""
+    switch = getattr(model, "set_distilled_training", None)
+    if switch is None:
+        yield
+        return
+    before = getattr(model, "distilled_training", False)
+    switch(distilling)
+    try:
+        yield
+    finally:
+        switch(before)

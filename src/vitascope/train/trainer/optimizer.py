@@ -1,0 +1,96 @@
+"""Which parameters learn, how fast, and which are pulled towards zero.
+
+No weight decay on vectors (norms, biases, gates) nor on what ``model.no_weight_decay()`` names, as
+in timm and DeiT. Parameters that match ``recipe.travel`` get ``recipe.travel_lr`` times the lr.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import timm.optim
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from vitascope.errors import UserError, unknown
+from vitascope.train.recipes.config import Recipe
+
+__all__ = ["build_optimizer", "frozen", "parameter_groups", "set_lr"]
+
+
+@contextmanager
+def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
+    """Inside, parameters that match a pattern take no gradient.
+
+    Raises:
+        UserError: If a pattern matches nothing, or nothing is left to train.
+    """
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UserError(
+                f"freeze: no parameter matches {pattern!r}; the model has "
+                + ", ".join(names[:12])
+                + (", …" if len(names) > 12 else "")
+            )
+    try:
+        for name, parameter in model.named_parameters():
+            if any(fnmatchcase(name, pattern) for pattern in patterns):
+                parameter.requires_grad_(False)
+        if not any(p.requires_grad for p in model.parameters()):
+            raise UserError(f"freeze {', '.join(patterns)} leaves nothing to train")
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+def training_mode(model: nn.Module) -> None:
+    """Training mode, except for batch norms whose parameters are all frozen: they stay as is."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, _NormBase):
+            own = list(module.parameters())
+            if own and not any(p.requires_grad for p in own):
+                module.eval()
+
+
+def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """Groups for an optimizer, each with ``weight_decay`` and ``lr_scale``."""
+    spared = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            decays = parameter.ndim > 1 and not any(fnmatchcase(name, s) for s in spared)
+            travels = any(fnmatchcase(name, pattern) for pattern in recipe.travel)
+            groups.setdefault((decays, travels), []).append(parameter)
+    return [
+        {
+            "params": parameters,
+            "weight_decay": recipe.weight_decay if decays else 0.0,
+            "lr_scale": recipe.travel_lr if travels else 1.0,
+        }
+        for (decays, travels), parameters in sorted(groups.items(), key=lambda item: item[0])
+    ]
+
+
+def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """timm's optimizer of that name; Adam and AdamW in one fused kernel where there is one."""
+    known = [str(name) for name in timm.optim.list_optimizers()]
+    if recipe.optimizer not in known:
+        raise unknown("optimizer", recipe.optimizer, known)
+    device = next(model.parameters()).device.type
+    fused = recipe.optimizer in ("adam", "adamw") and device in ("cpu", "cuda")
+    options: dict[str, Any] = {"fused": True} if fused else {}
+    return timm.optim.create_optimizer_v2(
+        parameter_groups(model, recipe), opt=recipe.optimizer, lr=recipe.base_lr, **options
+    )
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every group ``lr`` times its own scale."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("lr_scale", 1.0)

@@ -1,0 +1,242 @@
+"""Where a run stands between two steps, and how it moves on.
+
+Order of events at the end of an epoch: measure, observe, ``metrics.jsonl``, checkpoint. A kill
+between any two of them repeats the epoch from the last checkpoint, to the same bits.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitascope.data import EvalBatches, TrainBatches
+from vitascope.train.distributed import Engine
+from vitascope.train.evaluation import Evaluation, evaluate
+from vitascope.train.observe import Observer, undisturbed
+from vitascope.train.progress import Progress
+from vitascope.train.recipes.config import Recipe
+from vitascope.train.run_folder import resume_file as checkpoint
+from vitascope.train.run_folder.files import save_tensors
+from vitascope.train.run_folder.metrics_log import MetricsLog, columns
+from vitascope.train.run_folder.resume_file import Checkpoint
+from vitascope.train.run_folder.run import Run, finish, write_metrics
+from vitascope.train.trackers import PROJECT, told
+from vitascope.train.trainer.optimizer import training_mode
+from vitascope.train.trainer.schedule import learning_rate
+from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
+from vitascope.train.trainer.update import Update
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Where a run stands, and how it moves on."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        update: Update,
+        recipe: Recipe,
+        folder: Path,
+        batches: TrainBatches,
+        tests: EvalBatches,
+        request: StopRequest,
+        config: Mapping[str, Any],
+        spare: nn.Module,
+    ) -> None:
+        self.engine, self.update, self.recipe, self.folder = engine, update, recipe, folder
+        self.batches, self.tests, self.request, self.config = batches, tests, request, config
+        self.spare = spare  # an unsharded model for observers
+        self.model = engine.plain(update.model)
+        self.lr = learning_rate(recipe, len(batches))
+        self.observers: Sequence[Observer] = ()
+        self.progress = Progress(0, quiet=True)
+        self.messages: list[str] = []
+        self.step = 0
+        self.metrics_log = MetricsLog(recipe.total_epochs, labels=not recipe.augmentation.mixes)
+        self.saved = -1  # step of the last checkpoint
+        self.pending: list[tuple[Tensor, Tensor, int]] = []
+        # looking at the loss waits for the device: every step on a CPU, now and then elsewhere
+        alone = engine.world_size == 1 and engine.device.type == "cpu"
+        self.look_every = 1 if alone else 8
+        num_classes = config["data"]["num_classes"]
+        self.limit = recipe.explode * math.log(max(2, num_classes))
+
+    def restore(self) -> None:
+        """Go to where the last good checkpoint left off, or write the first."""
+        if self.engine.main:
+            checkpoint.clean(self.folder)
+        home = self.folder / "checkpoint"
+        step, self.messages = self.engine.agreed(
+            checkpoint.latest(home) if self.engine.main else (None, [])
+        )
+        if step is None:
+            self.save()
+            return
+        found = checkpoint.load(home, step)
+        self.update.load(found.tensors, found.values)
+        self.step = self.saved = found.step
+        self.metrics_log.load(found.values, self.engine.main)
+        if self.engine.main:
+            checkpoint.drop_after(home, found.step)
+            write_metrics(self.folder, self.metrics_log.rows)
+
+    def run(self) -> Run:
+        """All epochs that are left, then the final weights and the record."""
+        self._greet()
+        self.engine.accelerator.init_trackers(PROJECT, told(self.config))
+        epochs, steps = self.recipe.total_epochs, len(self.batches)
+        if self.step == 0:
+            self._observe(0)
+        while len(self.metrics_log.rows) < epochs:
+            epoch = len(self.metrics_log.rows)
+            self._epoch(epoch, self.step - epoch * steps)
+            stop = self._anywhere(bool(self.request)) and epoch + 1 < epochs
+            if stop or (epoch + 1) % self.recipe.checkpoint_epochs == 0 or epoch + 1 == epochs:
+                self.save()
+            if stop:
+                raise Interrupted(self.folder, self.step, self.request.signal_name or "a signal")
+        return self._end()
+
+    def _epoch(self, epoch: int, start: int) -> None:
+        training_mode(self.update.model)
+        self.metrics_log.begin()
+        every = self.recipe.checkpoint_steps
+        for batch in self.batches.epoch(epoch, start=start):
+            loss, nll = self.update(batch, self.step, self.lr(self.step))
+            self.pending.append((loss, nll, len(batch)))
+            self.step += 1
+            self.progress.advance(self.recipe.batch_size)
+            if self.step % self.look_every == 0 or self.step % len(self.batches) == 0:
+                self._look()
+            if every is not None and self.step % every == 0:
+                self.save()
+        self.metrics_log.close(self._measure(epoch + 1))
+        self._observe(epoch + 1)
+        if self.engine.main:
+            write_metrics(self.folder, self.metrics_log.rows)
+            row = self.metrics_log.rows[-1]
+            numbers = {k: v for k, v in row.items() if isinstance(v, (int, float))}
+            self.engine.accelerator.log(numbers, step=self.step)
+            self.progress.tell(self.metrics_log.line())
+
+    def _look(self) -> None:
+        """Take the losses in; stop for one that is no number, or because somebody asked."""
+        if not self.pending:
+            return
+        counts = [count for _, _, count in self.pending]
+        table = torch.stack([torch.stack([a, b]) for a, b, _ in self.pending]).double().cpu()
+        self.pending = []
+        means = table[:, 0] / torch.tensor(counts)
+        worst = float(means.max()) if bool(means.isfinite().all()) else math.nan
+        stop = self._anywhere(bool(self.request))
+        if self._anywhere(not worst <= self.limit):
+            raise self._diverged(worst)
+        for (a, b), count in zip(table.tolist(), counts, strict=True):
+            self.metrics_log.add(a, b, count)
+        if stop and self.step % len(self.batches):  # at an epoch's end it is measured first
+            self.save()
+            raise Interrupted(self.folder, self.step, self.request.signal_name or "a signal")
+
+    def _measure(self, epoch: int) -> dict[str, Any]:
+        row = self.metrics_log.row(epoch, self.step, self.lr(self.step - 1), self._summed())
+        if epoch % self.recipe.eval_every and epoch < self.recipe.total_epochs:
+            return row
+        row |= columns(self._evaluate())
+        if self.update.average is not None:
+            with self.update.average.applied(self.model):
+                row |= columns(self._evaluate(), "ema_")
+        if self.recipe.keep_best and self.metrics_log.is_best(row):
+            state = self.engine.model_state(self.update.model)
+            if self.engine.main:
+                save_tensors(self.folder / "best.safetensors", state)
+        return row
+
+    def _evaluate(self) -> Evaluation:
+        rounds = None
+        if self.engine.fsdp:
+            mine = torch.tensor([float(len(self.tests))], device=self.engine.device)
+            rounds = int(self.engine.accelerator.gather(mine).max())
+        with self.engine.accelerator.autocast():
+            return evaluate(self.model, self.tests, combine=self.engine.total, rounds=rounds)
+
+    def _observe(self, epoch: int) -> None:
+        state = self.engine.model_state(self.update.model) if self.engine.fsdp else None
+        if self.engine.main:
+            model = self.spare if self.engine.fsdp else self.model
+            if state is not None:
+                model.load_state_dict(state)
+            with undisturbed(model):
+                for observer in self.observers:
+                    observer(epoch, self.step, model, self.folder)
+        self.engine.accelerator.wait_for_everyone()
+
+    def save(self) -> None:
+        """Write a checkpoint, unless this step has one or its weights are no numbers."""
+        self._look()
+        if self.saved == self.step:
+            return
+        tensors = self.update.tensors()
+        good = all(bool(t.isfinite().all()) for t in tensors["model"].values())
+        if not self.engine.agreed(good):
+            raise self._diverged(math.nan)
+        values = {**self.update.values(), **self.metrics_log.values(self._summed())}
+        with self.engine.main_writes() as writer:
+            if writer:
+                checkpoint.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
+        self.saved = self.step
+
+    def _summed(self) -> list[float]:
+        """This epoch's sums over all processes; exact for one."""
+        if self.engine.world_size == 1:
+            return list(self.metrics_log.sums)
+        sums = torch.tensor(self.metrics_log.sums, dtype=torch.float64, device=self.engine.device)
+        return self.engine.total(sums).tolist()
+
+    def _anywhere(self, flag: bool) -> bool:
+        """Whether a flag is up on any process."""
+        if self.engine.world_size == 1:
+            return flag
+        return bool(self.engine.total(torch.tensor([float(flag)], device=self.engine.device)) > 0)
+
+    def _diverged(self, loss: float) -> Exception:
+        kept = self.folder / "checkpoint" / f"step-{self.saved:09d}" if self.saved >= 0 else None
+        return diverged(loss, self.step, self.lr(max(0, self.step - 1)), self.limit, kept)
+
+    def _greet(self) -> None:
+        for message in self.messages:
+            self.progress.tell(message)
+        count = sum(p.numel() for p in self.model.parameters())
+        where = f"{self.engine.world_size} process" + ("es" if self.engine.world_size > 1 else "")
+        begin = f"from step {self.step}" if self.step else "from the start"
+        self.progress.tell(
+            f"{self.config['data']['name']}: {count:,} parameters, "
+            f"{self.recipe.total_epochs} epochs of {len(self.batches)} steps "
+            f"on {where} ({self.engine.device}), {begin}"
+        )
+
+    def _end(self) -> Run:
+        """Final weights, then the record that makes the run finished."""
+        parts = self.update.tensors()
+        run = None
+        with self.engine.main_writes() as writer:
+            if writer:
+                save_tensors(self.folder / "model.safetensors", parts["model"])
+                if "average" in parts:
+                    save_tensors(self.folder / "ema.safetensors", parts["average"])
+                run = finish(
+                    self.folder,
+                    self.metrics_log.rows,
+                    self.config,
+                    seconds=self.metrics_log.total_seconds(),
+                    epochs=len(self.metrics_log.rows),
+                    steps=self.step,
+                    world_size=self.engine.world_size,
+                )
+                for tracker in self.engine.accelerator.trackers:
+                    tracker.finish()
+        result: Run = self.engine.agreed(run)
+        return result

@@ -1,0 +1,137 @@
+"""One update of the weights: forward, loss, backward, clip, step, average.
+
+Randomness inside the model (drop path, dropout) is seeded anew from (seed, step, rank) before each
+update, so a run that goes on from step n needs nothing but n. The batch is cut into
+``recipe.accumulation`` parts whose losses are weighted by their size: the update is that of the
+whole batch.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vitascope.capture import heads_of, logits_of
+from vitascope.data import Batch
+from vitascope.train.distributed import Engine
+from vitascope.train.recipes.config import Recipe
+from vitascope.train.trainer import sam
+from vitascope.train.trainer.distill import Teacher, distillation_loss
+from vitascope.train.trainer.ema import Average
+from vitascope.train.trainer.optimizer import set_lr
+
+__all__ = ["Update", "reseed"]
+
+
+def reseed(seed: int, step: int, rank: int) -> None:
+    """Set torch's generators from where the run stands."""
+    torch.manual_seed(int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0]))
+
+
+class Update:
+    """The weights, what moves them, and how."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        recipe: Recipe,
+        *,
+        seed: int,
+        teacher: Teacher | None = None,
+    ) -> None:
+        self.engine, self.model, self.recipe, self.seed = engine, model, recipe, seed
+        self.optimizer: Any = engine.accelerator.prepare_optimizer(optimizer)
+        self.teacher = teacher
+        self.learning = [p for p in model.parameters() if p.requires_grad]
+        plain = engine.plain(model)
+        self.average = Average(plain, recipe.ema) if recipe.ema is not None else None
+
+    def __call__(self, batch: Batch, step: int, lr: float) -> tuple[Tensor, Tensor]:
+        """Make update number ``step``; return the summed loss and NLL of this process's images."""
+        set_lr(self.optimizer, lr)
+        self.optimizer.zero_grad()
+        sums = self._backward(batch, step)
+        if self.recipe.sam is not None:
+            before = sam.ascend(self.learning, self.recipe.sam)
+            with sam.still_statistics(self.model):
+                self._backward(batch, step)
+            sam.descend(before)
+        if self.recipe.clip_grad is not None:
+            self.engine.accelerator.unscale_gradients(self.optimizer)
+            nn.utils.clip_grad_norm_(self.learning, self.recipe.clip_grad)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update(self.engine.plain(self.model))
+        return sums
+
+    def _backward(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
+        """Add the gradients of the batch's mean loss to what is there."""
+        reseed(self.seed, step, self.engine.rank)
+        device, parts = self.engine.device, min(self.recipe.accumulation, len(batch))
+        images, targets = batch.images, batch.targets
+        losses, nlls = [], []
+        for part in range(parts):
+            rows = slice(len(batch) * part // parts, len(batch) * (part + 1) // parts)
+            share = (rows.stop - rows.start) / len(batch)
+            x = images[rows].to(device, non_blocking=True)
+            y = targets[rows].to(device, non_blocking=True)
+            with self.engine.unsynced(self.model, last=part == parts - 1):
+                with self.engine.accelerator.autocast():
+                    output = self.model(x)
+                loss = self._loss(output, x, y)
+                self.engine.accelerator.backward(loss * share if parts > 1 else loss)
+            losses.append(loss.detach() * (rows.stop - rows.start))
+            if batch.targets.ndim > 1 or self.teacher is not None:
+                labels = batch.labels[rows].to(device, non_blocking=True)
+                nll = F.cross_entropy(logits_of(output).detach(), labels, reduction="sum")
+            else:
+                nll = losses[-1]
+            nlls.append(nll)
+        return sum(losses[1:], losses[0]), sum(nlls[1:], nlls[0])
+
+    def _loss(self, output: Any, images: Tensor, targets: Tensor) -> Tensor:
+        if self.teacher is None:
+            return F.cross_entropy(logits_of(output), targets)
+        recipe = self.recipe
+        cls, dist = heads_of(output)
+        with self.engine.accelerator.autocast():
+            taught = self.teacher(images)
+        return distillation_loss(
+            cls,
+            dist,
+            targets,
+            taught,
+            recipe.distillation,
+            recipe.distillation_alpha,
+            recipe.distillation_temperature,
+        )
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Everything that must be kept, whole, by part and name; every process takes part."""
+        engine = self.engine
+        parts = {
+            "model": engine.model_state(self.model),
+            "optimizer": engine.optimizer_state(self.model, self.optimizer.optimizer),
+        }
+        if self.average is not None:
+            parts["average"] = engine.whole(self.average.state)
+        return parts
+
+    def values(self) -> dict[str, Any]:
+        """What is no tensor: the fp16 loss scale."""
+        scaler = self.engine.accelerator.scaler
+        return {"scaler": scaler.state_dict()} if scaler is not None else {}
+
+    def load(self, tensors: Any, values: Any) -> None:
+        """The reverse of :meth:`tensors` and :meth:`values`."""
+        self.engine.load_model(self.model, tensors["model"])
+        optimizer = self.optimizer.optimizer
+        self.engine.load_optimizer(self.model, optimizer, tensors["optimizer"])
+        if self.average is not None:
+            self.engine.share_into(self.average.state, tensors["average"])
+        if values.get("scaler") and self.engine.accelerator.scaler is not None:
+            self.engine.accelerator.scaler.load_state_dict(values["scaler"])
