@@ -262,7 +262,7 @@ def contrast(
     >>> found.low < 20 < found.high
     True
     """
-    if len(cells) != len(weights) or not cells:
+    if len(cells) != len(weights) or len(cells) == 0:
         raise UserError(f"{len(cells)} cells have {len(weights)} weights; give one to each")
     shape = np.shape(cells[0])
     images = Images(shape[-1] if shape else 0, groups=groups, labels=labels, folds=folds)

@@ -4,7 +4,7 @@
   each cell by itself, t with Satterthwaite's degrees of freedom (Welch's test for two cells);
   columns of other units lend nothing. **No spread is not certainty**: a cell whose runs all gave
   the same number, or that has one run, takes the mean variance of the contrast's other cells, and
-  no degrees of freedom; where no cell shows any spread the noise is unknown, and so is the interval.
+  no degrees of freedom; where no cell shows a spread, the noise and so the interval are unknown.
 - :func:`contrast_of_batches`: a statistic of mini-batches (a spectrum), which are resampled.
 - :func:`correlation`: Fisher's z, for Spearman's rank correlation with the variance
   (1 + r^2 / 2) / (n - 3) of Bonett and Wright (2000). |r| is at most 1 - 1 / n in it: n points on

@@ -15,7 +15,8 @@ with more than three models, because each of k - 1 cheaper ones may be taken.
 With one run each nothing is decided: another seed may turn it round.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,10 +34,11 @@ FIRST_SEEDS = 3  # below these the spread between runs is hardly known
 
 @dataclass(frozen=True)
 class Needed:
-    """How many more would decide, each by itself; None where no sensible number would."""
+    """How many more would decide; None where no sensible number would."""
 
-    images: int | None
-    seeds: int | None  # of each model
+    images: int | None  # by themselves
+    seeds: int | None  # of each model, by themselves
+    both: tuple[int, int] | None = None  # so many images and seeds, where neither alone would
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,13 @@ def _needed(
             to_margin = margin - lead.value if cost[name] < cost[best] else margin + lead.value
             distance = max(distance, to_margin)
         found.append(_needed_for(lead, distance, runs[best], runs[name]))
-    images = [each.images for each in found if each.images is not None]
-    seeds = [each.seeds for each in found if each.seeds is not None]
-    return Needed(
-        max(images) if len(images) == len(found) else None,
-        max(seeds) if len(seeds) == len(found) else None,
-    )
+    images, seeds, both = (_most([getattr(each, what) for each in found])
+                           for what in ("images", "seeds", "both"))  # fmt: skip
+    return Needed(images, seeds, None if images or seeds else both)
+
+
+def _most(numbers: Sequence[Any]) -> Any:
+    return None if None in numbers else max(numbers)
 
 
 def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> Needed:
@@ -186,10 +189,15 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     def with_seeds(count: int) -> Variance:
         return _scaled(lead.variance, 1.0, count / seeds, seeds, folds)
 
-    return Needed(
-        _least(images, MOST_IMAGES, distance, with_images),
-        None if folds else _least(seeds, MOST_SEEDS, distance, with_seeds),
-    )
+    def with_both(count: int) -> Variance:
+        return _scaled(lead.variance, count / seeds, count / seeds, seeds, folds)
+
+    more = _least(images, MOST_IMAGES, distance, with_images)
+    if folds:
+        return Needed(more, None)
+    together = _least(seeds, MOST_SEEDS, distance, with_both)
+    both = None if together is None else (math.ceil(images * together / seeds), together)
+    return Needed(more, _least(seeds, MOST_SEEDS, distance, with_seeds), both)
 
 
 def _scaled(found: Variance, images: float, seeds: float, runs: int, folds: bool) -> Variance:
@@ -234,6 +242,8 @@ def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool
         for number, what in ((needed.images, "test images"), (needed.seeds, "seeds of each"))
         if number is not None
     ]
+    if needed.both is not None:
+        ways = [f"{needed.both[0]:,} more test images with {needed.both[1]} more seeds of each"]
     if not ways:
-        return f"{between}: neither more test images nor more seeds alone would decide."
+        return f"{between}: they are too close for any sensible number of images and seeds."
     return f"{between}: about {' or '.join(ways)} would decide."

@@ -127,6 +127,7 @@ class Estimate:
     @classmethod
     def of(cls, value: float, variance: Variance, **more: Any) -> "Estimate":
         """With the interval and the p-value that the variance gives."""
+        variance = Variance(**{name: float(part) for name, part in vars(variance).items()})
         half = float(variance.half_width())
         p_value = 2 * (1 - float(variance.confidence(abs(value))))
         return cls(**{"value": float(value), "low": float(value) - half,
