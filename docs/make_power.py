@@ -35,7 +35,7 @@ def power(lead: float, spread: float, seeds: int, images: int) -> float:
 def main() -> None:
     """Simulate, draw, and print the numbers."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 3.4), layout="constrained")
+        figure = Figure(figsize=(8, 3.5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         for axes, spread in zip(panels, SPREADS, strict=True):
             for seeds, images in SETTINGS:
@@ -47,7 +47,8 @@ def main() -> None:
             axes.set(title=f"runs spread by {spread:g} point{'s' * (spread != 1)}", ylim=(0, 1.02),
                      xlabel="true lead, points", xlim=(0, None))  # fmt: skip
         panels[0].set_ylabel("called a lead")
-        panels[1].legend(loc="lower right", fontsize="small")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
+                      fontsize="small", frameon=False)  # fmt: skip
         figure.savefig(OUT, dpi=110)
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from vitascope.errors import UserError
 from vitascope.studies.stats import recommend
+from vitascope.studies.stats.differences import Images, Runs, parts
+from vitascope.studies.stats.recommendation import scaled
 from vitascope.studies.stats.simulation import World
 
 COST = {"small": 1.0, "middle": 2.0, "large": 4.0}
@@ -50,16 +52,31 @@ def test_what_cannot_be_told_names_the_best_mean_its_rivals_and_what_would_decid
     assert str(found.needed.seeds) in found.reason
 
 
-def test_so_many_more_seeds_or_images_do_decide_if_what_was_found_is_the_truth():
-    right = runs(84.0, 86.0, seeds=3, images=300, spread=0.3, seed=3)
-    found = recommend(right, COST)
+def test_so_many_more_images_make_the_interval_short_enough_and_fewer_do_not():
+    found = recommend(runs(84.0, 86.0, seeds=3, images=300, spread=0.3, seed=3), COST)
+    lead = found.against["small"]
     assert found.verdict == "undecided"
-    assert found.needed.images is not None
-    times = -(-(300 + found.needed.images) // 300)  # the same images so many times
-    more = {name: np.tile(each, (1, times)) for name, each in right.items()}
-    assert recommend(more, COST).verdict == "clear"
-    fewer = {name: np.tile(each, (1, times // 2)) for name, each in right.items()}
-    assert recommend(fewer, COST).verdict == "undecided"
+    halves = [
+        scaled(lead.variance, 1 + share * found.needed.images / 300, 1.0, 3, False).half_width()
+        for share in (0.9, 1.0)
+    ]
+    assert halves[1] < lead.value < halves[0]
+
+
+@pytest.mark.parametrize(("images", "seeds"), [(4, 1), (1, 2), (4, 2)])
+def test_the_variance_that_is_foretold_is_the_one_that_more_images_and_seeds_have(images, seeds):
+    def totals(change):
+        world = World(accuracies=(84.0, 88.0), spreads=(3.0, 3.0), seeds=3 * change[1],
+                      images=300 * change[0])  # fmt: skip
+        met = Images(world.images)
+        (stack,) = world.stacked(250, seed=2)
+        return parts([Runs(stack[:, k], met) for k in (0, 1)], (1, -1))[1]
+
+    foretold = scaled(totals((1, 1)), images, seeds, 3, False)
+    now = totals((images, seeds))
+    for part in ("images", "seeds", "residual"):
+        expected = np.mean(getattr(now, part))
+        assert np.mean(getattr(foretold, part)) == pytest.approx(expected, rel=0.2)
 
 
 def test_where_neither_images_nor_seeds_alone_would_decide_both_are_asked_for():

@@ -184,13 +184,13 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     folds = first.images.folds is not None
 
     def with_images(count: int) -> Variance:
-        return _scaled(lead.variance, count / images, 1.0, seeds, folds)
+        return scaled(lead.variance, count / images, 1.0, seeds, folds)
 
     def with_seeds(count: int) -> Variance:
-        return _scaled(lead.variance, 1.0, count / seeds, seeds, folds)
+        return scaled(lead.variance, 1.0, count / seeds, seeds, folds)
 
     def with_both(count: int) -> Variance:
-        return _scaled(lead.variance, count / seeds, count / seeds, seeds, folds)
+        return scaled(lead.variance, count / seeds, count / seeds, seeds, folds)
 
     more = _least(images, MOST_IMAGES, distance, with_images)
     if folds:
@@ -200,7 +200,7 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     return Needed(more, _least(seeds, MOST_SEEDS, distance, with_seeds), both)
 
 
-def _scaled(found: Variance, images: float, seeds: float, runs: int, folds: bool) -> Variance:
+def scaled(found: Variance, images: float, seeds: float, runs: int, folds: bool) -> Variance:
     """The variance with so many times the images and seeds."""
     if folds:  # Nadeau and Bengio's takes both together; more images make every run surer
         return Variance(images=0.0, seeds=found.seeds / images, freedom=found.freedom)
