@@ -179,9 +179,11 @@ def test_a_model_with_one_run_takes_the_spread_of_the_other():
 
 
 def test_degrees_of_freedom_lie_between_one_cells_and_those_of_all():
-    wild, calm = trial(seeds=2, images=2000), trial(seeds=2, images=2000, seed=5)
-    for cells in (wild, calm):
-        assert 1.3 <= difference(*cells).variance.freedom <= 2
+    steady = np.tile(np.arange(100) < 80, (2, 1))
+    shaky = np.stack([np.arange(100) < 80, np.arange(100) < 90])
+    assert difference(shaky, shaky[::-1]).variance.freedom == pytest.approx(2)
+    # spreads 1 and 0 drawn together by half a degree: 5/6 and 1/6
+    assert difference(shaky, steady).variance.freedom == pytest.approx(36 / 26)
 
 
 def test_an_accuracy_stays_within_its_bounds():

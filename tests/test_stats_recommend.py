@@ -96,6 +96,11 @@ def test_one_run_each_is_never_clear():
     assert "one run each" in found.reason
 
 
+def test_one_run_each_is_never_equivalent():
+    same = np.ones((1, 50_000), bool)
+    assert recommend({"small": same, "large": same}, COST).verdict == "undecided"
+
+
 def test_one_model_is_recommended_without_a_claim():
     found = recommend(runs(80.0), COST)
     assert (found.model, found.verdict, found.against) == ("small", "undecided", {})
