@@ -48,7 +48,8 @@ def main() -> None:
                      xlabel="true lead, points", xlim=(0, None))  # fmt: skip
         panels[0].set_ylabel("called a lead")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
-                      fontsize="small", frameon=False, columnspacing=1.2, handlelength=1.2)  # fmt: skip
+                      fontsize="small", frameon=False, columnspacing=1.2,
+                      handlelength=1.2)  # fmt: skip
         figure.savefig(OUT, dpi=110)
 
 
