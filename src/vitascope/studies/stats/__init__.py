@@ -1,0 +1,41 @@
+"""Statistics of runs: what a difference is worth, and what may be concluded from it.
+
+- `differences`: accuracies of models that met the same test images, with their intervals
+- `numbers`: contrasts of other numbers, of spectra, and correlations
+- `claims`: verdicts on what a paper says, minimum detectable effects, many claims at once
+- `recommendation`: which model to take
+- `variance`: an interval from a variance of two parts; `simulation`: runs whose truth is known
+
+Needs numpy and scipy alone. Pure functions; nothing here reads a file.
+"""
+
+from vitascope.studies.stats.claims import Counts, Judgement, Verdict, counted, judge
+from vitascope.studies.stats.differences import accuracy, contrast, difference
+from vitascope.studies.stats.numbers import (
+    Correlation,
+    contrast_of_batches,
+    contrast_of_numbers,
+    correlation,
+)
+from vitascope.studies.stats.recommendation import Needed, Recommendation, recommend
+from vitascope.studies.stats.variance import Estimate, Variance
+
+__all__ = [
+    "Correlation",
+    "Counts",
+    "Estimate",
+    "Judgement",
+    "Needed",
+    "Recommendation",
+    "Variance",
+    "Verdict",
+    "accuracy",
+    "contrast",
+    "contrast_of_batches",
+    "contrast_of_numbers",
+    "correlation",
+    "counted",
+    "difference",
+    "judge",
+    "recommend",
+]

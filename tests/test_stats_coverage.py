@@ -1,0 +1,125 @@
+"""Intervals, verdicts and recommendations by simulation: seeds crossed with images."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from vitascope.studies.stats import recommend
+from vitascope.studies.stats.differences import Images, Runs, parts
+from vitascope.studies.stats.simulation import World
+
+GRID = [(seeds, images) for seeds in (2, 3, 4, 5) for images in (100, 359, 500, 2000)]
+WORLDS = {  # true accuracies and spreads between seeds
+    "far": ((88.0, 84.0), (2.0, 1.0)),
+    "near the top": ((99.0, 97.0), (0.5, 0.5)),
+    "equal": ((80.0, 80.0), (0.5, 0.5)),
+    "low": ((70.0, 72.0), (1.0, 1.0)),
+    "unequal spreads": ((90.0, 90.0), (2.0, 0.5)),
+    "much spread": ((88.0, 84.0), (2.0, 2.0)),
+}
+
+
+def coverage(world, trials, seed=0):
+    """Share of the 95 % intervals of the first difference that hold the truth."""
+    images, inside = Images(world.images), 0
+    truth = world.accuracies[0] - world.accuracies[1]
+    at_once = max(1, 400_000 // world.images)
+    for stack in world.stacked(trials, seed, at_once):
+        value, variance = parts([Runs(stack[:, k], images) for k in (0, 1)], (1, -1))
+        inside += int((np.abs(value - truth) <= variance.half_width()).sum())
+    return inside / trials
+
+
+def made(name, seeds, images):
+    accuracies, spreads = WORLDS[name]
+    return World(accuracies=accuracies, spreads=spreads, seeds=seeds, images=images)
+
+
+def test_the_simulated_runs_have_the_accuracies_and_spreads_that_are_asked_for():
+    world = World(accuracies=(70.0, 88.0, 99.0), spreads=(2.0, 1.0, 0.5), seeds=400, images=20_000)
+    correct = next(iter(world.trials(1)))
+    runs = 100 * correct.mean(2)
+    assert runs.mean(1) == pytest.approx(world.accuracies, abs=0.5)
+    assert runs.std(1) == pytest.approx(world.spreads, rel=0.15)
+    changing = np.mean(correct[1, 0] != correct[1, 1])
+    assert 0.05 < changing < 0.15
+
+
+@pytest.mark.parametrize("name", ["far", "near the top"])
+@pytest.mark.parametrize(("seeds", "images"), GRID)
+def test_intervals_cover_the_truth(name, seeds, images):
+    """At least 93 % everywhere; a false verdict is an interval that misses the truth."""
+    assert coverage(made(name, seeds, images), 1000, seed=images + seeds) >= 0.93
+
+
+def test_intervals_are_no_wider_than_needed_with_five_seeds_and_2000_images():
+    found = [coverage(made(name, 5, 2000), 1200, seed=1) for name in ("far", "much spread")]
+    assert max(found) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(("seeds", "images"), [*GRID, *((s, 10_000) for s in (2, 3, 5))])
+def test_intervals_cover_the_truth_in_every_world(name, seeds, images):
+    found = coverage(made(name, seeds, images), 2000, seed=7 * images + seeds)
+    assert found >= 0.93
+    if (seeds, images) == (5, 2000):
+        assert found <= 0.97 + 0.005  # and a standard error of the simulation
+
+
+def chosen(world, trials, seed=0, **more):
+    """Verdicts, models and mean regret; the first model is the cheapest."""
+    names = [f"model {k}" for k in range(len(world.accuracies))]
+    cost = {name: float(k) for k, name in enumerate(names)}
+    truth = dict(zip(names, world.accuracies, strict=True))
+    verdicts, models, regret = Counter(), Counter(), 0.0
+    for correct in world.trials(trials, seed):
+        found = recommend(dict(zip(names, correct, strict=True)), cost, **more)
+        verdicts[found.verdict] += 1
+        models[found.model] += 1
+        regret += max(world.accuracies) - truth[found.model]
+    return verdicts, models, regret / trials
+
+
+@pytest.mark.parametrize(("images", "most"), [(359, 1.0), (2000, 0.3)])
+def test_little_is_lost_where_the_worst_model_is_the_cheapest(images, most):
+    world = World(accuracies=(80.0, 84.0, 88.0), spreads=(2.0,) * 3, seeds=2, images=images)
+    verdicts, models, regret = chosen(world, 300)
+    assert regret <= most
+    assert models["model 0"] <= 0.02 * 300
+    assert verdicts["equivalent"] <= 0.06 * 300
+
+
+def test_with_five_seeds_and_2000_images_the_best_is_called_clear():
+    world = World(accuracies=(80.0, 84.0, 88.0), spreads=(1.0,) * 3, seeds=5, images=2000)
+    verdicts, models, _ = chosen(world, 200)
+    assert verdicts["clear"] >= 0.8 * 200
+    assert models["model 2"] >= 0.98 * 200
+
+
+@pytest.mark.parametrize(
+    ("count", "seeds", "images", "spread"), [(2, 5, 500, 1.0), (2, 2, 359, 2.0), (4, 3, 359, 1.0)]
+)
+def test_equal_models_are_seldom_called_clear(count, seeds, images, spread):
+    world = World(accuracies=(85.0,) * count, spreads=(spread,) * count, seeds=seeds, images=images)
+    verdicts, _, _ = chosen(world, 400, seed=3)
+    assert verdicts["clear"] <= 0.06 * 400
+
+
+def test_a_deficit_of_the_margin_is_seldom_called_equivalent():
+    world = World(accuracies=(84.0, 84.0, 85.0), spreads=(0.2,) * 3, seeds=4, images=2000)
+    verdicts, models, _ = chosen(world, 300, seed=5)
+    assert models["model 0"] + models["model 1"] <= 0.2 * 300
+    assert verdicts["equivalent"] <= 0.06 * 300
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("count", "seeds", "images"), [(2, 5, 2000), (3, 3, 500), (5, 2, 2000)])
+def test_equal_models_are_seldom_called_clear_in_any_number(count, seeds, images, spread):
+    world = World(accuracies=(85.0,) * count, spreads=(spread,) * count, seeds=seeds, images=images)
+    verdicts, _, _ = chosen(world, 2000, seed=3)
+    assert verdicts["clear"] <= 0.06 * 2000
