@@ -140,11 +140,12 @@ def made_up(changes=((True, 2.0), (False, -1.0), (True, 0.1)), complete=True):
 
 def test_the_table_has_a_line_a_network_and_the_sentence_weighs_them():
     lines = as_text(buildup_table(made_up())).splitlines()
-    assert [line.split()[0] for line in lines] == ["tried", "0", "1", "2", "3"]
+    assert [line.split("  ")[0] for line in lines[:2]] == ["Blocks", "cc cc cc"]
+    assert len(lines) == 5
     assert "cc cc ca" in lines[2]
     assert "+2.00 ± 0.50  kept" in lines[2]
     assert "cc ca ca" in lines[3]
-    assert "-1.00 ± 0.50  not kept" in lines[3]
+    assert "−1.00 ± 0.50  not kept" in lines[3]
     text = says(made_up())
     assert "Kept ca cc ca: 92.10 % on the validation images against 90.00 % of cc cc cc" in text
     assert "91.10 % against 89.00 % on the test images" in text

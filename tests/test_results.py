@@ -77,7 +77,7 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     ordered("zeroth", 0, ("disagrees", "agrees", "agrees")).save(tmp_path / "records" / "zeroth")
     Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / "a")
     page = results_page([tmp_path / "records"], tmp_path)
-    assert "3 of 5 claims agree, 1 is within noise and 1 disagrees" in page
+    assert "3 of 5 claims agree, 1 disagrees and 1 is within noise" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
     assert [line.split("|")[4:7] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]

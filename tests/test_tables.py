@@ -100,7 +100,7 @@ def test_a_study_says_the_same_in_terminal_and_tables():
         assert f"{table.title}\n{as_text(table)}" in text
     verdicts = [line.cells[1].words for line in claims_table(record.values["claims"]).rows]
     assert [verdict in text for verdict in verdicts] == [True] * 5
-    assert text.endswith("2 of 5 claims agree, 2 are within noise and 1 disagrees.")
+    assert text.endswith("2 of 5 claims agree, 1 disagrees and 2 are within noise.")
 
 
 def test_the_summary_leaves_out_columns_that_no_instrument_fills():

@@ -77,12 +77,12 @@ def tally(verdicts: Sequence[str]) -> str:
     >>> tally([]), tally(["agrees"])
     ('No claim was tried', 'The one claim agrees')
     >>> tally(["agrees", "disagrees", "agrees", "within noise"])
-    '2 of 4 claims agree, 1 is within noise and 1 disagrees'
+    '2 of 4 claims agree, 1 disagrees and 1 is within noise'
     """
     if not verdicts:
         return "No claim was tried"
     one = {"within noise": "is within noise"}
-    many = {"agrees": "agree", "within noise": "are within noise", "disagrees": "disagree"}
+    many = {"agrees": "agree", "disagrees": "disagree", "within noise": "are within noise"}
     found = Counter(verdicts)
     order = [*(name for name in many if name in found), *(n for n in found if n not in many)]
     if len(verdicts) == 1:
