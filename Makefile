@@ -83,7 +83,7 @@ studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 
 results: $(READY)
-	$(BIN)/python -m vitascope.report.results docs/records/studies docs/records benchmarks/records docs/results.md
+	$(BIN)/python docs/make_results.py docs/records/studies docs/records benchmarks/records docs/results.md
 
 figures: $(READY)
 	$(BIN)/python docs/make_figures.py $(RUNS)

@@ -16,7 +16,9 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
-from vitascope.report.sections.buildup_figure import draw, says, tabulated, write_figure
+from vitascope.report.sections.buildup_figure import draw, says, write_figure
+from vitascope.report.tables.buildup import buildup_table
+from vitascope.report.tables.writers import as_text
 from vitascope.studies.buildup import candidates, improves
 from vitascope.studies.session.held_out import held_out
 from vitascope.studies.session.models import reopen
@@ -137,12 +139,13 @@ def made_up(changes=((True, 2.0), (False, -1.0), (True, 0.1)), complete=True):
 
 
 def test_the_table_has_a_line_a_network_and_the_sentence_weighs_them():
-    lines = tabulated(made_up()).splitlines()
-    assert [line.split()[0] for line in lines] == ["tried", "0", "1", "2", "3"]
+    lines = as_text(buildup_table(made_up())).splitlines()
+    assert [line.split("  ")[0] for line in lines[:2]] == ["Blocks", "cc cc cc"]
+    assert len(lines) == 5
     assert "cc cc ca" in lines[2]
     assert "+2.00 ± 0.50  kept" in lines[2]
     assert "cc ca ca" in lines[3]
-    assert "-1.00 ± 0.50  not kept" in lines[3]
+    assert "−1.00 ± 0.50  not kept" in lines[3]
     text = says(made_up())
     assert "Kept ca cc ca: 92.10 % on the validation images against 90.00 % of cc cc cc" in text
     assert "91.10 % against 89.00 % on the test images" in text
@@ -173,7 +176,7 @@ def test_no_figure_is_drawn_of_nothing():
     with pytest.raises(UserError, match="tried nothing yet"):
         draw(Record(kind="buildup"))
     with pytest.raises(UserError, match="record of 'gates'"):
-        tabulated(Record(kind="gates"))
+        buildup_table(Record(kind="gates"))
 
 
 @pytest.fixture(scope="module")

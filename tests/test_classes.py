@@ -56,7 +56,7 @@ def test_some_of_the_classes_are_evaluated_by_name(run, tmp_path, capsys):
     some = folder(tmp_path / "some", {"b": "b", "c": "c"})
     assert main(["evaluate", str(run), "--data", str(some)]) == 0
     out = capsys.readouterr().out
-    assert "100.00 %" in out
+    assert "100.0 ± 0.0" in out
     assert "note: classes are matched by name: 2 of the model's 3 classes" in out
     assert evaluate_subject(str(run), str(some)).values["top1"] == 1.0
     words = ["evaluate", str(run), "--data", str(some), "--on", "fgsm,calibration", "--json"]

@@ -113,7 +113,7 @@ def test_evaluating_a_run_gives_the_numbers_it_was_left_with(run, capsys, tmp_pa
     assert found["nll"] == pytest.approx(final["test_nll"], rel=1e-5)
     assert (tmp_path / "e.json").exists()
     assert main(["evaluate", str(run), "--split", "train"]) == 0
-    assert "top-1" in capsys.readouterr().out
+    assert "Top-1 (%)" in capsys.readouterr().out
 
 
 def test_weights_can_be_given_by_file(run, capsys):

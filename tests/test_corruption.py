@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from make_results import section
 from torch import nn
 
 from data_making import photos
@@ -14,7 +15,6 @@ from vitascope.measure.robustness.corruption import corruption_of_sets, mean_cor
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
 from vitascope.measure.robustness.corruptions.constants import ALEXNET
 from vitascope.record import load
-from vitascope.report.results import section
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 

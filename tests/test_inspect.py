@@ -163,7 +163,7 @@ def test_a_factory_is_looked_at_and_brings_its_channels(factory, capsys):
 def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
     assert main(["inspect", str(trained), "--list", "--out", str(tmp_path / "l")]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["unit", "kind", "stage", "grid", "prefix", "shape"]
+    assert head.split() == ["Unit", "Kind", "Stage", "Grid", "Prefix", "Shape"]
     assert rows[0].split()[:4] == ["patch_embed", "stem", "0", "4x4"]
     assert rows[-2].split()[1:5] == ["mlp", "0", "4x4", "1"]
     assert load(tmp_path / "l/units").kind == "units"

@@ -82,6 +82,6 @@ def test_a_hugging_face_classifier_is_trained_evaluated_and_teaches(tmp_path):
 def test_a_hugging_face_folder_is_evaluated_from_the_command_line(tmp_path, capsys):
     hugging_face().save_pretrained(tmp_path)
     assert main(["evaluate", f"hf:{tmp_path}", "--data", "digits"]) == 0
-    assert "top-1" in capsys.readouterr().out
+    assert "Top-1 (%)" in capsys.readouterr().out
     words = ["--on", "fgsm,calibration", "--images", "16"]
     assert main(["evaluate", f"hf:{tmp_path}", "--data", "digits", *words]) == 0

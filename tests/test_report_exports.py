@@ -11,10 +11,10 @@ from report_records import EVIL, made_study, write_inspection, write_run
 from vitascope.cli import main
 from vitascope.report.contents import KINDS, compose
 from vitascope.report.exports import write_figures, write_tables
-from vitascope.report.figures.figure import Cell, Row, Table
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.records import find
-from vitascope.report.tables.files import as_csv, as_latex, as_markdown
+from vitascope.report.tables.table import Table, row
+from vitascope.report.tables.writers import as_csv, as_latex, as_markdown
 
 
 def report_of(*paths):
@@ -22,9 +22,9 @@ def report_of(*paths):
 
 
 def table_of(*words: str) -> Table:
-    row = Row(label=words[0], cells=tuple(Cell(words=word) for word in words[1:]))
+    rows = (row(words[0], words[1:]),)
     columns = tuple(f"column {i}" for i in range(len(words) - 1))
-    return Table(name="t", title="A & B", corner="name", columns=columns, rows=(row,))
+    return Table(name="t", title="A & B", corner="name", columns=columns, rows=rows)
 
 
 def test_every_figure_of_the_page_is_written_in_every_format(tmp_path):

@@ -155,7 +155,7 @@ def test_a_model_that_diverged_is_left_out_of_the_figure_and_a_dash_in_the_table
     for cell in record.values["cells"][4:6]:
         cell["top1"] = None
     html = write_page(tmp_path, record).read_text(encoding="utf-8")
-    assert "<td>–" in html
+    assert "<span>–</span>" in html
     assert "None" not in html.split("</style>")[1]
 
 

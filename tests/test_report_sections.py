@@ -313,7 +313,7 @@ def test_evaluations_are_compared_with_the_noise_of_their_images(tmp_path, secon
     assert section.answer.startswith("a is right most often: 80.0 ± 2.0 % of 400 images (digits); ")
     assert share in section.answer
     assert f"The first two differ by {word} than chance" in section.leads[0]
-    assert [row.cells[0].best for row in section.tables[0].rows] == [True, False]
+    assert [row.cells[0].bold for row in section.tables[0].rows] == [True, False]
     (line, _, _) = section.figures[0].panels[0].series
     assert (line.x, line.y) == ([50.0, 90.0], [60.0, 80.0])  # the empty bin is no point
     assert (

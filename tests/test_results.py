@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from make_results import results_page, section
+
 from report_making import made_up
 from report_records import made_study
 from vitascope.record import Record
-from vitascope.report.results import results_page, section
 
 
 def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
@@ -14,7 +15,7 @@ def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
     advice = record.values["recommendation"]
     assert advice["headline"] in text
     assert record.values["command"] in text
-    assert all(model["name"] in text for model in record.values["models"])
+    assert all(f" {model['label']} |" in text for model in record.values["models"])
 
 
 def test_every_record_of_the_folder_is_a_section_with_its_figures(tmp_path):
@@ -38,7 +39,7 @@ def test_memory_is_shown_beside_the_peer_that_the_record_names():
     values = {"speed": [], "memory": [["8 x 8, k = 3", 2_000_000, 8_000_000]]}
     record = Record(kind="bench-neighborhood", values=values, config={"peer": "dense attention"})
     text = section(record)
-    assert "| memory | our layer | dense attention | ratio |" in text
+    assert "| Grid | Our layer | dense attention | Ratio |" in text
     assert "| 8 x 8, k = 3 | 2.0 MB | 8.0 MB | 0.250 |" in text
 
 
@@ -76,7 +77,7 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     ordered("zeroth", 0, ("disagrees", "agrees", "agrees")).save(tmp_path / "records" / "zeroth")
     Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / "a")
     page = results_page([tmp_path / "records"], tmp_path)
-    assert "5 claims: 3 agree, 1 within noise, 1 disagrees" in page
+    assert "3 of 5 claims agree, 1 disagrees and 1 is within noise" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
     assert [line.split("|")[4:7] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
@@ -90,7 +91,7 @@ def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
     values = {**other.values, "data": "some/where/photos"}
     replace(other, values=values).save(tmp_path / "records" / "sizes-photos")
     page = results_page([tmp_path / "records"], tmp_path)
-    assert "1 studies, 1 of them on other images too, at the laptop scale, 2 claims" in page
+    assert "1 studies, 1 of them on other images too, at the laptop scale: 1 of 2 claims" in page
     table = [line.split("|")[1:4:2] for line in page.splitlines() if line.startswith("| [")]
     assert table == [
         [" [sizes](#sizes) ", " digits "],

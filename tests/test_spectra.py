@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from make_results import section
 
 from vitascope.cli import main
 from vitascope.record import Record, load
-from vitascope.report.results import section
-from vitascope.report.sections.spectra_figure import draw, rows
+from vitascope.report.sections.spectra_figure import draw
+from vitascope.report.tables.spectra import spectra_table
 from vitascope.studies.inspection.spectra import compared, numbers
 
 
@@ -67,7 +68,8 @@ def made_up():
 
 
 def test_the_table_and_the_page_show_the_numbers():
-    assert rows(made_up()) == [["a|b", "last", "25 ± 5", "", "12 ± 1", "", "1.5 ± 0.1"]]
+    _, rows = spectra_table(made_up()).inline()
+    assert rows == [["a|b", "last", "25 ± 5", "", "12 ± 1", "", "1.5 ± 0.1"]]
     assert "| a\\|b | last | 25 ± 5 |" in section(made_up())
     assert len(draw(made_up(), None).axes) == 2
 

@@ -63,7 +63,8 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
     use_threads(args.threads)
-    from vitascope.report.tables.terminal import table
+    from vitascope.report.tables.bench import bench_tables
+    from vitascope.report.tables.writers import as_text
 
     given = {"batch_size": args.batch_size, "rounds": args.rounds, "threads": args.threads}
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -74,32 +75,7 @@ def run(words: Sequence[str]) -> None:
     if args.json:
         print(json.dumps(dict(record.values)))
         return
-    speed = [[what, f"{mid:.2f}", f"{low:.2f}-{high:.2f}"] for what, low, mid, high in result.speed]
-    print(table(["ours / peer", "speed", "quartiles"], speed))
-    cost = [
-        [what, f"{mid:.2f}", f"{low:.2f}-{high:.2f}"]
-        for what, low, mid, high in record.values.get("cost", ())
-    ]
-    if cost:
-        print(table(["what", "plain passes", "quartiles"], cost))
-    rates = [
-        [what, f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.1f}"]
-        for what, ours, theirs in record.values.get("rates", ())
-    ]
-    if rates:
-        print(table(["images a second", "ours", "peer's", "ratio"], rates))
-    reached = [
-        [who, f"{100 * error:.2g} %", f"{100 * worst:.2g} %", f"{products:g}", f"{seconds:.1f}"]
-        for who, error, worst, products, seconds in record.values.get("reached", ())
-    ]
-    if reached:
-        print(table(["to an error of", "reached", "at worst", "products", "CPU seconds"], reached))
-    sizes = [
-        [grid, f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"]
-        for grid, ours, theirs in record.values.get("memory", ())
-    ]
-    if sizes:
-        print(table(["memory", "our layer", record.config.get("peer", "timm's"), "ratio"], sizes))
+    print("\n\n".join(as_text(table) for table in bench_tables(record)))
 
 
 def _corruptions(args: Bench, chosen: dict[str, Any]) -> Any:

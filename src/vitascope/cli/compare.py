@@ -92,7 +92,8 @@ def run(words: Sequence[str]) -> None:
         keys = ("table", "crossings", "recommendation", "models")
         print(json.dumps({key: answer.values[key] for key in keys} | {"report": str(page)}))
         return
-    from vitascope.report.tables.terminal import comparison
+    from vitascope.report.sections.comparison_record import Comparison as Compared
+    from vitascope.report.tables.comparison import comparison_text
 
-    print(comparison(answer))
+    print(comparison_text(Compared(answer)))
     print(f"\n{page}")

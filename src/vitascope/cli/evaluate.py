@@ -154,8 +154,8 @@ def _number(word: str) -> float:
 
 def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
     from vitascope.report.instruments.robustness_readings import READINGS
-    from vitascope.report.instruments.robustness_table import robustness_table
-    from vitascope.report.instruments.summary import left_out
+    from vitascope.report.instruments.summary import left_out, summary_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.session.evaluation import evaluate_on
 
     bar, close = progress("measuring", quiet=args.quiet or args.json)
@@ -180,7 +180,7 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
         told = {"subject": args.model, "seed": args.seed, "measures": found, "notes": notes}
         print(json.dumps(told, allow_nan=False))
         return
-    print(robustness_table(records))
+    print(as_text(summary_table(records)))
     for name, record in records.items():
         print(f"{name}: {READINGS[record.kind](record)}")
     if not args.quiet:
@@ -191,7 +191,8 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
 
 
 def _plain(args: Evaluate, how: dict[str, Any]) -> None:
-    from vitascope.report.tables.terminal import table
+    from vitascope.report.tables.evaluation import evaluation_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.session.evaluation import evaluate_subject
 
     found = evaluate_subject(args.model, args.data, seed=args.seed, **how)
@@ -200,12 +201,7 @@ def _plain(args: Evaluate, how: dict[str, Any]) -> None:
     if args.json:
         print(json.dumps(dict(found.values)))
         return
-    values = found.values
-    rows = [["top-1", f"{100 * values['top1']:.2f} %"]]
-    rows += [["top-5", f"{100 * values['top5']:.2f} %"]] if values["top5"] is not None else []
-    rows += [["NLL", f"{values['nll']:.4f} nats"]] if values["nll"] is not None else []
-    rows += [["ECE", f"{100 * values['ece']:.2f} %"], ["images", str(values["num_images"])]]
-    print(table(["measure", "value"], rows))
+    print(as_text(evaluation_table([found], [args.model], [None])))
     if not args.quiet:
         for note in found.config["notes"]:
             print(f"note: {note}")

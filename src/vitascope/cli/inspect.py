@@ -155,28 +155,17 @@ def run(words: Sequence[str]) -> None:
 
 
 def _list(args: Inspect, look: Any) -> None:
-    from vitascope.report.tables.terminal import table
+    from vitascope.report.tables.models import units_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.inspection.inspect import list_units
 
     found = list_units(look)
     if args.out is not None:
         found.save(args.out / "units")
-    units = found.values["units"]
     if args.json:
-        print(json.dumps({"units": units, "size": found.values["size"]}))
+        print(json.dumps({name: found.values[name] for name in ("units", "size")}))
         return
-    rows = [
-        [
-            unit["name"],
-            unit["kind"],
-            str(unit["stage"]),
-            "x".join(map(str, unit["grid"])) if unit["grid"] else "",
-            str(unit["num_prefix_tokens"]) if unit["grid"] else "",
-            " x ".join(map(str, unit["shape"])),
-        ]
-        for unit in units
-    ]
-    print(table(["unit", "kind", "stage", "grid", "prefix", "shape"], rows))
+    print(as_text(units_table(found)))
 
 
 def _look(args: Inspect, look: Any) -> None:
@@ -209,10 +198,11 @@ def _look(args: Inspect, look: Any) -> None:
 
 def _tell(args: Inspect, found: Any) -> None:
     from vitascope.report.instruments.robustness_readings import READINGS
-    from vitascope.report.instruments.summary import left_out, summary
+    from vitascope.report.instruments.summary import left_out, summary_table
+    from vitascope.report.tables.writers import as_text
 
     if found.records:
-        print(summary(found.records))
+        print(as_text(summary_table(found.records)))
     for record in found.records.values():
         if record.kind in READINGS:
             print(f"{record.kind}: {READINGS[record.kind](record)}")

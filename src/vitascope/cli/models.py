@@ -57,7 +57,8 @@ def run(words: Sequence[str]) -> None:
 
 
 def _table(args: Models) -> None:
-    from vitascope.report.tables.terminal import table
+    from vitascope.report.tables.models import model_sizes_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.session.model_sizes import PAPER, names, table1, to_record
 
     started = perf_counter()
@@ -69,17 +70,5 @@ def _table(args: Models) -> None:
     if args.json:
         print(json.dumps([row.__dict__ for row in rows]))
         return
-    head = ["model", "params", "paper", "GFLOPs", "paper", "paper top-1"]
-    body = [
-        [
-            row.name,
-            f"{row.parameters / 1e6:.1f}M",
-            "" if row.paper_parameters is None else f"{row.paper_parameters:g}M",
-            f"{row.multiply_adds / 1e9:.2f}",
-            "" if row.paper_flops is None else f"{row.paper_flops:g}",
-            "" if row.paper_top1 is None else f"{row.paper_top1}",
-        ]
-        for row in rows
-    ]
-    print(table(head, body))
+    print(as_text(model_sizes_table([row.__dict__ for row in rows])))
     print("FLOPs are multiply-adds for one image, as in the papers.")

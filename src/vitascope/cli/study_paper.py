@@ -84,7 +84,7 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
 def run_paper(studies: Sequence[Any], args: Paper) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
-    from vitascope.report.sections.study_text import counted, study_lines
+    from vitascope.report.tables.study import study_text, tally
     from vitascope.studies.papers.answer import answer, check_images
 
     if args.scale == "paper" or args.plan:
@@ -108,13 +108,13 @@ def run_paper(studies: Sequence[Any], args: Paper) -> None:
         found += [claim["verdict"] for claim in record.values["claims"]]
         values.append(record.values)
         if not args.json:
-            print(f"{study_lines(record)}\n", flush=True)
+            print(f"{study_text(record)}\n", flush=True)
     if values:
         page = write_folder_page(args.out)
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
-        print(f"{len(values)} studies, {counted(found)}.")
+        print(f"{len(values)} studies: {tally(found)}.")
     if values and not args.json:
         print(page)
     if failed:

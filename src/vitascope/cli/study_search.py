@@ -67,7 +67,9 @@ class Buildup:
 
 
 def _buildup(args: Buildup) -> None:
-    from vitascope.report.sections.buildup_figure import says, tabulated, write_figure
+    from vitascope.report.sections.buildup_figure import says, write_figure
+    from vitascope.report.tables.buildup import buildup_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.buildup import build_up
     from vitascope.studies.grid.buildup_cells import BuildUp
     from vitascope.studies.grid.one_training import pairs, recipe_from
@@ -94,7 +96,7 @@ def _buildup(args: Buildup) -> None:
     if args.json:
         print(json.dumps({**answer.values, "figures": figures}))
         return
-    print(f"{tabulated(answer)}\n\n{says(answer)}\n\n{figures[0]}")
+    print(f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n\n{figures[0]}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +141,9 @@ class Spectra:
 
 def _spectra(args: Spectra) -> None:
     use_threads(args.threads)
-    from vitascope.report.sections.spectra_figure import HEAD, rows, write_figures
-    from vitascope.report.tables.terminal import table
+    from vitascope.report.sections.spectra_figure import write_figures
+    from vitascope.report.tables.spectra import spectra_table
+    from vitascope.report.tables.writers import as_text
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.spectra import spectra
 
@@ -162,7 +165,7 @@ def _spectra(args: Spectra) -> None:
     if args.json:
         print(json.dumps({**answer.values, "figures": figures}))
         return
-    print(f"{table(HEAD, rows(answer))}\n\n{figures[0]}")
+    print(f"{as_text(spectra_table(answer))}\n\n{figures[0]}")
 
 
 def _cores() -> int:

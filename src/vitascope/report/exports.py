@@ -8,10 +8,12 @@ from matplotlib.figure import Figure as Drawing
 from vitascope.record import write_text
 from vitascope.report.contents import Report
 from vitascope.report.figures.comparison_paper import comparison_figures, save_figure
-from vitascope.report.figures.figure import Cell, Row, Table, file_name
+from vitascope.report.figures.figure import file_name
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.sections.section import Section
-from vitascope.report.tables.files import WRITERS
+from vitascope.report.tables.study import claims_table
+from vitascope.report.tables.table import Table
+from vitascope.report.tables.writers import FILE_WRITERS
 
 __all__ = ["write_figures", "write_tables"]
 
@@ -41,12 +43,12 @@ def write_tables(report: Report, folder: Path, formats: Sequence[str]) -> list[P
     written = []
     taken: set[str] = set()
     for section, prefix in _named(report):
-        for table in (*section.tables, *_verdicts(section)):
+        for table in _tables(section):
             chosen = file_name(prefix + table.name, taken)
             taken.add(chosen)
             for kind in formats:
                 path = Path(folder) / "tables" / f"{chosen}.{kind}"
-                write_text(path, WRITERS[kind](table))
+                write_text(path, FILE_WRITERS[kind](table) + "\n")
                 written.append(path)
     return written
 
@@ -59,13 +61,17 @@ def _named(report: Report) -> Iterator[tuple[Section, str]]:
         yield section, f"{own}-" if several else ""
 
 
-def _verdicts(section: Section) -> Iterator[Table]:
-    """The claims of a study as a table."""
+def _tables(section: Section) -> Iterator[Table]:
+    """The section's tables, and the claims of a study as one more."""
+    yield from section.tables
     if section.claims:
-        rows = tuple(
-            Row(label=claim.source, cells=tuple(Cell(words=words) for words in
-                (claim.text, claim.badge.words, claim.reading)))
+        claims = [
+            {
+                "source": claim.source,
+                "text": claim.text,
+                "verdict": claim.badge.words,
+                "reading": claim.reading,
+            }
             for claim in section.claims
-        )  # fmt: skip
-        yield Table(name="claims", title=f"Claims of the paper: {section.title}", corner="Source",
-                    columns=("Claim", "Verdict", "Ours"), rows=rows, numeric=False)  # fmt: skip
+        ]
+        yield claims_table(claims, f"Claims of the paper: {section.title}")

@@ -1,4 +1,4 @@
-"""What a report shows, before it is drawn: figures made of panels, and tables.
+"""Figures as data, before they are drawn: panels under a title.
 
 A panel says what is drawn and not how: the page draws it as SVG (``panels.py``), papers get it
 through matplotlib (``paper.py``), both with the same looks. Numbers may be missing: a line has a
@@ -17,7 +17,6 @@ from vitascope.report.figures.axes import thin
 from vitascope.report.figures.style import Look
 
 __all__ = [
-    "Cell",
     "DotSeries",
     "Dots",
     "Figure",
@@ -25,10 +24,9 @@ __all__ = [
     "Lines",
     "Maps",
     "Panel",
-    "Row",
     "Series",
-    "Table",
     "file_name",
+    "known",
     "runs_of",
 ]
 
@@ -126,54 +124,6 @@ class Figure:
     panels: tuple[Panel, ...]
     how: str = ""
     definition: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """What stands in a table: words, and what is beside them (the paper's number)."""
-
-    words: str
-    note: str = ""
-    best: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A line of a table."""
-
-    label: str
-    cells: tuple[Cell, ...]
-    note: str = ""  # under the label
-    look: Look | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with its title; ``beside`` names what the cells' notes are."""
-
-    name: str
-    title: str
-    corner: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    beside: str = "paper"
-    numeric: bool = True
-
-    def flat(self) -> tuple[list[str], list[list[str]]]:
-        """Head and rows of plain words; notes stand in columns of their own."""
-        places = range(len(self.columns))
-        noted = [any(row.cells[place].note for row in self.rows) for place in places]
-        named = any(row.note for row in self.rows)
-        head = [self.corner, *([f"{self.corner} ({self.beside})".strip()] if named else [])]
-        for place, column in enumerate(self.columns):
-            head += [column, *([f"{column} ({self.beside})"] if noted[place] else [])]
-        body = []
-        for row in self.rows:
-            line = [row.label, *([row.note] if named else [])]
-            for place, cell in enumerate(row.cells):
-                line += [cell.words, *([cell.note] if noted[place] else [])]
-            body.append(line)
-        return head, body
 
 
 def known(value: Any, log: bool = False) -> bool:

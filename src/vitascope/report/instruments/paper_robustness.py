@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from vitascope.record import Record
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.instruments.paper_heads import GREY
-from vitascope.report.instruments.robustness_table import epsilon_words
+from vitascope.report.instruments.robustness_readings import epsilon_words
 
 __all__ = ["FIGURES"]
 

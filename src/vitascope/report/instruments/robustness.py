@@ -8,8 +8,12 @@ import numpy as np
 from vitascope.report.figures.figure import Figure, Heat, Lines, Series
 from vitascope.report.figures.style import Look
 from vitascope.report.instruments.per_layer import Instrument, Seen
-from vitascope.report.instruments.robustness_readings import READINGS, chance, low_and_high
-from vitascope.report.instruments.robustness_table import percent
+from vitascope.report.instruments.robustness_readings import (
+    READINGS,
+    chance,
+    low_and_high,
+    percent,
+)
 
 __all__ = ["ROBUSTNESS", "reliability"]
 

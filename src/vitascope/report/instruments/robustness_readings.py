@@ -1,19 +1,140 @@
-"""One sentence on what each robustness measure found."""
+"""What robustness measures found in words: one line a number, and one sentence on each record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
 from vitascope.record import Record
-from vitascope.report.instruments.robustness_table import (
-    attack_words,
-    epsilon_words,
-    percent,
-    severity_words,
-)
 
-__all__ = ["READINGS", "chance", "low_and_high"]
+__all__ = ["READINGS", "chance", "epsilon_words", "low_and_high", "percent", "robustness_numbers"]
+
+Values = Mapping[str, Any]
+Number = tuple[str, str, str]  # setting; value with its unit; points of accuracy lost there
+
+
+def robustness_numbers(record: Record) -> list[Number]:
+    """Every number of a record."""
+    return _NUMBERS[record.kind](record)
+
+
+def epsilon_words(epsilon: float) -> str:
+    """In steps of 8 bits where it is a whole number of them.
+
+    >>> epsilon_words(8 / 255), epsilon_words(0.1)
+    ('8/255', '0.1')
+    """
+    steps = 255 * epsilon
+    return f"{round(steps)}/255" if abs(steps - round(steps)) < 1e-6 else f"{epsilon:.3g}"
+
+
+def severity_words(severities: Sequence[int]) -> str:
+    """One, some or all of the severities.
+
+    >>> severity_words([3]), severity_words([1, 5]), severity_words([1, 2, 3])
+    ('severity 3', 'severities 1, 5', 'severities 1 to 3')
+    """
+    first, last, count = min(severities), max(severities), len(severities)
+    if count == 1:
+        return f"severity {first}"
+    if count > 2 and last - first + 1 == count:
+        return f"severities {first} to {last}"
+    return "severities " + ", ".join(map(str, severities))
+
+
+def percent(share: float) -> str:
+    """Of a share of 1."""
+    return f"{100 * share:.1f} %"
+
+
+def _accuracies(values: Values, words: list[str], clean: str) -> list[Number]:
+    first = [("top-1, " + clean, percent(values["clean"]), "")]
+    found = zip(words, values["accuracy"], strict=True)
+    return first + [
+        (f"top-1, {word}", percent(one), f"{100 * (values['clean'] - one):.1f}")
+        for word, one in found
+    ]
+
+
+def _occlusion(record: Record) -> list[Number]:
+    values = record.values
+    words = [f"centre {100 * s:g} % of each side {values['fill']}" for s in values["sizes"]]
+    return _accuracies(values, words, "nothing hidden")
+
+
+def attack_words(record: Record) -> str:
+    """Which attack, and what it drives the model away from."""
+    values = record.values
+    if record.kind == "fgsm":
+        return f"FGSM against the {values['against']}"
+    start = "a random start" if values["random_start"] else "the image"
+    return f"PGD of {values['steps']} steps from {start} against the {values['against']}"
+
+
+def _attack(record: Record) -> list[Number]:
+    values = record.values
+    words = [f"ε {epsilon_words(e)} of the pixel range" for e in values["epsilons"]]
+    found = _accuracies(values, words, f"no attack ({attack_words(record)})")
+    if values.get("num_stuck"):
+        found.append(("images without any gradient", str(values["num_stuck"]), ""))
+    return found
+
+
+def _frequency(record: Record) -> list[Number]:
+    values = record.values
+    words = [f"noise at {f:g} π ± {values['window'] / 2:g} π" for f in values["frequencies"]]
+    return _accuracies(values, words, f"no noise (noise: rms {values['rms']:g} of the pixel range)")
+
+
+def _corruption(record: Record) -> list[Number]:
+    values, clean = record.values, record.values["clean"]
+    levels = severity_words(values["severities"])
+    found: list[Number] = [] if clean is None else [("top-1, clean", percent(clean), "")]
+    how = (
+        "published images" if values["constants"] == "given" else f"{values['constants']} constants"
+    )
+    named = {f"mean of {len(values['corruptions'])} ({how})": values["mean"]}
+    named |= values["by_corruption"]
+    for name, accuracy in named.items():
+        lost = "" if clean is None else f"{100 * (clean - accuracy):.1f}"
+        found.append((f"top-1, {name}, {levels}", percent(accuracy), lost))
+    if values["mce"] is not None:
+        found.append(("mCE, AlexNet is 100", f"{values['mce']:.1f} %", ""))
+    return found
+
+
+def _calibration(record: Record) -> list[Number]:
+    values, scaling = record.values, record.values["scaling"]
+    found = [("top-1", percent(values["top1"]), "")]
+    found += [] if values["top5"] is None else [("top-5", percent(values["top5"]), "")]
+    found += [
+        (f"ECE, {len(values['bin_count'])} bins", f"{100 * values['ece']:.2f} %", ""),
+        ("NLL", f"{values['nll']:.4f} nats", ""),
+        ("Brier, 0 to 2", f"{values['brier']:.4f}", ""),
+    ]
+    if scaling is not None:
+        before, after = scaling["before"], scaling["after"]
+        rest = f"the other {before['num_images']} images"
+        fitted = f"temperature, fitted on {scaling['num_fitted']} images"
+        found += [
+            (fitted, f"{scaling['temperature']:.3f}", ""),
+            (f"ECE of {rest}, before", f"{100 * before['ece']:.2f} %", ""),
+            (f"ECE of {rest}, after", f"{100 * after['ece']:.2f} %", ""),
+            (f"NLL of {rest}, before", f"{before['nll']:.4f} nats", ""),
+            (f"NLL of {rest}, after", f"{after['nll']:.4f} nats", ""),
+        ]
+    return found
+
+
+_NUMBERS: dict[str, Callable[[Record], list[Number]]] = {
+    "occlusion": _occlusion,
+    "fgsm": _attack,
+    "pgd": _attack,
+    "frequency": _frequency,
+    "corruption": _corruption,
+    "calibration": _calibration,
+}
 
 
 def chance(record: Record) -> str:
@@ -40,8 +161,9 @@ def _read_attack(record: Record) -> str:
     found = [values["accuracy"][i] for i in order]
     half = next((e for e, a in zip(epsilons, found, strict=True) if a <= values["clean"] / 2), None)
     last = f"ε = {epsilon_words(epsilons[-1])}"
-    end = f"half of it is lost by ε = {epsilon_words(half)}" if half is not None else (
-        f"half of it is not lost even at {last}")  # fmt: skip
+    end = f"half of it is not lost even at {last}"
+    if half is not None:
+        end = f"half of it is lost by ε = {epsilon_words(half)}"
     return (
         f"{attack_words(record)} brings top-1 from {percent(values['clean'])} to "
         f"{percent(found[-1])} at {last}; {end}."

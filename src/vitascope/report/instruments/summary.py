@@ -1,4 +1,4 @@
-"""What the instruments found, a line each, for a terminal."""
+"""What the instruments found, as one table for terminal, page and files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,23 +7,31 @@ import numpy as np
 
 from vitascope.record import Record
 from vitascope.report.formatting import plural
-from vitascope.report.instruments.robustness_readings import READINGS
-from vitascope.report.instruments.robustness_table import rows as robustness_rows
-from vitascope.report.tables.terminal import table
+from vitascope.report.instruments.robustness_readings import READINGS, robustness_numbers
+from vitascope.report.tables.table import Cell, Table, TableRow, row
 
-__all__ = ["left_out", "summary", "summary_rows"]
+__all__ = ["left_out", "summary_table"]
 
 
-def summary(records: Mapping[str, Record]) -> str:
-    """One row an instrument: its mean, and where it is lowest and highest.
+def summary_table(records: Mapping[str, Record], name: str = "summary", title: str = "") -> Table:
+    """One or more lines for each instrument: its value, and where it is lowest and highest.
 
     >>> values = {"layers": ["a", "b"], "per_layer": [0.5, 0.75]}
-    >>> print(summary({"gates": Record(kind="gates", values=values)}))
-    measure  value                          mean  lowest  highest
-    gates    share of position, per layer  0.625  a: 0.5  b: 0.75
+    >>> table = summary_table({"gates": Record(kind="gates", values=values)})
+    >>> table.inline()[1]
+    [['gates', 'share of position, mean over layers', '0.625', 'a: 0.5', 'b: 0.75']]
     """
-    rows = [row for name, record in records.items() for row in summary_rows(name, record)]
-    return table(["measure", "value", "mean", "lowest", "highest"], rows) if rows else ""
+    rows = [line for kind, record in records.items() for line in _rows(kind, record)]
+    columns = ("What", "Value", "Lowest", "Highest")
+    used = 1 + max((i for line in rows for i, c in enumerate(line.cells) if c.words), default=1)
+    return Table(
+        name=name,
+        title=title,
+        corner="Measure",
+        columns=columns[:used],
+        rows=tuple(row(line.label, line.cells[:used]) for line in rows),
+        beside="lost",
+    )
 
 
 def left_out(records: Mapping[str, Record]) -> list[str]:
@@ -38,55 +46,58 @@ def left_out(records: Mapping[str, Record]) -> list[str]:
     ]
 
 
-def summary_rows(name: str, record: Record) -> list[list[str]]:
-    """Measure, what its value is, mean, lowest and highest; one line or more."""
-    values = record.values
+def _rows(name: str, record: Record) -> list[TableRow]:
     if record.kind in READINGS:
-        return [[name, setting, value, "", ""] for setting, value, _ in robustness_rows(record)]
+        return [
+            _row(name, setting, Cell(words=value, note=lost))
+            for setting, value, lost in robustness_numbers(record)
+        ]
     if name in _LISTS:
         what, over, key = _LISTS[name]
-        return [_row(name, what, values[over], values[key])]
-    return _OTHERS[name](values)
+        return [_mean_row(name, what, record.values[over], record.values[key])]
+    return _OTHERS[name](record.values)
 
 
 _LISTS = {
-    "nonlocality": ("patches, per layer", "layers", "per_layer"),
-    "gates": ("share of position, per layer", "layers", "per_layer"),
-    "entropy": ("of a uniform head's, per layer", "layers", "relative"),
-    "fourier": ("Δ log amplitude at π, per unit", "units", "high"),
-    "variance": ("over space, per unit", "units", "variance"),
+    "nonlocality": ("patches, mean over layers", "layers", "per_layer"),
+    "gates": ("share of position, mean over layers", "layers", "per_layer"),
+    "entropy": ("of a uniform head's, mean over layers", "layers", "relative"),
+    "fourier": ("Δ log amplitude at π, mean over units", "units", "high"),
+    "variance": ("over space, mean over units", "units", "variance"),
 }
 
 
-def _row(name: str, what: str, where: Sequence[str], numbers: Sequence[float]) -> list[str]:
-    low, high = int(np.argmin(numbers)), int(np.argmax(numbers))
-    return [
-        name,
-        what,
-        f"{np.mean(numbers):.3g}",
-        f"{where[low]}: {numbers[low]:.3g}",
-        f"{where[high]}: {numbers[high]:.3g}",
-    ]
+def _row(
+    name: str, what: str, value: str | Cell = "", lowest: str = "", highest: str = ""
+) -> TableRow:
+    return row(name, [what, value, lowest, highest])
 
 
-def _maps(values: Mapping[str, Any]) -> list[list[str]]:
+def _mean_row(name: str, what: str, where: Sequence[str], numbers: Sequence[float]) -> TableRow:
+    low, high = (
+        f"{where[place]}: {numbers[place]:.3g}"
+        for place in (int(np.argmin(numbers)), int(np.argmax(numbers)))
+    )
+    return _row(name, what, f"{np.mean(numbers):.3g}", low, high)
+
+
+def _maps(values: Mapping[str, Any]) -> list[TableRow]:
     gated = f", {len(values['gated'])} gated" if values["gated"] else ""
-    return [["maps", f"{len(values['layers'])} layers{gated}", "", "", ""]]
+    return [_row("maps", f"{len(values['layers'])} layers{gated}")]
 
 
-def _cka(values: Mapping[str, Any]) -> list[list[str]]:
-    names = [f"{a} / {b}" for a in values["rows"] for b in values["columns"] if a != b]
-    pairs = values["similarity"]
-    numbers = [
-        pairs[i][j]
-        for i, a in enumerate(values["rows"])
-        for j, b in enumerate(values["columns"])
+def _cka(values: Mapping[str, Any]) -> list[TableRow]:
+    pairs = {
+        f"{a} / {b}": similarity
+        for a, line in zip(values["rows"], values["similarity"], strict=True)
+        for b, similarity in zip(values["columns"], line, strict=True)
         if a != b
-    ]
-    return [_row("cka", "similarity, per pair of units", names, numbers)] if numbers else []
+    }
+    what = "similarity, mean over pairs of units"
+    return [_mean_row("cka", what, [*pairs], [*pairs.values()])] if pairs else []
 
 
-def _masking(values: Mapping[str, Any]) -> list[list[str]]:
+def _masking(values: Mapping[str, Any]) -> list[TableRow]:
     whole = {"nothing": values["unmasked"]}
     if values["no_positions"] is not None:
         whole["position embeddings"] = values["no_positions"]
@@ -94,45 +105,46 @@ def _masking(values: Mapping[str, Any]) -> list[list[str]]:
         for k, accuracy in values[f"{part}_masked"].items():
             whole[f"{part} of {plural(int(k), 'layer')}"] = accuracy
     return [
-        ["masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %", "", ""]
+        _row("masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %")
         for what, accuracy in whole.items()
     ]
 
 
-def _lesion(values: Mapping[str, Any]) -> list[list[str]]:
-    rows = [["lesion", "top-1, intact", f"{100 * values['intact']:.1f} %", "", ""]]
+def _lesion(values: Mapping[str, Any]) -> list[TableRow]:
+    rows = [_row("lesion", "top-1, intact", f"{100 * values['intact']:.1f} %")]
     if values["units"]:
         points = [100 * lost for lost in values["lost"]]
-        rows.append(_row("lesion", "points lost, per unit", values["units"], points))
+        rows.append(_mean_row("lesion", "points lost, mean over units", values["units"], points))
     return rows
 
 
-def _hessian(values: Mapping[str, Any]) -> list[list[str]]:
+def _hessian(values: Mapping[str, Any]) -> list[TableRow]:
     ape = "none" if values["ape"] is None else f"{values['ape']:.3g}"
     batches = f"{values['num_batches']} batches"
     return [
-        ["hessian", f"NEP, share below 0, {batches}", f"{100 * values['nep']:.1f} %", "", ""],
-        ["hessian", f"APE, mean of the positive, {batches}", ape, "", values["note"]],
+        _row("hessian", f"NEP, share below 0, {batches}", f"{100 * values['nep']:.1f} %"),
+        _row("hessian", f"APE, mean of the positive, {batches}", ape, "", values["note"]),
     ]
 
 
-def _density(values: Mapping[str, Any]) -> list[list[str]]:
+def _density(values: Mapping[str, Any]) -> list[TableRow]:
     trace, error = values["trace"], values["trace_error"]
-    return [["density", "trace of the Hessian", f"{trace:.4g} ± {error:.2g}", "", ""]]
+    return [_row("density", "trace of the Hessian", f"{trace:.4g} ± {error:.2g}")]
 
 
-def _landscape(values: Mapping[str, Any]) -> list[list[str]]:
+def _landscape(values: Mapping[str, Any]) -> list[TableRow]:
     moved = f"{values['num_moved']:,} of {values['num_weights']:,} weights moved"
-    return [["landscape", f"{values['along']}; {moved}", "", "", ""]]
+    return [_row("landscape", f"{values['along']}; {moved}")]
 
 
-def _trajectory(values: Mapping[str, Any]) -> list[list[str]]:
+def _trajectory(values: Mapping[str, Any]) -> list[TableRow]:
     epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
     degrees = [57.29578 * angle for angle in values["angle"]]
-    return [_row("trajectory", "angle to the straight way, degrees", epochs, degrees)]
+    what = "angle to the straight way in degrees, mean over epochs"
+    return [_mean_row("trajectory", what, epochs, degrees)]
 
 
-_OTHERS: dict[str, Callable[[Mapping[str, Any]], list[list[str]]]] = {
+_OTHERS: dict[str, Callable[[Mapping[str, Any]], list[TableRow]]] = {
     "maps": _maps,
     "cka": _cka,
     "masking": _masking,

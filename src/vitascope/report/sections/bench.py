@@ -1,14 +1,13 @@
 """Benchmarks: how fast against peers, as ratios from one process."""
 
-from collections.abc import Iterator
 from statistics import median
 
-from vitascope.report.figures.figure import Cell, Dots, DotSeries, Figure, Row, Table
+from vitascope.report.figures.figure import Dots, DotSeries, Figure
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import listed, number
 from vitascope.report.records import Source
-from vitascope.report.sections.bench_tables import ABOUT, bench_tables
 from vitascope.report.sections.section import Section, again, made_by
+from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 
 __all__ = ["section"]
 
@@ -22,26 +21,32 @@ def section(source: Source, looks: Styles) -> Section:
     answer = f"{number(median(ratios.values()))} times as fast as its peers in the median"
     if len(ratios) > 1:
         answer += f", from {number(ratios[slow])} ({slow}) to {number(ratios[fast])} ({fast})"
-    series = DotSeries(label="ours / peer", values=[[ratio] for ratio in ratios.values()],
-                       look=looks.of(name))  # fmt: skip
+    series = DotSeries(
+        label="ours / peer", values=[[ratio] for ratio in ratios.values()], look=looks.of(name)
+    )
     panel = Dots(title="", y_label="times as fast", groups=tuple(ratios), series=(series,))
-    figure = Figure(name=f"speed {name}", title="Against its peers", reading=f"{answer}.",
-                    how=ABOUT, panels=(panel,))  # fmt: skip
+    figure = Figure(
+        name=f"speed {name}",
+        title="Against its peers",
+        reading=f"{answer}.",
+        how=ABOUT_RATIOS,
+        panels=(panel,),
+    )
     return Section(
-        kind="bench", label="Benchmark", title=f"Speed: {name}",
-        question="How fast is it, beside what others use?", answer=f"{answer}.",
-        leads=(ABOUT,), figures=(figure,), tables=tuple(_tables(source)),
+        kind="bench",
+        label="Benchmark",
+        title=f"Speed: {name}",
+        question="How fast is it, beside what others use?",
+        answer=f"{answer}.",
+        leads=(ABOUT_RATIOS,),
+        figures=(figure,),
+        tables=tuple(bench_tables(record)),
         source=source.path.name,
-        agains=(again(record, made_by(record, "bench") or f"vitascope bench {name}",
-                      notes=(f"Settings: {listed(record.config)}.",)),),
-    )  # fmt: skip
-
-
-def _tables(source: Source) -> Iterator[Table]:
-    for head, rows in bench_tables(source.record):
-        corner, *columns = (word[:1].upper() + word[1:] for word in head)
-        yield Table(
-            name=f"{source.path.stem} {head[0]}", title=corner, corner=corner,
-            columns=tuple(columns),
-            rows=tuple(Row(label=row[0], cells=tuple(Cell(words=word) for word in row[1:]))
-                       for row in rows))  # fmt: skip
+        agains=(
+            again(
+                record,
+                made_by(record, "bench") or f"vitascope bench {name}",
+                notes=(f"Settings: {listed(record.config)}.",),
+            ),
+        ),
+    )

@@ -1,15 +1,11 @@
 """A build-up search: where attention in place of convolutions helped (Park & Kim, Fig. 12a)."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from vitascope.report.figures.figure import Cell, Dots, DotSeries, Figure, Row, Table
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.figure import Dots, DotSeries, Figure
 from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import number, signed
 from vitascope.report.records import Source
 from vitascope.report.sections.buildup_figure import says
 from vitascope.report.sections.section import Section, again, made_by
+from vitascope.report.tables.buildup import buildup_table
 from vitascope.settings import command_line
 
 __all__ = ["section"]
@@ -47,21 +43,7 @@ def section(source: Source, looks: Styles) -> Section:
     return Section(
         kind="buildup", label="Study", title="Building attention into a network",
         question="Where does attention help in place of convolutions?", answer=f"{answer}.",
-        leads=(rest,) if rest else (), figures=(figure,), tables=(_table(rows),),
+        leads=(rest,) if rest else (), figures=(figure,), tables=(buildup_table(record),),
         source=source.path.name,
         agains=(made,),
     )  # fmt: skip
-
-
-def _table(rows: Sequence[Any]) -> Table:
-    columns = ("Attention blocks", "Validation (%)", "Change", "Verdict", "Test (%)", "Parameters")
-    found = []
-    for place, row in enumerate(rows):
-        std = "" if row["top1_std"] is None else f" ± {number(row['top1_std'], 2)}"
-        change = f"{signed(row['change'])} ± {number(row['noise'], 1)}" if place else "–"
-        verdict = ("✓ kept" if row["kept"] else "✗ not kept") if place else "base"
-        words = (str(row["num_msa"]), number(row["top1"], 2) + std, change, verdict,
-                 number(row["test_top1"], 2), count(row["parameters"]))  # fmt: skip
-        found.append(Row(label=" ".join(row["kinds"]), cells=tuple(Cell(words=w) for w in words)))
-    return Table(name="buildup", title="All networks; change against the last one kept",
-                 corner="Blocks", columns=columns, rows=tuple(found))  # fmt: skip

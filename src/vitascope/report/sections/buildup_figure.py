@@ -1,4 +1,4 @@
-"""A build-up search as a table, a sentence and a figure (Fig. 12a of Park and Kim 2022).
+"""A build-up search as a sentence and a figure (Fig. 12a of Park and Kim 2022).
 
 https://arxiv.org/abs/2202.06709. The networks stand in the order they were tried. Filled marks were
 kept, and the line goes through them; hollow ones were taken back. Crosses are the test images,
@@ -14,53 +14,21 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vitascope.errors import UserError
 from vitascope.record import Record, atomic_write
 from vitascope.report.figures.comparison_paper import STYLE
 from vitascope.report.figures.style import COLOURS
-from vitascope.report.tables.terminal import table
+from vitascope.report.tables.buildup import tried_networks
 
-__all__ = ["draw", "says", "tabulated", "write_figure"]
+__all__ = ["draw", "says", "write_figure"]
 
 _KEPT, _LEFT, _TEST = COLOURS[0][0], COLOURS[1][0], COLOURS[6][0]
 _FORMATS = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}  # undated
 _WIDEST = 9  # letters that have room under a mark
 
 
-def _rows(record: Record) -> Sequence[Mapping[str, Any]]:
-    """The networks that were tried, the base first."""
-    if record.kind != "buildup":
-        raise UserError(f"this is a record of {record.kind!r}; give one of 'buildup'")
-    rows: Sequence[Mapping[str, Any]] = record.values.get("candidates") or ()
-    if not rows:
-        raise UserError("the build-up has tried nothing yet; the same command goes on with it")
-    return rows
-
-
-def tabulated(record: Record) -> str:
-    """All networks, a line each, accuracies in percent."""
-    head = ["tried", "blocks", "new in", "MSAs", "validation", "change", "", "test"]
-    head += ["parameters", "seconds"]
-    lines = []
-    for number, row in enumerate(_rows(record)):
-        new, change, verdict = "", "", "base"
-        if number:
-            new, change = f"c{row['stage'] + 1}", f"{row['change']:+.2f} ± {row['noise']:.2f}"
-            verdict = "kept" if row["kept"] else "not kept"
-        cells = [str(number), " ".join(row["kinds"]), new, str(row["num_msa"])]
-        cells += [_percent(row, "top1"), change, verdict, _percent(row, "test_top1")]
-        lines.append([*cells, f"{row['parameters']:,}", f"{row['seconds']:.0f}"])
-    return table(head, lines)
-
-
-def _percent(row: Mapping[str, Any], name: str) -> str:
-    std = row[f"{name}_std"]
-    return f"{row[name]:.2f}" + ("" if std is None else f" ± {std:.2f}")
-
-
 def says(record: Record) -> str:
     """What was found, and whether one can know."""
-    rows = _rows(record)
+    rows = tried_networks(record)
     base, kept = rows[0], [row for row in rows if row["kept"]][-1]
     tried = len(rows) - 1
     if kept is base:
@@ -85,7 +53,7 @@ def says(record: Record) -> str:
 
 def draw(record: Record) -> Figure:
     """Accuracy of each network in the order tried, by stage."""
-    rows = _rows(record)
+    rows = tried_networks(record)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(4.2, 1.4 + 0.72 * len(rows)), 3.6))
         axis = figure.subplots()

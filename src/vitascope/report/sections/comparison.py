@@ -1,6 +1,6 @@
 """A comparison of models over fractions of the images: the page's first and richest section."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -8,16 +8,15 @@ from markupsafe import Markup
 
 from vitascope.report.figures.cost import AXES, draw_cost
 from vitascope.report.figures.efficiency import draw_efficiency
-from vitascope.report.figures.figure import Cell, Row, Table
 from vitascope.report.figures.learning import WHAT, draw_learning
 from vitascope.report.figures.over_training import FEWEST, draw_layer, trace_scale
-from vitascope.report.figures.scale import count, short
+from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import number, signed
 from vitascope.report.records import Source
 from vitascope.report.sections import comparison_readings as readings
-from vitascope.report.sections.comparison_record import Comparison, Entry, Trace
+from vitascope.report.sections.comparison_record import Comparison, Trace
 from vitascope.report.sections.section import Badge, Section
+from vitascope.report.tables.comparison import accuracy_table, cost_table
 
 __all__ = ["drawn", "models", "section"]
 
@@ -65,7 +64,7 @@ def section(source: Source, looks: Styles) -> Section:
         badge=badge,
         leads=tuple((advice.get("sentences") or [])[:3]),
         facts=facts,
-        tables=(_accuracy(comparison), _cost(comparison)),
+        tables=(accuracy_table(comparison), cost_table(comparison)),
         source=source.path.name,
         special=comparison,
     )
@@ -81,6 +80,7 @@ def drawn(comparison: Comparison, most: int) -> dict[str, Any]:
     """What the template shows; ``most`` bounds the points drawn of a line over epochs."""
     return {
         "comparison": comparison,
+        "tables": (accuracy_table(comparison), cost_table(comparison)),
         "values": comparison.values,
         "record": comparison.record,
         "efficiency": [draw_efficiency(comparison), draw_efficiency(comparison, narrow=True)],
@@ -90,9 +90,6 @@ def drawn(comparison: Comparison, most: int) -> dict[str, Any]:
         "nonlocality": _inside(comparison, "nonlocality", most),
         "heads": _SINGLE if most > FEWEST else _BANDS,
         "readings": readings,
-        "intervals": any(
-            e.gain_low is not None for r in comparison.rows for e in r.entries.values()
-        ),
         "seeds": num_seeds(comparison),
     }
 
@@ -126,44 +123,3 @@ def _inside(
         images = f"{share} images" if row is None else f"{share} ({count(row.num_images)} images)"
         found.append((images, plots))
     return found
-
-
-def _accuracy(comparison: Comparison) -> Table:
-    rows = []
-    for row in comparison.rows:
-        means = [entry.mean for entry in row.entries.values()]
-        cells = tuple(_entry(row.entries, name, means) for name in comparison.models)
-        rows.append(Row(label=f"{row.share} ({count(row.num_images)})", cells=cells))
-    names = tuple(model.label for model in comparison.models.values())
-    return Table(name="accuracy", title="Top-1 accuracy (%)", corner="Training images",
-                 columns=names, rows=tuple(rows), beside="gain, %")  # fmt: skip
-
-
-def _entry(entries: Mapping[str, Entry], name: str, means: Sequence[float]) -> Cell:
-    entry = entries.get(name)
-    if entry is None:
-        return Cell(words="–")
-    spread = "" if entry.std is None else f" ± {number(entry.std, 1)}"
-    gain = "" if entry.gain is None else f"{signed(entry.gain)}, {entry.verdict}"
-    best = len(means) > 1 and entry.mean == max(means)
-    return Cell(words=number(entry.mean, 1) + spread, note=gain, best=best)
-
-
-def _cost(comparison: Comparison) -> Table:
-    rows = []
-    for model in comparison.models.values():
-        last = comparison.rows[-1].entries.get(model.name) if comparison.rows else None
-        costs = [
-            "–" if value is None else written(value)
-            for value, written in (
-                (model.parameters, short),
-                (model.multiply_adds, short),
-                (model.images_per_second, count),
-            )
-        ]
-        words = [*costs, "–" if last is None else number(last.mean, 1)]
-        cells = tuple(Cell(words=word) for word in words)
-        rows.append(Row(label=model.label, cells=cells, look=model.look))
-    columns = ("Parameters", "Multiply-adds", "Images/s", "Top-1 (%)")
-    return Table(name="cost", title="What it costs", corner="Model", columns=columns,
-                 rows=tuple(rows))  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from vitascope.record import Record
-from vitascope.report.figures.figure import Cell, Figure, Row, Table
+from vitascope.report.figures.figure import Figure
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Look, Styles, apart
 from vitascope.report.formatting import number
@@ -14,6 +14,7 @@ from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name
 from vitascope.report.sections.run import TERMS
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
+from vitascope.report.tables.evaluation import evaluation_table, standard_error
 from vitascope.settings import command_line
 
 __all__ = ["models", "section"]
@@ -32,8 +33,8 @@ def section(sources: Sequence[Source], looks: Styles) -> Section:
     several, first = len(names) > 1, f"{names[order[0]]} is right"
     shares = [_right(sources[i].record) for i in order]
     said = [f"{names[i]} {share}" for i, share in zip(order[1:], shares[1:], strict=True)]
-    answer = joined([f"{first} most often: {shares[0]}" if several else f"{first} on {shares[0]}",
-                     *said], 3)  # fmt: skip
+    lead = f"{first} most often: {shares[0]}" if several else f"{first} on {shares[0]}"
+    answer = joined([lead, *said], 3)
     leads = ["± is the standard error of so many images, not the spread over seeds."]
     if several:
         leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
@@ -46,29 +47,23 @@ def section(sources: Sequence[Source], looks: Styles) -> Section:
         answer=answer,
         leads=tuple(leads),
         figures=figures,
-        tables=(_table(sources, names, chosen),),
+        tables=(evaluation_table([source.record for source in sources], names, chosen),),
         terms=(*TERMS[:2], *((figure.title, figure.definition) for figure in figures)),
         agains=tuple(_again(s, n, several) for s, n in zip(sources, names, strict=True)),
         source=sources[0].path.name if not several else "",
     )
 
 
-def _error(record: Record) -> float:
-    """Standard error of the accuracy: sqrt(p (1 - p) / n)."""
-    right, images = float(record.values["top1"]), int(record.values["num_images"])
-    return sqrt(right * (1 - right) / max(images, 1))
-
-
 def _right(record: Record) -> str:
     top1, images = record.values["top1"], count(record.values["num_images"])
-    share = f"{number(100 * top1, 1)} ± {number(100 * _error(record), 1)} %"
+    share = f"{number(100 * top1, 1)} ± {number(100 * standard_error(record), 1)} %"
     return f"{share} of {images} images ({record.config.get('data')})"
 
 
 def _ahead(first: Record, second: Record) -> str:
     """Whether the best two differ by more than their images let expect."""
     gap = float(first.values["top1"]) - float(second.values["top1"])
-    noise = 1.96 * sqrt(_error(first) ** 2 + _error(second) ** 2)
+    noise = 1.96 * sqrt(standard_error(first) ** 2 + standard_error(second) ** 2)
     beyond = "more" if gap > noise else "no more"
     return f"The first two differ by {beyond} than chance would give with so many images (95 %)."
 
@@ -88,35 +83,20 @@ def _figures(
     return (reliability(seen, [one.record.arrays for one in seen], reading),)
 
 
-def _table(sources: Sequence[Source], names: Sequence[str], looks: Sequence[Look]) -> Table:
-    best = max(float(source.record.values["top1"]) for source in sources)
-    rows = []
-    for source, name, look in zip(sources, names, looks, strict=True):
-        values, config = source.record.values, source.record.config
-        words = [
-            f"{number(100 * values['top1'], 1)} ± {number(100 * _error(source.record), 1)}",
-            number(100 * values["top5"], 1) if values.get("top5") is not None else "–",
-            number(values["nll"], 3),
-            number(100 * values["ece"], 1),
-            f"{count(values['num_images'])} of {config.get('data')}, {config.get('split')}",
-        ]
-        first = len(sources) > 1 and values["top1"] == best
-        cells = tuple(Cell(words=word, best=first and i == 0) for i, word in enumerate(words))
-        rows.append(Row(label=name, cells=cells, look=look))
-    return Table(name="evaluations", title="On labelled images", corner="Model", rows=tuple(rows),
-                 columns=("Top-1 (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images"))  # fmt: skip
-
-
 def _again(source: Source, name: str, titled: bool) -> Again:
     record, config = source.record, source.record.config
     options = [
-        ("--data", config.get("data")), ("--split", config.get("split")),
-        ("--weights", config.get("weights")), ("--images", config.get("num_images")),
-        ("--image-size", config.get("image_size")), *pinned(record),
+        ("--data", config.get("data")),
+        ("--split", config.get("split")),
+        ("--weights", config.get("weights")),
+        ("--images", config.get("num_images")),
+        ("--image-size", config.get("image_size")),
+        *pinned(record),
         ("--out", source.path.with_suffix("")),
-    ]  # fmt: skip
+    ]
     subject = str(config.get("subject") or model_name(source))
     command = command_line(["vitascope", "evaluate", subject], options)
     notes = tuple(map(str, config.get("notes") or ()))
-    return again(record, made_by(record, "evaluate") or command, notes=notes,
-                 title=name if titled else "")  # fmt: skip
+    return again(
+        record, made_by(record, "evaluate") or command, notes=notes, title=name if titled else ""
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitascope.report.figures.figure import Cell, Figure, Row, Table
+from vitascope.report.figures.figure import Figure
 from vitascope.report.figures.page_renderer import room
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
@@ -13,10 +13,11 @@ from vitascope.report.instruments.curvature import CURVATURE
 from vitascope.report.instruments.heads import HEADS
 from vitascope.report.instruments.per_layer import Instrument, Seen
 from vitascope.report.instruments.robustness import ROBUSTNESS
-from vitascope.report.instruments.summary import left_out, summary_rows
+from vitascope.report.instruments.summary import left_out, summary_table
 from vitascope.report.instruments.units import UNITS
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
+from vitascope.report.tables.table import Table
 from vitascope.settings import command_line
 
 __all__ = ["INSTRUMENTS", "models", "section"]
@@ -151,18 +152,11 @@ def _figures(
 
 def _tables(sittings: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
     """One table a model: what each instrument found."""
-    columns = ("Value", "Mean", "Lowest", "Highest")
     for session, name in zip(sittings, names, strict=True):
-        rows = []
-        for kind in INSTRUMENTS:
-            if kind in session:
-                for words in summary_rows(kind, session[kind].record):
-                    cells = tuple(Cell(words=word or "–") for word in words[1:])
-                    rows.append(Row(label=words[0], cells=cells))
-        if rows:
-            yield Table(name=f"inside {name}", title=f"What the instruments found in {name}",
-                        corner="Measure", columns=columns, rows=tuple(rows),
-                        numeric=False)  # fmt: skip
+        records = {kind: session[kind].record for kind in INSTRUMENTS if kind in session}
+        table = summary_table(records, f"inside {name}", f"What the instruments found in {name}")
+        if table.rows:
+            yield table
 
 
 def _agains(session: Session, title: str) -> Iterator[Again]:

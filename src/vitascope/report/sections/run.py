@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from vitascope.report.figures.figure import Cell, Figure, Lines, Row, Series, Table
+from vitascope.report.figures.figure import Figure, Lines, Series
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
 from vitascope.report.sections.run_command import run_again
 from vitascope.report.sections.section import Badge, Section
+from vitascope.report.tables.table import Cell, Table, row
 
 __all__ = ["TERMS", "models", "section"]
 
@@ -92,7 +93,7 @@ def section(sources: Sequence[Source], looks: Styles) -> Section:
         terms=TERMS,
         agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
         source="record.json" if not several else "",
-    )  # fmt: skip
+    )
 
 
 def _last(source: Source, what: str) -> float | None:
@@ -132,8 +133,16 @@ def _figures(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> 
                 xs = [row["epoch"] for row in rows]
                 series.append(Series(label=name, x=xs, y=ys, look=look))
         if series:
-            panels.append(Lines(title=title, x_label="epoch", y_label=axis, series=tuple(series),
-                                floor=floor, ceiling=ceiling))  # fmt: skip
+            panels.append(
+                Lines(
+                    title=title,
+                    x_label="epoch",
+                    y_label=axis,
+                    series=tuple(series),
+                    floor=floor,
+                    ceiling=ceiling,
+                )
+            )
     if not panels:
         return ()
     return (
@@ -164,29 +173,27 @@ def _reading(sources: Sequence[Source], names: Sequence[str]) -> str:
 
 
 def _table(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> Table:
-    columns = ("Top-1 (%)", "Best (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images/s", "Took")
     tops = [_percent(_last(source, "top1")) for source in sources]
     known = [top for top in tops if top is not None]
     rows = []
     for source, name, top in zip(sources, names, tops, strict=True):
         best = (source.record.values.get("best") or {}).get("top1")
         speed = (source.record.values.get("final") or {}).get("images_per_second")
-        words = [
-            number(top, 1),
+        highest = len(known) > 1 and top is not None and top == max(known)
+        cells: list[str | Cell] = [
+            Cell(words=number(top, 1), bold=highest),
             number(_percent(best), 1),
             number(_percent(_last(source, "top5")), 1),
             number(_last(source, "test_nll"), 3),
             number(_percent(_last(source, "ece")), 1),
-            "–" if speed is None else count(speed),
+            "" if speed is None else count(speed),
             duration(source.record.seconds),
         ]
-        first = len(known) > 1 and top is not None and top == max(known)
-        cells = tuple(Cell(words=word, best=first and i == 0) for i, word in enumerate(words))
-        rows.append(Row(label=name, cells=cells, look=looks.of(model_name(source))))
+        rows.append(row(name, cells, look=looks.of(model_name(source))))
     return Table(
         name="runs",
         title="At the end of training, on the test images",
         corner="Run",
-        columns=columns,
+        columns=("Top-1 (%)", "Best (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images/s", "Took"),
         rows=tuple(rows),
     )

@@ -11,8 +11,9 @@ from typing import Any
 from markupsafe import Markup
 
 from vitascope.record import Record
-from vitascope.report.figures.figure import Figure, Table
+from vitascope.report.figures.figure import Figure
 from vitascope.report.formatting import duration
+from vitascope.report.tables.table import Table
 
 __all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by", "pinned"]
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.report.figures.figure import Cell, Figure, Lines, Row, Series, Table
+from vitascope.report.figures.figure import Figure, Lines, Series
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.instruments.curvature import shares
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.sections.spectra_figure import HEAD, rows
+from vitascope.report.tables.spectra import spectra_table
 from vitascope.settings import command_line
 
 __all__ = ["models", "section"]
@@ -58,18 +58,6 @@ def section(source: Source, looks: Styles) -> Section:
         f"eigenvalues below zero), {most['run']} the least "
         f"({number(100 * (most['nep'][0] or 0), 1)} %)."
     )
-    head, *names = HEAD
-    table = Table(
-        name="spectra",
-        title="Mean over mini-batches with its standard error, against the first run",
-        corner=head,
-        columns=tuple(name or "against the first" for name in names),
-        rows=tuple(
-            Row(label=row[0], cells=tuple(Cell(words=word or "–") for word in row[1:]),
-                look=looks.of(row[0]))
-            for row in rows(record)
-        ),
-    )  # fmt: skip
     runs = record.config.get("runs") or ()
     command = command_line(["vitascope", "study", "spectra", *runs],
                            [("--epochs", tuple(e for e in epochs if e is not None))])  # fmt: skip
@@ -81,6 +69,6 @@ def section(source: Source, looks: Styles) -> Section:
         kind="spectra", label="Study", title="Hessian spectra",
         question="How convex and how sharp is each model's loss?", answer=answer,
         leads=("“Within noise” in the table: the mini-batches differ as much as the runs.",),
-        figures=(figure,), tables=(table,), terms=_TERMS, source=source.path.name,
-        agains=(made,),
+        figures=(figure,), tables=(spectra_table(record, looks),), terms=_TERMS,
+        source=source.path.name, agains=(made,),
     )  # fmt: skip

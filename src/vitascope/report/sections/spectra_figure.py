@@ -1,8 +1,6 @@
-"""Hessian spectra of several runs as a table and a figure (Fig. 4 of Park & Kim 2022)."""
+"""Hessian spectra of several runs as a figure (Fig. 4 of Park & Kim 2022)."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -11,31 +9,7 @@ from vitascope.record import Record, atomic_write
 from vitascope.report.figures.comparison_paper import STYLE
 from vitascope.report.instruments.paper_curvature import draw_hessians
 
-__all__ = ["HEAD", "draw", "rows", "write_figures"]
-
-HEAD = ("run", "epoch", "NEP, % below 0", "", "APE, mean above 0", "", "NLL + l2")
-
-
-def _number(pair: Sequence[Any], scale: float = 1.0) -> str:
-    """A mean with its standard error.
-
-    >>> _number([0.25, 0.0125], 100), _number([None, None])
-    ('25 ± 1.2', 'none')
-    """
-    if pair[0] is None:
-        return "none"
-    error = "" if pair[1] is None else f" ± {scale * pair[1]:.2g}"
-    return f"{scale * pair[0]:.3g}{error}"
-
-
-def rows(record: Record) -> list[list[str]]:
-    """A line a run and epoch, the verdicts beside the numbers."""
-    return [
-        [row["run"], "last" if row["epoch"] is None else str(row["epoch"]),
-         _number(row["nep"], 100), row["nep_verdict"], _number(row["ape"]), row["ape_verdict"],
-         _number(row["loss"])]
-        for row in record.values["rows"]
-    ]  # fmt: skip
+__all__ = ["draw", "write_figures"]
 
 
 def draw(record: Record, epoch: int | None) -> Figure:

@@ -1,6 +1,5 @@
 """A study of a paper's tables and figures: verdicts first, our numbers beside the paper's."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,9 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import listed
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, Claim, Section, again
-from vitascope.report.sections.study_figures import study_figure, study_table
+from vitascope.report.sections.study_figures import study_figure
+from vitascope.report.tables.study import study_table
+from vitascope.report.tables.study import tally as tally_verdicts
 
 __all__ = ["models", "section", "tally", "told"]
 
@@ -40,25 +41,8 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def tally(claims: Sequence[Claim]) -> str:
-    """How many claims agree, in words.
-
-    >>> tally([])
-    'no claim was tried'
-    """
-    if not claims:
-        return "no claim was tried"
-    found = Counter(claim.badge.words for claim in claims)
-    words = {"agrees": "agree", "disagrees": "disagree", "within noise": "are within noise"}
-    one = {"within noise": "is within noise"}
-    order = sorted(found, key=lambda name: [*words, name].index(name))
-    if len(found) == 1:
-        name = order[0]
-        if len(claims) == 1:
-            return f"The one claim {one.get(name, name)}"
-        return f"All {len(claims)} claims {words.get(name, name)}"
-    said = [f"{found[n]} {one.get(n, n) if found[n] == 1 else words.get(n, n)}" for n in order]
-    said[0] = said[0].replace(" ", f" of {len(claims)} claims ", 1)
-    return ", ".join(said[:-1]) + f" and {said[-1]}"
+    """How many claims agree, in words."""
+    return tally_verdicts([claim.badge.words for claim in claims])
 
 
 def section(source: Source, looks: Styles) -> Section:
@@ -66,7 +50,7 @@ def section(source: Source, looks: Styles) -> Section:
     record, values = source.record, source.record.values
     claims = tuple(_claim(item) for item in values.get("claims") or ())
     figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
-    tables = tuple(study_table(item, looks) for item in values.get("tables") or ())
+    tables = tuple(study_table(item, looks.names) for item in values.get("tables") or ())
     title = str(values["title"])
     seeds = values.get("seeds") or []
     facts = [

@@ -1,14 +1,12 @@
-"""The tables and figures of a study's record, ready to be drawn with the page's looks."""
+"""The figures of a study's record, ready to be drawn with the page's looks."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
 from vitascope.errors import UserError
 from vitascope.report.figures.figure import (
-    Cell,
     Dots,
     DotSeries,
     Figure,
@@ -16,44 +14,12 @@ from vitascope.report.figures.figure import (
     Lines,
     Maps,
     Panel,
-    Row,
     Series,
-    Table,
-    known,
 )
 from vitascope.report.figures.style import Look, Styles, apart
-from vitascope.report.formatting import number
 from vitascope.report.records import Source
 
-__all__ = ["study_figure", "study_table"]
-
-
-def study_table(item: Mapping[str, Any], looks: Styles) -> Table:
-    """Ours with its spread, the paper's number beside it."""
-    digits = int(item.get("digits", 1))
-    named = looks.names
-    rows = []
-    for row in item["rows"]:
-        cells = [_cell(cell, digits) for cell in row["cells"]]
-        missing = len(item["columns"]) - len(cells)
-        cells += [Cell(words="–")] * missing
-        label, theirs = str(row["label"]), str(row.get("paper_label") or "")
-        rows.append(Row(label=label, note=theirs if theirs != label else "", look=named.get(label),
-                        cells=tuple(cells[: len(item["columns"])])))  # fmt: skip
-    unit = f": {item['unit']}" if item.get("unit") else ""
-    return Table(name=str(item.get("name") or "table"), title=f"{item.get('title') or ''}{unit}",
-                 corner=str(item.get("corner") or ""), columns=tuple(map(str, item["columns"])),
-                 rows=tuple(rows))  # fmt: skip
-
-
-def _cell(cell: Mapping[str, Any] | None, digits: int) -> Cell:
-    cell = cell or {}
-    ours = [v for v in cell.get("ours") or [] if known(v)]
-    mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
-    std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
-    words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
-    paper = cell.get("paper")
-    return Cell(words=words, note=number(paper, digits) if known(paper) else "")
+__all__ = ["study_figure"]
 
 
 def study_figure(source: Source, item: Mapping[str, Any], looks: Styles) -> Figure:

@@ -1,12 +1,13 @@
-"""`docs/results.md` from the records beside it: what was measured, when, and how to get it again.
+"""Make `docs/results.md` from records: what was measured, when, and how to get it again.
 
-`make results` writes it: `python -m vitascope.report.results FOLDER ... docs/results.md`.
+`make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
-whose name starts with a record's name (``figures/cifar10-gates.png`` for
-``cifar10.json``) is shown under it.
+whose name starts with a record's name (``figures/cifar10-gates.png`` for ``cifar10.json``) is shown
+under it. The tables are those that the report and the terminal show.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from vitascope.record import Record, load, write_text
-from vitascope.report.results_bench import benchmark
-from vitascope.report.results_studies import in_order, verdicts
-from vitascope.report.sections.spectra_figure import HEAD, rows
-from vitascope.report.sections.study_text import study_markdown
-from vitascope.report.tables.terminal import markdown
+from vitascope.report.sections.comparison_record import Comparison
+from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
+from vitascope.report.tables.comparison import accuracy_table
+from vitascope.report.tables.spectra import spectra_table
+from vitascope.report.tables.study import VERDICT_MARKS, claims_table, study_table, tally
+from vitascope.report.tables.table import Table, row
+from vitascope.report.tables.writers import as_markdown
 
 __all__ = ["results_page", "section"]
 
@@ -28,37 +31,28 @@ def section(record: Record) -> str:
     """One record in words and tables."""
     writers = {
         "compare": _comparison,
-        "bench-gpsa": benchmark,
-        "bench-training": benchmark,
-        "bench-inspect": benchmark,
-        "bench-neighborhood": benchmark,
-        "bench-corruptions": benchmark,
-        "bench-hessian": benchmark,
         "fourier": _along_units,
         "variance": _along_units,
         "spectra": _spectra,
         "frequency": _frequency,
-        "study": study_markdown,
+        "study": _study,
     }
-    body = writers.get(record.kind, _values)(record)
+    if record.kind.startswith("bench-"):
+        body = _benchmark(record)
+    else:
+        body = writers.get(record.kind, _values)(record)
     return f"{body}\n\n{_made(record)}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table without a title."""
+    corner, *columns = head
+    lines = tuple(row(label, cells) for label, *cells in rows)
+    return as_markdown(Table(name="", title="", corner=corner, columns=tuple(columns), rows=lines))
 
 
 def _comparison(record: Record) -> str:
     values = record.values
-    models = [model["name"] for model in values["models"]]
-    rows = []
-    for row in values["table"]:
-        entries = {entry["model"]: entry for entry in row["entries"]}
-        cells = [f"{100 * row['fraction']:g} % ({row['num_images']:,})"]
-        for model in models:
-            entry = entries[model]
-            cell = f"{entry['mean']:.1f}" + (f" ± {entry['std']:.1f}" if entry["std"] else "")
-            if entry["gain"] is not None:
-                low, high = entry["gain_low"], entry["gain_high"]
-                cell += f" ({entry['gain']:+.1f} % [{low:+.1f}, {high:+.1f}], {entry['verdict']})"
-            cells.append(cell)
-        rows.append(cells)
     epochs = sorted({(c["fraction"], c["epochs"]) for c in values["cells"]})
     seen = ", ".join(f"{e} epochs at {100 * f:g} %" for f, e in epochs)
     advice = values["recommendation"]
@@ -66,7 +60,7 @@ def _comparison(record: Record) -> str:
         f"Top-1 on {values['data']['num_test']:,} test images, mean ± standard deviation over "
         f"{len(values['seeds'])} seeds; in brackets the relative gain over {values['reference']} "
         f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
-        markdown(["images", *models], rows),
+        as_markdown(accuracy_table(Comparison(record))),
         f"**{advice['headline']}** " + " ".join(advice["sentences"]),
         *(
             f"Gates, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)}."
@@ -104,7 +98,7 @@ def _along_units(record: Record) -> str:
     """How each unit changes what it is handed, beside the claim of the paper."""
     values = record.values
     name = "high" if record.kind == "fourier" else "variance"
-    what = "log amplitude at pi" if record.kind == "fourier" else "variance over space"
+    what = "Log amplitude at π" if record.kind == "fourier" else "Variance over space"
     found = values[name]
     rows = [
         [unit, kind, f"{after:.3f}", f"{after - before:+.3f}"]
@@ -112,7 +106,7 @@ def _along_units(record: Record) -> str:
             values["units"][1:], values["kind"][1:], found, found[1:], strict=False
         )
     ]
-    parts = [markdown(["unit", "kind", what, "change"], rows)]
+    parts = [_table(["Unit", "Kind", what, "Change"], rows)]
     for kind, claim in (("attention", "lower"), ("mlp", "raise")):
         changes = [float(row[3]) for row in rows if row[1] == kind]
         if changes:
@@ -135,7 +129,7 @@ def _spectra(record: Record) -> str:
             f"against {record.values['reference']}. Park & Kim find, early in training, fewer "
             "negative ones with average pooling or locality than with a class token alone, none or "
             "few in a ResNet, and larger positive ones there.",
-            markdown(HEAD, rows(record)),
+            as_markdown(spectra_table(record)),
             f"Settings: {config}.",
         ]
     )
@@ -161,7 +155,31 @@ def _frequency(record: Record) -> str:
         f"0.7 π) {100 * lost['high']:.1f}. Park & Kim (Fig. 2b): convolutions suffer more from "
         "the high ones, ViTs from the low ones."
     )
-    return f"{about}\n\n{markdown(['frequency', 'top-1'], table)}\n\n{found}"
+    return f"{about}\n\n{_table(['Frequency', 'Top-1'], table)}\n\n{found}"
+
+
+def _benchmark(record: Record) -> str:
+    """Speed, memory, rates, accuracy and cost: what the record holds."""
+    parts = [ABOUT_RATIOS, *map(as_markdown, bench_tables(record))]
+    for what, counts in record.values.get("products", {}).items():
+        parts.append(
+            f"Products of one batch after the other, {what}: {', '.join(map(str, counts))}."
+        )
+    config = ", ".join(f"{key} {value}" for key, value in record.config.items())
+    return "\n\n".join([*parts, f"Settings: {config}."])
+
+
+def _study(record: Record) -> str:
+    """Tables with the paper's numbers beside ours, and the verdicts."""
+    values = record.values
+    about = (
+        f"**{values['title']}** {', '.join(values['covers'])}. The paper: {values['claim']}. "
+        f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
+        f"{values['num_runs']} runs; mean ± standard deviation."
+    )
+    tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
+    verdicts = tally([claim["verdict"] for claim in values["claims"]])
+    return "\n\n".join([about, *map(as_markdown, tables), f"{verdicts}. `{values['command']}`"])
 
 
 def _values(record: Record) -> str:
@@ -178,7 +196,7 @@ def _values(record: Record) -> str:
         and value
         and all(isinstance(v, (int, float, str)) for v in value)
     ]
-    return markdown(["what", "value"], [*rows, *lists])
+    return _table(["What", "Value"], [*rows, *lists])
 
 
 def _made(record: Record) -> str:
@@ -194,14 +212,48 @@ def _made(record: Record) -> str:
     )
 
 
+def _in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]:
+    """Studies in the papers' order and before the rest, which stays as it is."""
+    studies = [pair for pair in records if pair[1].kind == "study"]
+    studies.sort(key=lambda pair: (pair[1].values.get("order") or 0, pair[0]))
+    return [*studies, *(pair for pair in records if pair[1].kind != "study")]
+
+
+def _overview(studies: Sequence[tuple[str, Record]]) -> str:
+    """One line a study: what it covers, on what, how many of the paper's claims are seen."""
+    rows, every = [], []
+    for name, record in studies:
+        found = [claim["verdict"] for claim in record.values["claims"]]
+        every += found
+        counts = Counter(found)
+        images = Path(str(record.values["data"])).name
+        numbers = [str(counts[verdict] or "") for verdict in VERDICT_MARKS]
+        rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]), images, *numbers])
+    scales = sorted({str(record.values["scale"]) for _, record in studies})
+    hours = sum(record.values["training_seconds"] for _, record in studies) / 3600
+    names = {record.values["study"] for _, record in studies}
+    again = len(studies) - len(names)
+    more = f", {again} of them on other images too," if again else ""
+    words = (
+        f"{len(names)} studies{more} at the {' and '.join(scales)} scale: {tally(every)}. The "
+        "papers' models, images and epochs are far larger, so a disagreement says where a claim "
+        "stops holding at this size, not that the paper is wrong. Every claim is judged by itself: "
+        "of 40 with nothing behind them about one would seem to agree and one to disagree. Runs "
+        f"that studies share were trained once; counted for each study they are {hours:.1f} hours "
+        "of one core that was shared with other work."
+    )
+    marks = [verdict.capitalize() for verdict in VERDICT_MARKS]
+    return f"{words}\n\n{_table(['Study', 'Covers', 'Images', *marks], rows)}"
+
+
 def results_page(folders: Sequence[Path], figures: Path) -> str:
     """The whole page from folders of records."""
     paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
-    records = in_order([(path.stem, load(path)) for path in paths])
+    records = _in_order([(path.stem, load(path)) for path in paths])
     parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
     studies = [pair for pair in records if pair[1].kind == "study"]
     if studies:
-        parts += ["## What of the papers holds here", verdicts(studies)]
+        parts += ["## What of the papers holds here", _overview(studies)]
     drawn = _owners(figures, [name for name, _ in records])
     for name, record in records:
         title = f"Benchmark: {name}" if record.kind.startswith("bench-") else name

@@ -1,0 +1,79 @@
+"""The tables of a benchmark's record: ratios first, then what stands behind them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.report.tables.table import Table, TableRow, row
+
+__all__ = ["ABOUT_RATIOS", "bench_tables"]
+
+ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turns in one process."
+
+
+def bench_tables(record: Record) -> Iterator[Table]:
+    """Speed, memory, images a second, accuracy and cost: those that the record has."""
+    values, subject = record.values, record.kind.removeprefix("bench-")
+    yield Table(
+        name=f"{subject} speed",
+        title="Speed against peers",
+        corner="Ours / peer",
+        columns=("Median", "Quartiles"),
+        rows=_quartiles(values["speed"]),
+    )
+    if values.get("memory"):
+        yield Table(
+            name=f"{subject} memory",
+            title="Memory",
+            corner="Grid",
+            columns=("Our layer", str(record.config.get("peer", "timm's layer")), "Ratio"),
+            rows=tuple(
+                row(
+                    grid,
+                    [f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"],
+                )
+                for grid, ours, theirs in values["memory"]
+            ),
+        )
+    if values.get("rates"):
+        yield Table(
+            name=f"{subject} rates",
+            title="Images a second",
+            corner="Work",
+            columns=("Ours", "Peer's", "Ratio"),
+            rows=tuple(
+                row(what, [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"])
+                for what, ours, theirs in values["rates"]
+            ),
+        )
+    if values.get("reached"):
+        yield Table(
+            name=f"{subject} reached",
+            title="Error reached, and its price",
+            corner="Up to an error of",
+            columns=("Reached", "At worst", "Products", "CPU seconds"),
+            rows=tuple(
+                row(
+                    who,
+                    [
+                        f"{100 * error:.2g} %",
+                        f"{100 * worst:.2g} %",
+                        f"{products:g}",
+                        f"{seconds:.1f}",
+                    ],
+                )
+                for who, error, worst, products, seconds in values["reached"]
+            ),
+        )
+    if values.get("cost"):
+        yield Table(
+            name=f"{subject} cost",
+            title="Cost in plain forward passes",
+            corner="Work",
+            columns=("Median", "Quartiles"),
+            rows=_quartiles(values["cost"]),
+        )
+
+
+def _quartiles(rows: Sequence[Sequence[Any]]) -> tuple[TableRow, ...]:
+    return tuple(row(w, [f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]) for w, low, mid, high in rows)

@@ -1,0 +1,86 @@
+"""The tables of a comparison: accuracy with the gain over the reference, and what it costs."""
+
+from vitascope.report.figures.scale import count, short
+from vitascope.report.formatting import number, signed
+from vitascope.report.sections.comparison_record import Comparison, Entry
+from vitascope.report.tables.table import Cell, Table, row
+from vitascope.report.tables.writers import as_text
+
+__all__ = ["accuracy_table", "comparison_text", "cost_table"]
+
+
+def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
+    """Top-1 of each model on each share of the images; ``intervals`` adds those of the gains."""
+    rows = []
+    for share in comparison.rows:
+        best = max((entry.mean for entry in share.entries.values()), default=0.0)
+        several = len(share.entries) > 1
+        cells = []
+        for name in comparison.models:
+            entry = share.entries.get(name)
+            bold = several and entry is not None and entry.mean == best
+            cells.append(_cell(entry, intervals, bold))
+        rows.append(row(f"{share.share} ({count(share.num_images)})", cells))
+    models = comparison.models.values()
+    spread = any(e.std is not None for share in comparison.rows for e in share.entries.values())
+    caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
+    if comparison.reference:
+        gains = " with its 95 % interval" if intervals else ""
+        caption += f"; gain relative to {comparison.reference.label}{gains}"
+    return Table(
+        name="accuracy",
+        title="Top-1 accuracy (%)",
+        caption=f"{caption}. Bold: highest mean of a row.",
+        corner="Training images",
+        columns=tuple(model.label for model in models),
+        looks=tuple(model.look for model in models),
+        rows=tuple(rows),
+        beside="gain",
+    )
+
+
+def _cell(entry: Entry | None, intervals: bool, bold: bool) -> Cell:
+    """Mean ± spread over seeds; beside it the gain, its interval and the verdict."""
+    if entry is None:
+        return Cell(words="")
+    spread = "" if entry.std is None else f" ± {number(entry.std, 1)}"
+    note = ""
+    if entry.gain is not None:
+        note = f"{signed(entry.gain)} %"
+        if intervals and entry.gain_low is not None and entry.gain_high is not None:
+            note += f" [{signed(entry.gain_low)}, {signed(entry.gain_high)}]"
+        note += f", {entry.verdict}" if entry.verdict else ""
+    tone = entry.verdict if entry.verdict in ("ahead", "behind") else ""
+    return Cell(words=number(entry.mean, 1) + spread, note=note, bold=bold, tone=tone)
+
+
+def cost_table(comparison: Comparison) -> Table:
+    """Size, work, speed and accuracy of each model."""
+    last = comparison.rows[-1] if comparison.rows else None
+    rows = []
+    for model in comparison.models.values():
+        entry = last.entries.get(model.name) if last else None
+        cells = [
+            short(model.parameters) if model.parameters else "",
+            short(model.multiply_adds, 1) if model.multiply_adds else "",
+            count(model.images_per_second) if model.images_per_second else "",
+            number(entry.mean, 1) if entry else "",
+        ]
+        rows.append(row(model.label, cells, look=model.look))
+    images = f" with {count(last.num_images)} training images" if last else ""
+    return Table(
+        name="cost",
+        title="What it costs",
+        caption="Size, work for one image, speed in training on the machine named below, and "
+        f"accuracy{images}.",
+        corner="Model",
+        columns=("Parameters", "Multiply-adds", "Images/s", "Top-1 (%)"),
+        rows=tuple(rows),
+    )
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """For a terminal: the accuracies and the recommendation."""
+    advice = comparison.values["recommendation"]
+    table = as_text(accuracy_table(comparison, intervals=False))
+    return "\n".join([table, "", advice["headline"], *advice["sentences"]])

@@ -1,0 +1,52 @@
+"""The table of a study of Hessian spectra: how convex and how sharp each run's loss is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.report.figures.style import Styles
+from vitascope.report.tables.table import Table, row
+
+__all__ = ["spectra_table"]
+
+
+def spectra_table(record: Record, looks: Styles | None = None) -> Table:
+    """A line for each run and epoch; beside NEP and APE the verdict against the first run."""
+    rows = []
+    for found in record.values["rows"]:
+        run, epoch = found["run"], found["epoch"]
+        cells = [
+            "last" if epoch is None else str(epoch),
+            _with_error(found["nep"], 100),
+            found["nep_verdict"],
+            _with_error(found["ape"]),
+            found["ape_verdict"],
+            _with_error(found["loss"]),
+        ]
+        rows.append(row(run, cells, look=looks.of(run) if looks else None))
+    return Table(
+        name="spectra",
+        title="Mean over mini-batches with its standard error, against the first run",
+        corner="Run",
+        columns=(
+            "Epoch",
+            "NEP, % below 0",
+            "NEP against the first",
+            "APE, mean above 0",
+            "APE against the first",
+            "NLL + l2",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _with_error(pair: Sequence[Any], scale: float = 1.0) -> str:
+    """A mean with its standard error.
+
+    >>> _with_error([0.25, 0.0125], 100), _with_error([None, None])
+    ('25 ± 1.2', 'none')
+    """
+    if pair[0] is None:
+        return "none"
+    error = "" if pair[1] is None else f" ± {scale * pair[1]:.2g}"
+    return f"{scale * pair[0]:.3g}{error}"

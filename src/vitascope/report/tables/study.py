@@ -1,0 +1,113 @@
+"""The tables of a study: our numbers beside the paper's, and a verdict on each claim."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from vitascope.record import Record
+from vitascope.report.figures.figure import known
+from vitascope.report.figures.style import Look
+from vitascope.report.formatting import number, plural
+from vitascope.report.tables.table import Cell, Table, row
+from vitascope.report.tables.writers import as_text
+
+__all__ = ["VERDICT_MARKS", "claims_table", "study_table", "study_text", "tally"]
+
+VERDICT_MARKS = {"agrees": "+", "within noise": "=", "disagrees": "-"}
+
+
+def study_table(item: Mapping[str, Any], looks: Mapping[str, Look] | None = None) -> Table:
+    """One of the tables of a record: ours with its spread, the paper's number as a note.
+
+    ``looks`` are those of the models that rows may be named after.
+    """
+    digits, width = int(item.get("digits", 1)), len(item["columns"])
+    rows = []
+    for line in item["rows"]:
+        cells = [_cell(cell or {}, digits) for cell in line["cells"][:width]]
+        cells += [Cell(words="–")] * (width - len(cells))
+        label, theirs = str(line["label"]), str(line.get("paper_label") or "")
+        note = theirs if theirs != label else ""
+        rows.append(row(label, cells, note=note, look=(looks or {}).get(label)))
+    unit = f": {item['unit']}" if item.get("unit") else ""
+    return Table(
+        name=str(item.get("name") or "table"),
+        title=f"{item.get('title') or ''}{unit}",
+        corner=str(item.get("corner") or ""),
+        columns=tuple(map(str, item["columns"])),
+        rows=tuple(rows),
+    )
+
+
+def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
+    ours = [v for v in cell.get("ours") or [] if known(v)]
+    mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
+    std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
+    words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
+    paper = cell.get("paper")
+    return Cell(words=words, note=f"{paper:g}".replace("-", "−") if known(paper) else "")
+
+
+def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
+    """The claims of a record: where the paper makes each, the verdict, and what was measured."""
+    rows = [
+        row(
+            str(claim.get("source") or ""),
+            [
+                str(claim["text"]),
+                Cell(words=str(claim.get("verdict") or "not tried"), bold=True),
+                str(claim.get("reading") or ""),
+            ],
+        )
+        for claim in claims
+    ]
+    return Table(
+        name="claims",
+        title=title,
+        corner="Source",
+        columns=("Claim", "Verdict", "Measured"),
+        rows=tuple(rows),
+    )
+
+
+def tally(verdicts: Sequence[str]) -> str:
+    """How many claims agree, in words.
+
+    >>> tally([]), tally(["agrees"])
+    ('No claim was tried', 'The one claim agrees')
+    >>> tally(["agrees", "disagrees", "agrees", "within noise"])
+    '2 of 4 claims agree, 1 disagrees and 1 is within noise'
+    """
+    if not verdicts:
+        return "No claim was tried"
+    one = {"within noise": "is within noise"}
+    many = {"agrees": "agree", "disagrees": "disagree", "within noise": "are within noise"}
+    found = Counter(verdicts)
+    order = [*(name for name in many if name in found), *(n for n in found if n not in many)]
+    if len(verdicts) == 1:
+        return f"The one claim {one.get(order[0], order[0])}"
+    if len(found) == 1:
+        return f"All {len(verdicts)} claims {many.get(order[0], order[0])}"
+    said = [f"{found[n]} {(one if found[n] == 1 else many).get(n, n)}" for n in order]
+    said[0] = said[0].replace(" ", f" of {len(verdicts)} claims ", 1)
+    return f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+def study_text(record: Record) -> str:
+    """For a terminal: the study's tables, and a line for each claim."""
+    values = record.values
+    parts = [
+        f"{values['title']}  [{', '.join(values['covers'])}]",
+        f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}; "
+        "mean ± standard deviation",
+    ]
+    for table in map(study_table, values["tables"]):
+        parts.append(f"{table.title}\n{as_text(table)}")
+    claims = [
+        f"{VERDICT_MARKS[c['verdict']]} {c['verdict']:<12}  {c['source']}: {c['text']}. "
+        f"{c['reading']}"
+        for c in values["claims"]
+    ]
+    verdicts = [claim["verdict"] for claim in values["claims"]]
+    return "\n\n".join([*parts, "\n".join(claims), f"{tally(verdicts)}."])
