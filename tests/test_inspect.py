@@ -9,7 +9,7 @@ import pytest
 
 from vitascope.cli import main
 from vitascope.record import load
-from vitascope.studies.inspection.inspect import MEASURES, Look, inspect_subject
+from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 
 FACTORY = """
 import torch
@@ -174,7 +174,7 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("convit_micro", "say on what to look at it, with --data"),
+        ("convit_micro", "say on what to measure it, with --data"),
         ("convit_micro --data digits --measures gatse", "unknown measure 'gatse'"),
         ("timm:resnet10t --data digits --measures gates", "ResNet has no gates"),
         ("timm:resnet10t --data digits --measures nonlocality", "ResNet has none"),
@@ -233,8 +233,8 @@ def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
 
 def test_progress_counts_every_pass(trained):
     steps = []
-    look_at = Look(subject=str(trained), num_images=8, batch_size=4)
-    inspect_subject(look_at, lambda *step: steps.append(step))
+    request = InspectRequest(subject=str(trained), num_images=8, batch_size=4)
+    inspect_subject(request, lambda *step: steps.append(step))
     done, total = zip(*[step[1:] for step in steps], strict=True)
     assert list(done) == list(range(1, len(steps) + 1))
     assert all(a <= b for a, b in zip(done, total, strict=True))

@@ -7,7 +7,7 @@ from torch import nn
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.studies.grid.one_training import pairs, recipe_from, train_once
-from vitascope.studies.session.models import build, open_subject, reopen
+from vitascope.studies.session.models import build, open_session, reopen
 
 
 @pytest.fixture(scope="module")
@@ -41,28 +41,28 @@ def nothing():
 
 @pytest.mark.parametrize("name", ["convit_micro", "vit_micro", "resnet_micro", "test_resnet"])
 def test_any_model_is_built_for_the_images(digits, name):
-    subject = build(name, digits, seed=1)
-    assert subject.model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
-    assert subject.model.training
+    session = build(name, digits, seed=1)
+    assert session.model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    assert session.model.training
     again = build(name, digits, seed=1)
-    for a, b in zip(subject.model.parameters(), again.model.parameters(), strict=True):
+    for a, b in zip(session.model.parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 def test_a_run_is_opened_with_its_weights_data_and_statistics(run):
-    subject = reopen(run.folder)
-    assert (subject.name, subject.data, subject.size) == ("convit_micro", "digits", (1, 8, 8))
-    assert len(subject.model.blocks) == 2
-    assert len(subject.mean) == 1
+    session = reopen(run.folder)
+    assert (session.name, session.data, session.size) == ("convit_micro", "digits", (1, 8, 8))
+    assert len(session.model.blocks) == 2
+    assert len(session.mean) == 1
     early = reopen(run.folder, epoch=0)
-    assert (early.model.head.weight - subject.model.head.weight).abs().max() > 0
+    assert (early.model.head.weight - session.model.head.weight).abs().max() > 0
     assert (early.model.blocks[0].attn.gate > 0.73).all()
 
 
 def test_names_and_factories_are_opened(run):
-    assert open_subject(str(run.folder)).data == "digits"
-    assert open_subject("timm:test_vit").size == (3, 160, 160)
-    assert open_subject("test_subject:tiny").size is None
+    assert open_session(str(run.folder)).data == "digits"
+    assert open_session("timm:test_vit").size == (3, 160, 160)
+    assert open_session("test_session:tiny").size is None
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_names_and_factories_are_opened(run):
     [
         ("convit_tyni", "did you mean 'convit_tiny'"),
         ("no_such_module:f", "cannot open no_such_module:f"),
-        ("test_subject:missing", "cannot open test_subject:missing"),
-        ("test_subject:nothing", "returned int, not an nn.Module"),
+        ("test_session:missing", "cannot open test_session:missing"),
+        ("test_session:nothing", "returned int, not an nn.Module"),
     ],
 )
 def test_what_cannot_be_opened_is_one_clear_error(text, says):
     with pytest.raises(UserError, match=says):
-        open_subject(text)
+        open_session(text)
 
 
 def test_a_hugging_face_folder_is_opened_offline(tmp_path):
@@ -91,10 +91,10 @@ def test_a_hugging_face_folder_is_opened_offline(tmp_path):
         patch_size=4,
     )
     ViTForImageClassification(config).save_pretrained(tmp_path)
-    subject = open_subject(f"hf:{tmp_path}")
-    assert subject.size == (3, 16, 16)
+    session = open_session(f"hf:{tmp_path}")
+    assert session.size == (3, 16, 16)
     with pytest.raises(UserError, match="no Hugging Face image classifier"):
-        open_subject(f"hf:{tmp_path / 'none'}")
+        open_session(f"hf:{tmp_path / 'none'}")
 
 
 def test_images_that_do_not_fit_are_refused_before_training(digits):
