@@ -147,7 +147,7 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     found = look(capsys, *words)
     assert list(found["refused"]) == ["gates"]
     assert found["measures"]["nonlocality"]["grid"] == [[4, 4], [4, 4]]
-    assert found["notes"] == []
+    assert found["notes"] == ["classes are matched by position: the model has no names for its 10"]
     listed = look(capsys, *words[:1], "--list")
     assert [unit["kind"] for unit in listed["units"]].count("attention") == 2
 
@@ -182,8 +182,8 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("convit_micro --data digits --layers blok.*", "no attention layer matches 'blok.*'"),
         ("convit_micro --data digits --units x", "no unit matches 'x'"),
         ("convit_micro --data digits --measures cka --images 3", "at least 4 images"),
-        ("convit_micro --data digits --query 2 2 --measures maps", "not on the image"),
-        ("convit_micro --data digits --images 0", "at least 1"),
+        ("convit_micro --data digits --query 2 2 --measures maps", "must be from 0 to 1, not 2"),
+        ("convit_micro --data digits --images 0", "--images must be from 1 to"),
         ("convit_micro --data digits --epoch 3", "is not a run's folder"),
         ("convit_micro --data digits --image-size 30", "convit_micro"),
         ("timm:vit_tiny_patch16_224 --list --image-size 8", "vit_tiny_patch16_224"),

@@ -1,13 +1,15 @@
-"""Building a model for some images, and opening one again."""
+"""A model with its images: built, or opened again."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from vitascope import data
+from vitascope import capture, data
 from vitascope.errors import UserError
 from vitascope.studies.grid.one_training import pairs, recipe_from, train_once
-from vitascope.studies.session.models import build, open_session, reopen
+from vitascope.studies.session.models import build, is_named, open_session, reopen
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,61 @@ def test_images_that_do_not_fit_are_refused_before_training(digits):
         build("levit_128s", digits)
     with pytest.raises(UserError, match="takes no such argument"):
         build("convit_micro", digits, hedas=3)
+
+
+def test_images_are_loaded_when_they_are_asked_for_and_only_once(run, digits):
+    session = open_session(str(run.folder), "no-such-source")  # the model alone needs none
+    with pytest.raises(UserError, match="unknown data source 'no-such-source'"):
+        session.images  # noqa: B018
+    session = open_session(str(run.folder))
+    assert session.images is session.images
+    assert session.images.classes == session.classes
+    assert reopen(run.folder, images=digits).images is digits
+
+
+def test_batches_are_drawn_with_the_seed_and_normalised_for_the_model(run):
+    session = open_session(str(run.folder))
+    positions = session.draw(13, seed=3)
+    assert len(set(positions)) == 13
+    assert list(positions) == sorted(session.draw(13, seed=3))
+    assert list(positions) != list(session.draw(13, seed=4))
+    sizes = [len(batch.labels) for batch in session.batches(positions, 6)]
+    assert sizes == [6, 6, 1]
+    sizes = [len(batch.labels) for batch in session.batches(positions, 6, smallest=4)]
+    assert min(sizes) >= 4
+    batch = next(iter(session.batches(positions, 13)))
+    mean, std = (torch.tensor(value).view(1, -1, 1, 1) for value in session.statistics)
+    pixels = session.images.test.pixels(positions) / 255
+    torch.testing.assert_close(batch.images, (pixels - mean) / std)
+
+
+def test_labels_of_other_classes_are_an_error_only_for_what_needs_them(run):
+    session = open_session("test_session:tiny", "digits")
+    session.require_labels("masking")
+    other = replace(session, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+    assert other.images.classes == session.images.classes
+    with pytest.raises(UserError, match="masking needs labels of the model's own classes: the mo"):
+        other.require_labels("masking")
+    with pytest.raises(UserError, match="3 outputs without names, the images 10 classes"):
+        other.labelled_images  # noqa: B018
+
+
+def test_a_model_by_name_has_random_weights_whatever_its_suffix():
+    for name in ("vit_micro", "vit_micro+cb", "vit_micro+cb:front:msa", "timm:test_vit"):
+        assert open_session(name).notes == [f"random weights: {name} was built, not trained"]
+    assert is_named("hf-hub:timm/test_vit.r160_in1k")
+    assert not any(map(is_named, ("test_session:tiny", "hf:google/vit", "test_session:tiny+cb")))
+
+
+def test_one_image_is_tried_and_the_model_is_left_in_its_mode():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Dropout(0.5))
+    assert capture.try_image(model, torch.zeros(5, 1, 4, 4), "it", "no").shape == (1, 2, 2, 2)
+    with pytest.raises(
+        UserError, match=r"^it cannot take images of 3 x 4 x 4: .*; give grey ones$"
+    ):
+        capture.try_image(model, torch.zeros(1, 3, 4, 4), "it", "give grey ones")
+    assert model.training
+    assert model[1].training
 
 
 def test_words_become_values():
