@@ -28,7 +28,7 @@ from vitascope.record import Record, atomic_write, load
 from vitascope.report.figures.comparison_paper import STYLE
 from vitascope.report.instruments.paper import draw
 from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import Look, inspect_subject
+from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import segmentation_step
 
 OUT = Path(__file__).parent / "figures" / "instruments"
@@ -78,7 +78,7 @@ def run_of(runs: Path, model: str) -> Path:
 def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
     """Each figure's record, its subject named by model, fraction and seed."""
     folder = run_of(runs, sight.model)
-    look = Look(
+    look = InspectRequest(
         subject=str(folder),
         measures=tuple(sight.figures.values()),
         layers=sight.layers,

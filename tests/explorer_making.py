@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from vitascope.data import Dataset, load
 from vitascope.record import Record
-from vitascope.studies.explorer.explore import explored
+from vitascope.studies.explorer.explore import explore
 from vitascope.studies.session.models import build
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
@@ -28,17 +28,17 @@ def digits() -> Dataset:
 def explorer_record(name: str, num_images: int = 3, epochs: int = 1) -> Record:
     """A record of ``name`` on some digits; each epoch is the last one, stirred once more."""
     torch.manual_seed(0)
-    subject = build(name, digits())
+    session = build(name, digits())
     with TemporaryDirectory() as folder:
         weights = {}
         for epoch in range(epochs):
             with torch.no_grad():
-                for part, value in subject.model.named_parameters():
+                for part, value in session.model.named_parameters():
                     if part.endswith(STIRRED):
                         value.add_(torch.randn_like(value) * 0.3)
             weights[epoch] = Path(folder) / f"{epoch}.safetensors"
-            save_file(subject.model.state_dict(), weights[epoch])
-        return explored(subject, digits(), num_images=num_images, weights=weights)
+            save_file(session.model.state_dict(), weights[epoch])
+        return explore(session, num_images=num_images, weights=weights)
 
 
 def with_evil_names(record: Record) -> Record:

@@ -21,7 +21,7 @@ from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
 from vitascope.studies.grid.one_training import train_once
 from vitascope.studies.session.model_sizes import count
-from vitascope.studies.session.models import open_subject, reopen
+from vitascope.studies.session.models import open_session, reopen
 from vitascope.train import recipe
 from vitascope.train.trainer.optimizer import parameter_groups
 
@@ -372,11 +372,11 @@ def test_names_with_a_suffix_build_the_model_and_put_it_in():
     assert vitascope.list_models("vit_micr?+cb:msa") == ["vit_micro+cb:msa"]
 
 
-def test_a_subject_may_have_a_suffix_and_places():
-    subject = open_subject("vit_micro+cb:front:msa", num_classes=4)
-    assert subject.name == "vit_micro+cb:front:msa"
-    assert broadcast_cost(subject.model).layers[0] == "blocks.0.attn.context_broadcast"
-    made = open_subject(f"{__name__}:small+cb")
+def test_an_opened_model_may_have_a_suffix_and_places():
+    session = open_session("vit_micro+cb:front:msa")
+    assert session.name == "vit_micro+cb:front:msa"
+    assert broadcast_cost(session.model).layers[0] == "blocks.0.attn.context_broadcast"
+    made = open_session(f"{__name__}:small+cb")
     assert len(broadcast_cost(made.model).layers) == 2
 
 
@@ -384,9 +384,9 @@ def test_a_run_of_such_a_name_opens_again(tmp_path):
     name, out = "vit_micro+cb_s:mid", tmp_path / "run"
     how = {"data": "digits", "recipe": "laptop", "epochs": 1, "fraction": 0.05, "quiet": True}
     train_once(model=name, out=out, model_args=["scale_init=0.5"], trackers=(), **how)
-    subject = reopen(out)
-    assert subject.name == name
-    scales = [p for n, p in subject.model.named_parameters() if n.endswith("broadcast.scale")]
+    session = reopen(out)
+    assert session.name == name
+    scales = [p for n, p in session.model.named_parameters() if n.endswith("broadcast.scale")]
     assert [len(scale) for scale in scales] == [288] * 4
     assert all(0 < (scale - 0.5).abs().max() < 0.1 for scale in scales)  # learned, from there
 

@@ -11,10 +11,10 @@ from PIL import Image
 from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
-from vitascope.studies.explorer.explore import explored
+from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.one_training import teacher_from
 from vitascope.studies.session.evaluation import evaluate_subject
-from vitascope.studies.session.session import open_session
+from vitascope.studies.session.models import open_session
 from vitascope.train import load_run
 from vitascope.train.classes import class_pairs, columns, joined
 
@@ -130,7 +130,7 @@ def test_an_inspection_has_the_same_classes(run, tmp_path, capsys):
 def test_the_explorer_names_answers_after_the_run_and_images_after_themselves(run, tmp_path):
     other = folder(tmp_path / "other", {"x": "c", "y": "a", "z": "b"})
     session = open_session(str(run), str(other))
-    values = explored(session.subject, session.images, statistics=session.statistics).values
+    values = explore(session).values
     found = {
         (shown["label"], answer[0])
         for shown, answer in zip(values["images"], values["answers"][-1], strict=True)

@@ -15,8 +15,8 @@ from vitascope.report.instruments.paper_curvature import (
     draw_trajectories,
     heights,
 )
-from vitascope.studies.inspection.augmented import augmented, recipe_of
-from vitascope.studies.session.session import open_session
+from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
+from vitascope.studies.session.models import open_session
 from vitascope.train import recipe
 
 SMALL = ["embed_dim=12", "depth=1", "num_heads=3"]
@@ -58,7 +58,7 @@ def test_batches_are_those_training_would_see_and_a_seed_brings_them_back(run):
     session = open_session(str(run))
     plan = recipe("deit", batch_size=16).override(**{"augmentation.rand_augment": None})
     how = {"num_batches": 20, "batch_size": 16}
-    first, again, other = (augmented(session, plan, seed=s, **how) for s in (0, 0, 1))
+    first, again, other = (augmented_batches(session, plan, seed=s, **how) for s in (0, 0, 1))
     assert len(first) == 20
     assert first[0][1].shape == (16, 10)  # mixed targets are probabilities
     torch.testing.assert_close(first[0][1].sum(1), torch.ones(16))

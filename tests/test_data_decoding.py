@@ -157,7 +157,7 @@ def test_every_way_in_gives_the_same_pixels(tmp_path, monkeypatch, in_chans):
     files = awkward()
     expected = torch.stack(
         [
-            torch.from_numpy(np.array(fit(live.decoded(raw).convert(mode), 8, 8))).view(8, 8, -1)
+            torch.from_numpy(np.array(fit(live.decode(raw).convert(mode), 8, 8))).view(8, 8, -1)
             for raw in files
             for mode in [{1: "L", 3: "RGB"}[in_chans]]
         ]

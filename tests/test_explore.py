@@ -11,11 +11,11 @@ from vitascope.errors import UserError
 from vitascope.measure.attention.entropy import row_entropy
 from vitascope.record import load as load_record
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.studies.explorer.compression import FLOOR, TOLERANCE, compact
-from vitascope.studies.explorer.explore import explored
-from vitascope.studies.explorer.grid_maps import on_grid, separated
-from vitascope.studies.explorer.selection import chosen, fitting
-from vitascope.studies.session.models import Subject, build, open_subject
+from vitascope.studies.explorer.compression import FLOOR, TOLERANCE, compress
+from vitascope.studies.explorer.explore import explore
+from vitascope.studies.explorer.grid_maps import grid_layout, separable
+from vitascope.studies.explorer.selection import choose_images, counts_that_fit
+from vitascope.studies.session.models import build, open_session
 
 
 def attention(count, size, width, strength=1.0):
@@ -31,7 +31,7 @@ def variation(found, maps):
 @pytest.mark.parametrize("strength", [0.1, 1.0, 2.0])
 def test_maps_of_a_narrow_head_are_stored_as_few_components_within_the_tolerance(strength):
     maps = attention(5, 36, 6, strength)
-    small = compact(maps)
+    small = compress(maps)
     assert set(small.arrays) == {"query", "key", "scale"}
     assert {small.arrays[part].dtype for part in ("query", "key")} == {np.dtype("int8")}
     assert small.num_bytes < maps.numel()
@@ -41,7 +41,7 @@ def test_maps_of_a_narrow_head_are_stored_as_few_components_within_the_tolerance
 
 def test_maps_with_zeros_are_stored_as_levels_and_keep_them():
     maps = torch.eye(9).expand(2, 9, 9) * 0.75 + torch.eye(9).roll(1, 0) * 0.25
-    small = compact(maps)
+    small = compress(maps)
     assert set(small.arrays) == {"levels"}
     read = small.expanded()
     assert torch.equal(read == 0, maps == 0)
@@ -52,7 +52,7 @@ def test_maps_with_zeros_are_stored_as_levels_and_keep_them():
 def test_a_level_is_off_by_at_most_half_a_step():
     weights = torch.logspace(-4.9, -0.01, 200)
     maps = torch.stack([weights, 1 - weights], dim=-1)[None]
-    read = compact(maps, tolerance=-1.0).expanded()  # what no component can reach
+    read = compress(maps, tolerance=-1.0).expanded()  # what no component can reach
     step = -np.log(FLOOR) / 254
     odds = (read[..., 0] / read[..., 1]).log() - (maps[..., 0] / maps[..., 1]).log()
     assert odds.abs().max() <= step + 1e-4  # half a step each
@@ -60,19 +60,19 @@ def test_a_level_is_off_by_at_most_half_a_step():
 
 def test_images_of_different_classes_come_first():
     labels = np.repeat(np.arange(4), [50, 30, 1, 9])
-    picked = chosen(labels, 6)
+    picked = choose_images(labels, 6)
     assert set(labels[picked[:]]) == {0, 1, 2, 3}
     assert len(set(picked)) == 6
     assert sorted(labels[picked]) == list(labels[picked])
-    assert list(chosen(labels, 6)) == list(picked)
+    assert list(choose_images(labels, 6)) == list(picked)
 
 
 def test_fewer_epochs_and_images_are_kept_where_all_do_not_fit():
-    assert fitting(6, 6, 100) == (6, 6)
-    images, epochs = fitting(6, 4, 10)
+    assert counts_that_fit(6, 6, 100) == (6, 6)
+    images, epochs = counts_that_fit(6, 4, 10)
     assert images * epochs <= 10
     assert abs(images - epochs) <= 1
-    assert fitting(6, 6, 0) == (1, 1)
+    assert counts_that_fit(6, 6, 0) == (1, 1)
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ def digits():
 @pytest.fixture(scope="module", params=["convit_micro", "vit_micro"])
 def pair(request, digits):
     torch.manual_seed(0)
-    subject = build(request.param, digits)
+    session = build(request.param, digits)
     with torch.no_grad():
-        for name, value in subject.model.named_parameters():
+        for name, value in session.model.named_parameters():
             if name.endswith(("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight")):
                 value.add_(torch.randn_like(value) * 0.3)
-    return subject, explored(subject, digits, num_images=4)
+    return session, explore(session, num_images=4)
 
 
 def batch_of(record, digits):
@@ -98,13 +98,13 @@ def batch_of(record, digits):
 
 
 def test_what_is_read_back_is_what_the_model_uses(pair, digits):
-    subject, record = pair
-    with capture.attention(subject.model) as used, capture.evaluating(subject.model):
-        subject.model(batch_of(record, digits))
+    session, record = pair
+    with capture.attention(session.model) as used, capture.evaluating(session.model):
+        session.model(batch_of(record, digits))
     assert [layer["name"] for layer in record.values["layers"]] == list(used)
     for layer in record.values["layers"]:
         name = layer["name"]
-        assert layer["gated"] == (name in capture.gated_layers(subject.model))
+        assert layer["gated"] == (name in capture.gated_layers(session.model))
         found = np.stack([stored_maps.mixed(record, name, image=i) for i in range(4)])
         truth = used[name][..., -found.shape[-2] :, -found.shape[-1] :]  # without class tokens
         truth = truth / truth.sum(-1, keepdim=True)
@@ -113,8 +113,8 @@ def test_what_is_read_back_is_what_the_model_uses(pair, digits):
 
 
 def test_distances_read_off_the_maps_are_the_instruments(pair, digits):
-    subject, record = pair
-    truth = measure.nonlocality(subject.model, [batch_of(record, digits)])
+    session, record = pair
+    truth = measure.nonlocality(session.model, [batch_of(record, digits)])
     for layer in record.values["layers"]:
         name = layer["name"]
         maps = np.stack([stored_maps.mixed(record, name, image=i) for i in range(4)])
@@ -123,9 +123,9 @@ def test_distances_read_off_the_maps_are_the_instruments(pair, digits):
 
 
 def test_entropies_read_off_the_maps_are_those_of_patches_among_patches(pair, digits):
-    subject, record = pair
-    with capture.attention(subject.model) as used, capture.evaluating(subject.model):
-        subject.model(batch_of(record, digits))
+    session, record = pair
+    with capture.attention(session.model) as used, capture.evaluating(session.model):
+        session.model(batch_of(record, digits))
     for layer in record.values["layers"]:
         found = stored_maps.row_entropy(stored_maps.mixed(record, layer["name"], image=1))
         truth = used[layer["name"]][1, :, -found.shape[-1] :, -found.shape[-1] :]
@@ -142,9 +142,9 @@ def test_forced_gates_give_position_alone_or_content_alone(pair):
 
 
 def test_the_model_is_left_as_it_came_and_answers_are_kept(pair, digits):
-    subject, record = pair
+    session, record = pair
     with torch.no_grad():
-        said = subject.model(batch_of(record, digits)).softmax(-1)
+        said = session.model(batch_of(record, digits)).softmax(-1)
     (answers,) = record.values["answers"]
     assert [name for name, _ in answers] == [digits.classes[i] for i in said.argmax(-1)]
     np.testing.assert_allclose([p for _, p in answers], said.max(-1).values, atol=1e-4)
@@ -155,17 +155,17 @@ def test_the_model_is_left_as_it_came_and_answers_are_kept(pair, digits):
 def test_a_layers_positions_come_apart_into_down_and_across():
     down, across = (torch.rand(2, n, n).softmax(-1) for n in (3, 4))
     whole = torch.einsum("hac,hbd->habcd", down, across).reshape(2, 12, 12)
-    found = separated(whole, (3, 4), (3, 4))
+    found = separable(whole, (3, 4), (3, 4))
     torch.testing.assert_close(found[0], down)
     torch.testing.assert_close(found[1], across)
-    assert separated(torch.rand(2, 12, 12).softmax(-1).roll(1, 1) ** 2, (3, 4), (3, 4)) is None
+    assert separable(torch.rand(2, 12, 12).softmax(-1).roll(1, 1) ** 2, (3, 4), (3, 4)) is None
 
 
 def test_windows_become_whole_maps_that_are_zero_outside():
     """Two windows of 2 x 2 pixels side by side, a class token in each."""
     window = torch.tensor([[np.nan, np.nan], [0, 0], [0, 4], [4, 0], [4, 4.0]])
     places = torch.stack([window, window + torch.tensor([0, 8.0])])
-    layout = on_grid(capture.Places(places, places))
+    layout = grid_layout(capture.Places(places, places))
     assert layout.grid == layout.keys == (2, 4)
     assert layout.key_axes == ([0.0, 1.0], [0.0, 1.0, 2.0, 3.0])
     weights = torch.rand(3 * 2, 5, 5, 5).softmax(-1)  # three images
@@ -181,20 +181,20 @@ def test_windows_become_whole_maps_that_are_zero_outside():
 def test_patches_with_a_hole_among_them_are_no_grid():
     places = torch.tensor([[[0, 0], [0, 4], [4, 0.0]]])
     with pytest.raises(UserError, match="do not fill a grid"):
-        on_grid(capture.Places(places, places))
+        grid_layout(capture.Places(places, places))
 
 
 def test_a_record_stays_within_its_bytes_and_says_what_it_leaves_out(digits):
     torch.manual_seed(0)
-    subject = build("vit_micro", digits)
-    record = explored(subject, digits, num_images=6, most_bytes=6_000)
+    session = build("vit_micro", digits)
+    record = explore(session, num_images=6, most_bytes=6_000)
     stored = sum(v.nbytes for k, v in record.arrays.items() if not k.startswith("image/"))
     assert stored <= 6_000
     values = record.values
     assert values["notes"] or values["left_out"]
     assert len(values["images"]) < 6 or len(values["layers"]) < 4
     with pytest.raises(UserError, match="alone take"):
-        explored(subject, digits, most_bytes=10)
+        explore(session, most_bytes=10)
 
 
 @pytest.fixture(scope="module")
@@ -241,10 +241,9 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, t
 
 
 def test_a_network_without_attention_is_refused_in_a_line(digits):
-    subject = build("resnet_micro", digits)
-    assert isinstance(subject, Subject)
+    session = build("resnet_micro", digits)
     with pytest.raises(UserError, match="the explorer needs attention"):
-        explored(subject, digits)
+        explore(session)
 
 
 HUGGING_FACE = """
@@ -262,10 +261,9 @@ def test_a_model_of_hugging_face_is_explored_as_well(tmp_path, monkeypatch, digi
     words = "hugging:vit --data digits --measures explorer --images 4 --quiet --out"
     assert main(["inspect", *words.split(), str(tmp_path)]) == 0
     record = load_record(tmp_path / "explorer")
-    torch.manual_seed(0)
-    subject = open_subject("hugging:vit")
-    with capture.attention(subject.model) as used, capture.evaluating(subject.model):
-        subject.model(batch_of(record, digits))
+    session = open_session("hugging:vit")
+    with capture.attention(session.model) as used, capture.evaluating(session.model):
+        session.model(batch_of(record, digits))
     assert [layer["name"] for layer in record.values["layers"]] == list(used)
     for name, truth in used.items():
         found = np.stack([stored_maps.mixed(record, name, image=i) for i in range(4)])

@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "vitascope"
 MAY_IMPORT = {
     "errors": set(),
     "atomic": set(),
+    "reliability": set(),
     "settings": set(),
     "_imports": set(),
     "capture": set(),
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "report": {"record"},
     "cli": {"studies", "report", "bench"},
 }
-ANYWHERE = {"errors", "settings", "atomic"}
+ANYWHERE = {"errors", "settings", "atomic", "reliability"}
 
 
 def package_of(path: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from vitascope.cli import main
 from vitascope.record import load
-from vitascope.studies.inspection.inspect import MEASURES, Look, inspect_subject
+from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 
 FACTORY = """
 import torch
@@ -147,7 +147,7 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     found = look(capsys, *words)
     assert list(found["refused"]) == ["gates"]
     assert found["measures"]["nonlocality"]["grid"] == [[4, 4], [4, 4]]
-    assert found["notes"] == []
+    assert found["notes"] == ["classes are matched by position: the model has no names for its 10"]
     listed = look(capsys, *words[:1], "--list")
     assert [unit["kind"] for unit in listed["units"]].count("attention") == 2
 
@@ -174,7 +174,7 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("convit_micro", "say on what to look at it, with --data"),
+        ("convit_micro", "say on what to measure it, with --data"),
         ("convit_micro --data digits --measures gatse", "unknown measure 'gatse'"),
         ("timm:resnet10t --data digits --measures gates", "ResNet has no gates"),
         ("timm:resnet10t --data digits --measures nonlocality", "ResNet has none"),
@@ -182,8 +182,8 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("convit_micro --data digits --layers blok.*", "no attention layer matches 'blok.*'"),
         ("convit_micro --data digits --units x", "no unit matches 'x'"),
         ("convit_micro --data digits --measures cka --images 3", "at least 4 images"),
-        ("convit_micro --data digits --query 2 2 --measures maps", "not on the image"),
-        ("convit_micro --data digits --images 0", "at least 1"),
+        ("convit_micro --data digits --query 2 2 --measures maps", "must be from 0 to 1, not 2"),
+        ("convit_micro --data digits --images 0", "--images must be from 1 to"),
         ("convit_micro --data digits --epoch 3", "is not a run's folder"),
         ("convit_micro --data digits --image-size 30", "convit_micro"),
         ("timm:vit_tiny_patch16_224 --list --image-size 8", "vit_tiny_patch16_224"),
@@ -233,8 +233,8 @@ def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
 
 def test_progress_counts_every_pass(trained):
     steps = []
-    look_at = Look(subject=str(trained), num_images=8, batch_size=4)
-    inspect_subject(look_at, lambda *step: steps.append(step))
+    request = InspectRequest(subject=str(trained), num_images=8, batch_size=4)
+    inspect_subject(request, lambda *step: steps.append(step))
     done, total = zip(*[step[1:] for step in steps], strict=True)
     assert list(done) == list(range(1, len(steps) + 1))
     assert all(a <= b for a, b in zip(done, total, strict=True))

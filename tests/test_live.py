@@ -23,7 +23,7 @@ from vitascope.cli import main
 from vitascope.cli.serve import AT_ONCE, Handler, Server, make_server
 from vitascope.errors import UserError
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.studies.explorer.live import MOST_BYTES, Live, Refusal, decoded, runs_in
+from vitascope.studies.explorer.live import MOST_BYTES, Live, Refusal, decode, runs_in
 
 
 def encoded(kind="PNG", size=(20, 30), mode="RGB"):
@@ -133,7 +133,7 @@ def test_an_image_is_looked_at_whatever_its_kind(server, kind, mode):
 
 
 def test_an_uploaded_image_gives_the_maps_the_model_uses(server):
-    (record,) = server.live.look(encoded(size=(8, 8), mode="L"))
+    (record,) = server.live.explore(encoded(size=(8, 8), mode="L"))
     (opened,) = server.live.models
     shown = Image.open(BytesIO(record.arrays["image/0"].tobytes()))
     mean, std = opened.session.statistics
@@ -177,16 +177,16 @@ def test_what_is_not_taken_is_refused_in_words(server, status, words, headers, b
     assert ask(server, "GET", "/")[0].status == 200  # and it goes on
 
 
-def test_a_file_over_the_limit_is_refused_undecoded():
+def test_a_file_over_the_limit_is_refused_undecode():
     with pytest.raises(Refusal, match="at most") as caught:
-        decoded(b"\0" * (MOST_BYTES + 1))
+        decode(b"\0" * (MOST_BYTES + 1))
     assert caught.value.status == 413
 
 
 def test_transparent_pixels_are_shown_on_white():
     stream = BytesIO()
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(stream, "PNG")
-    assert decoded(stream.getvalue()).getpixel((0, 0)) == (255, 255, 255)
+    assert decode(stream.getvalue()).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_a_very_long_image_is_answered(server):
@@ -202,7 +202,7 @@ def test_an_image_whose_white_is_not_known_is_refused():
     with pytest.raises(Refusal, match="no PNG, JPEG or WebP"):
         stream = BytesIO()
         Image.fromarray(np.zeros((2, 2), np.float32)).save(stream, "TIFF")
-        decoded(stream.getvalue())
+        decode(stream.getvalue())
 
 
 def trickle(server, parts, stop):

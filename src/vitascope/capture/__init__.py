@@ -8,13 +8,15 @@
 * :func:`places`: where on the image each query and key of each attention layer lies
   (:func:`located`: and which layers' tokens cannot be followed);
 * :func:`evaluating`: eval mode without gradients, everything restored;
-* :func:`logits_of`: what any classifier puts out, as logits.
+* :func:`logits_of`: what any classifier puts out, as logits;
+* :func:`try_image`: whether a model takes some images.
 """
 
 from vitascope.capture.attention.events import has_fused_layers
 from vitascope.capture.attention.maps import attention, gated_layers, showing
 from vitascope.capture.coordinates.tokens import Places, located, places
 from vitascope.capture.logits import heads_of, logits_of
+from vitascope.capture.one_image import try_image
 from vitascope.capture.structure.features import edit, evaluating, features, matching
 from vitascope.capture.structure.residual_stream import streams, without
 from vitascope.capture.structure.units import Unit, units
@@ -35,6 +37,7 @@ __all__ = [
     "places",
     "showing",
     "streams",
+    "try_image",
     "units",
     "without",
 ]

@@ -111,10 +111,10 @@ def run(words: Sequence[str]) -> None:
     args = parse(Inspect, "vitascope inspect", words)
     use_threads(args.threads)
     from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.inspect import Look
+    from vitascope.studies.inspection.inspect import InspectRequest
     from vitascope.studies.session.models import class_pairs
 
-    look = Look(
+    look = InspectRequest(
         subject=args.model,
         data=args.data,
         measures=tuple(name for word in args.measures for name in word.split(",") if name),

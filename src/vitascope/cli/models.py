@@ -44,9 +44,9 @@ def run(words: Sequence[str]) -> None:
     args = parse(Models, "vitascope models", words)
     if args.attention_map is not None:
         from vitascope.report.figures.first_maps import draw_first_look
-        from vitascope.studies.inspection.first_maps import first_look
+        from vitascope.studies.inspection.first_maps import initial_maps
 
-        print(draw_first_look(first_look().to_record(), args.attention_map))
+        print(draw_first_look(initial_maps().to_record(), args.attention_map))
     elif args.table:
         _table(args)
     else:

@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._refuse(408, "the image did not arrive in time")
                 return
             try:
-                found = self.server.live.look(raw)
+                found = self.server.live.explore(raw)
             except Refusal as refusal:
                 self._refuse(refusal.status, str(refusal))
                 return

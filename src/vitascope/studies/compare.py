@@ -22,7 +22,7 @@ from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
 from vitascope.settings import Processes, check_value, command_line, flat
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
-from vitascope.studies.explorer.explore import explored
+from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.comparison_cells import Comparison, jobs_of, run_job, safe
 from vitascope.studies.grid.processes import side_by_side
 from vitascope.studies.recommendation import recommend
@@ -162,7 +162,7 @@ def _explore(
         run = runs[model, fraction, seed]
         about = f"{run.config['data']['train_images']:,} images, seed {seed}"
         try:
-            found = explored(reopen(run.folder), dataset, about=about)
+            found = explore(reopen(run.folder, images=dataset), about=about)
         except UserError:
             continue  # no attention on a grid
         found.save(out / "explorer" / safe(model))

@@ -1,12 +1,10 @@
 """How good a model is on labelled images: top-1, top-5, NLL and calibration.
 
     NLL = -1/N sum_i log p_i[y_i]
-    ECE = sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|
 
-over 15 bins of equal width of the top confidence, (0, 1/15], ..., (14/15, 1] (Guo et al. 2017,
-https://arxiv.org/abs/1706.04599). A model that always says 1.0 and is right half the time has
-ECE 0.5. Accuracies are shares in [0, 1]. Everything is a sum over images, so processes that hold
-disjoint parts add theirs up exactly.
+and the ECE over 15 bins of confidence (:mod:`vitascope.reliability`). A model that always says 1.0
+and is right half the time has ECE 0.5. Accuracies are shares in [0, 1]. Everything is a sum over
+images, so processes that hold disjoint parts add theirs up exactly.
 
 With ``label_sets`` (ImageNet-ReaL) a prediction is a hit if it is among the image's labels, images
 without any are left out, and the NLL, which needs one label, is None.
@@ -28,10 +26,9 @@ from vitascope.capture import evaluating, logits_of
 from vitascope.data import Batch
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.reliability import NUM_BINS, bin_sums, reliability
 
 __all__ = ["Evaluation", "evaluate"]
-
-NUM_BINS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +57,8 @@ class Evaluation:
         return Record(kind="evaluation", values=values, arrays=bins, config=config)
 
 
-def bin_sums(confidence: Tensor, hit: Tensor) -> Tensor:
-    """Count, summed confidence and hits of each right-closed bin. (3, 15)"""
-    edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)[1:-1]
-    index = torch.bucketize(confidence, edges.to(confidence.device))
-    rows = torch.stack([torch.ones_like(confidence), confidence, hit])
-    return rows.new_zeros(3, NUM_BINS).index_add_(1, index, rows)
-
-
 def batch_sums(logits: Tensor, labels: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Images, hits, hits in five, NLL and the bins, as one row of sums. (4 + 3 * 15,)
+    """Images, hits, hits in five, NLL and the bins, as one row of sums on the CPU. (4 + 3 * 15,)
 
     Args:
         logits: (b, K)
@@ -86,9 +75,10 @@ def batch_sums(logits: Tensor, labels: Tensor, allowed: Tensor | None = None) ->
     else:
         hits = allowed.to(log_p.device).gather(1, ranked).double()
         nll = log_p.new_tensor(float("nan"))
-    bins = bin_sums(log_p.amax(dim=-1).exp().clamp(max=1.0), hits[:, 0])
+    confidence = log_p.amax(dim=-1).exp().clamp(max=1.0)
+    bins = bin_sums(confidence.cpu().numpy(), hits[:, 0].cpu().numpy())
     counts = torch.stack([hits.new_tensor(len(hits)), hits[:, 0].sum(), hits.amax(1).sum(), nll])
-    return torch.cat([counts, bins.flatten()])
+    return torch.cat([counts.cpu(), torch.from_numpy(bins).flatten()])
 
 
 def evaluate(
@@ -131,9 +121,9 @@ def evaluate(
                 allowed, kept = _allowed(label_sets, batch.indices, num_classes)
                 left_out += int((~kept).sum())
                 logits, allowed = logits[kept.to(logits.device)], allowed[kept]
-                total += _row(logits, batch.labels[kept], allowed)
+                total += batch_sums(logits, batch.labels[kept], allowed)
             else:
-                total += _row(logits, batch.labels, None)
+                total += batch_sums(logits, batch.labels)
         for _ in range(done, rounds or 0):
             if images is not None:
                 model(images)
@@ -141,10 +131,6 @@ def evaluate(
         rest = combine(torch.cat([total, total.new_tensor([left_out])]).to(device)).cpu()
         total, left_out = rest[:-1], int(rest[-1])
     return _result(total, left_out, num_classes)
-
-
-def _row(logits: Tensor, labels: Tensor, allowed: Tensor | None) -> Tensor:
-    return batch_sums(logits, labels, allowed).cpu()
 
 
 def _allowed(
@@ -160,16 +146,11 @@ def _result(total: Tensor, left_out: int, num_classes: int) -> Evaluation:
     images, hits, hits5, nll = total[:4].tolist()
     if images == 0:
         raise UserError("no images to evaluate on")
-    count, confidence, accuracy = total[4:].view(3, NUM_BINS)
-    filled = count.clamp(min=1)
     return Evaluation(
         top1=hits / images,
         top5=hits5 / images if num_classes >= 5 else None,
         nll=nll / images if nll == nll else None,
-        ece=((accuracy - confidence).abs().sum() / images).item(),
         num_images=int(images),
         num_left_out=left_out,
-        bin_count=tuple(int(c) for c in count.tolist()),
-        bin_confidence=tuple((confidence / filled).tolist()),
-        bin_accuracy=tuple((accuracy / filled).tolist()),
+        **reliability(total[4:].view(3, NUM_BINS).numpy()),
     )

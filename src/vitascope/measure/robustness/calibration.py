@@ -1,12 +1,11 @@
 """Is a model as sure as it should be, and does a temperature mend it?
 
-    ECE   = sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|
     NLL   = -1/N sum_i log p_i[y_i]
     Brier = 1/N sum_i sum_k (p_i[k] - [k = y_i])^2        (0 to 2)
 
-over bins of equal width of the top confidence, (0, 1/M], ..., (1 - 1/M, 1]: closed on the right, so
-that a confidence of 1.0 counts. Their accuracies against their confidences are the reliability
-diagram (Guo et al. 2017, https://arxiv.org/abs/1706.04599, with M = 15).
+and the expected calibration error (ECE) over bins of confidence (:mod:`vitascope.reliability`).
+Accuracy against confidence in each bin is the reliability diagram (Guo et al. 2017,
+https://arxiv.org/abs/1706.04599).
 A model that always says 1.0 and is right half the time has ECE 0.5.
 
 Temperature scaling (:mod:`vitascope.measure.robustness.temperature`) is fitted on a half of the
@@ -30,10 +29,9 @@ from vitascope.errors import UserError
 from vitascope.measure.robustness.changed_images import classes_of, labelled_batches
 from vitascope.measure.robustness.temperature import fit_temperature, nll
 from vitascope.record import Record
+from vitascope.reliability import NUM_BINS, bin_sums, reliability
 
 __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
-
-NUM_BINS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +75,6 @@ class Calibration:
         return Record(kind="calibration", values=values, seed=self.seed)
 
 
-def bins(confidence: np.ndarray, hit: np.ndarray, num_bins: int) -> np.ndarray:
-    """Count, summed confidence and hits of each right-closed bin. (3, M)"""
-    index = np.searchsorted(np.linspace(0, 1, num_bins + 1)[1:-1], confidence, side="left")
-    rows = (None, confidence, hit)
-    return np.stack([np.bincount(index, row, num_bins).astype(float) for row in rows])
-
-
 def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> Scores:
     """Of logits (N, K) with labels (N,).
 
@@ -96,18 +87,14 @@ def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> 
     hit = log_p.argmax(1) == labels
     better = (log_p > log_p[rows, labels, None]).sum(1)
     square = (p**2).sum(1) - 2 * p[rows, labels] + 1
-    count, sure, right = bins(np.minimum(p.max(1), 1.0), hit.astype(float), num_bins)
-    filled = np.maximum(count, 1)
+    sums = bin_sums(np.minimum(p.max(1), 1.0), hit.astype(float), num_bins)
     return Scores(
         top1=float(hit.mean()),
         top5=float((better < 5).mean()) if logits.shape[1] >= 5 else None,
         nll=float(-log_p[rows, labels].mean()),
         brier=float(square.mean()),
-        ece=float(np.abs(right - sure).sum() / len(labels)),
         num_images=len(labels),
-        bin_count=tuple(int(n) for n in count),
-        bin_confidence=tuple((sure / filled).tolist()),
-        bin_accuracy=tuple((right / filled).tolist()),
+        **reliability(sums),
     )
 
 

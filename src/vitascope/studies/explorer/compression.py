@@ -1,14 +1,14 @@
-"""Attention maps in few bytes, with the error they cost.
+"""Compression of attention maps, with the error it makes.
 
 A row of attention is a softmax, and the scores of a head are an outer product of its queries and
-keys: up to a constant a row, ``log A`` has the rank of one head's width (8 in a micro model).
+keys: up to a constant per row, ``log A`` has the rank of one head's width (8 in a micro model).
 
     A_ij  ~  softmax_j  sum_c  scale_c  query_ic  key_jc        query, key: one byte each
 
-The components are found one after the other, the largest of what is left first, and what rounding
-to a byte did to one is part of what is left: so later ones mend it, until every row is within
-``TOLERANCE``. 64 patches take about 800 bytes instead of 16,384. Maps of which that is not true
-(windows: most of a row is zero) are stored entry by entry, one byte on a log scale:
+Components are found one after the other, each the largest of the remainder. The remainder contains
+the rounding error of earlier ones, so later ones correct it, until every row is within
+``TOLERANCE``. 64 patches take about 800 bytes instead of 16,384. Maps without this
+low rank (windows: most of a row is zero) are stored entry by entry, one byte on a log scale:
 
     A_ij = FLOOR^((255 - level) / 254), level 1 to 255; 0 below FLOOR; rows made to sum to one again
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["FLOOR", "TOLERANCE", "Compact", "compact"]
+__all__ = ["FLOOR", "TOLERANCE", "CompressedMaps", "compress"]
 
 FLOOR = 1e-5  # the least weight a level stands for
 TOLERANCE = 0.02  # the share of any row that may lie elsewhere; levels stay at half of it
@@ -32,8 +32,8 @@ _STEPS = 5  # of the power iteration for one component
 
 
 @dataclass(frozen=True)
-class Compact:
-    """Maps of one layer: either components or levels."""
+class CompressedMaps:
+    """Compressed maps of one layer: either components or levels."""
 
     arrays: dict[str, np.ndarray]  # query (M, Q, R), key (M, K, R), scale (M, R); or levels
     mean_error: float
@@ -45,7 +45,7 @@ class Compact:
         return sum(array.nbytes for array in self.arrays.values())
 
     def expanded(self) -> Tensor:
-        """The maps, as a reader gets them back. (M, Q, K)"""
+        """The maps, decompressed. (M, Q, K)"""
         parts = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
         if "levels" in parts:
             return _from_levels(parts["levels"])
@@ -53,19 +53,20 @@ class Compact:
         return (query @ parts["key"].float().mT).softmax(-1)
 
 
-def compact(maps: Tensor, tolerance: float = TOLERANCE) -> Compact:
+def compress(maps: Tensor, tolerance: float = TOLERANCE) -> CompressedMaps:
     """The smaller of the two forms that keeps to the tolerance; levels where neither does.
 
     Args:
         maps: Rows sum to one. (M, Q, K)
         tolerance: Largest total variation between a row and what is read back.
 
-    >>> made = compact(torch.full((1, 4, 4), 0.25))
+    >>> made = compress(torch.full((1, 4, 4), 0.25))
     >>> sorted(made.arrays), made.arrays["query"].shape
     (['key', 'query', 'scale'], (1, 4, 1))
     """
     maps = maps.float()
-    levels = Compact({"levels": _levels(maps).numpy()}, *_error(_from_levels(_levels(maps)), maps))
+    level = _levels(maps)
+    levels = CompressedMaps({"levels": level.numpy()}, *_error(_from_levels(level), maps))
     if bool((maps > 0).all()):
         made = _components(maps, tolerance)
         if made is not None and made.num_bytes < levels.num_bytes:
@@ -73,7 +74,7 @@ def compact(maps: Tensor, tolerance: float = TOLERANCE) -> Compact:
     return levels
 
 
-def _components(maps: Tensor, tolerance: float) -> Compact | None:
+def _components(maps: Tensor, tolerance: float) -> CompressedMaps | None:
     queries, keys = maps.shape[1:]
     most = max(1, queries * keys // (queries + keys))  # beyond, levels are smaller
     left = maps.log()
@@ -94,7 +95,7 @@ def _components(maps: Tensor, tolerance: float) -> Compact | None:
                 "key": torch.stack(found["key"], -1).to(torch.int8).numpy(),
                 "scale": torch.stack(found["scale"], -1).numpy(),
             }
-            return Compact(arrays, mean, worst)
+            return CompressedMaps(arrays, mean, worst)
     return None
 
 

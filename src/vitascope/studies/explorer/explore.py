@@ -1,10 +1,10 @@
-"""The attention of every patch, layer and head, small enough to be looked at on a page.
+"""Attention maps of every patch, layer and head, stored small enough for a page.
 
-For some test images and the epochs a run kept: where each patch looks (ConViT,
-https://arxiv.org/abs/2103.10697, Fig. 7 and 16-17). A gated layer gives its content map an image,
-its positional map once (two small matrices, see :mod:`vitascope.layers.positions`) and its gates:
-the mix (1 - g) content + g position is made by who reads, with the gates as learned or others. Any
-other layer gives the map it uses. What would make the record too large is left out, and named.
+For some test images and the epochs a run kept: where each patch attends (ConViT,
+https://arxiv.org/abs/2103.10697, Fig. 7 and 16-17). A gated layer stores its content map per image,
+its positional map once (two small matrices, see :mod:`vitascope.layers.positions`) and its gates.
+The reader computes the mix (1 - g) content + g position, with the learned gates or others. Any
+other layer stores the map it uses. What would make the record too large is left out, and named.
 
 Deviation: entropy read off these maps is that of patches among patches (class tokens are dropped,
 rows made to sum to one again); the instrument counts class tokens.
@@ -21,38 +21,47 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitascope.data import Dataset, EvalBatches
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
-from vitascope.studies.explorer.compression import compact
-from vitascope.studies.explorer.grid_maps import OnGrid
-from vitascope.studies.explorer.selection import chosen, fitting, layers_that_fit, said, thinned
-from vitascope.studies.explorer.views import Parts, answered, joined, layouts_of, picture, seen
-from vitascope.studies.session.models import Subject
-from vitascope.studies.session.session import open_session
+from vitascope.studies.explorer.compression import compress
+from vitascope.studies.explorer.grid_maps import GridLayout
+from vitascope.studies.explorer.layer_maps import (
+    LayerMaps,
+    attention_maps,
+    image_bytes,
+    layouts_of,
+    stack_epochs,
+    top_answers,
+)
+from vitascope.studies.explorer.selection import (
+    choose_images,
+    counts_that_fit,
+    evenly_spaced,
+    layers_that_fit,
+    left_out_notes,
+)
+from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 
-__all__ = ["MOST_BYTES", "explore", "explored"]
+__all__ = ["MOST_BYTES", "explore"]
 
 MOST_BYTES = 1_300_000  # of maps; two models of this size still make a page under 5 MB
 
 
-def kept_weights(subject: Subject) -> dict[int | None, Path | None]:
-    """Weight files of the epochs a run kept and of its end; other models have what they have."""
-    folder = subject.config.get("run")
-    if folder is None or subject.config.get("epoch") is not None:
-        return {subject.config.get("epoch"): None}
+def kept_weights(session: Session) -> dict[int | None, Path | None]:
+    """Weight files by epoch: those a run kept, and its last. None: the weights that are loaded."""
+    folder, epoch = session.config.get("run"), session.config.get("epoch")
+    if folder is None or epoch is not None:
+        return {epoch: None}
     run = load_run(folder)
     files = sorted(run.folder.glob("weights/epoch-*.safetensors"))
     return {**{int(f.stem.split("-")[1]): f for f in files}, run.epochs: run.weights}
 
 
-def explored(
-    subject: Subject,
-    dataset: Dataset,
+def explore(
+    session: Session,
     *,
-    statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
     num_images: int = 6,
     layers: str | Iterable[str] = "*",
     most_bytes: int = MOST_BYTES,
@@ -61,12 +70,10 @@ def explored(
     weights: Mapping[int | None, Path | None] | None = None,
     **known: Any,
 ) -> Record:
-    """Maps of an opened model on some test images, at every epoch its run kept.
+    """Attention maps of a model on some of its test images, at every epoch its run kept.
 
     Args:
-        subject: The model; it is left as it came.
-        dataset: Images in the model's size.
-        statistics: Mean and deviation the model was trained with; the data's when left out.
+        session: The model and its images; the model is left as it came.
         num_images: At most; one of each class first.
         layers: Wildcards for the attention layers.
         most_bytes: Of maps: beyond, layers, then epochs and images are left out, and named.
@@ -75,87 +82,71 @@ def explored(
         weights: Files by epoch; those its run kept when left out.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
-    started, model = perf_counter(), subject.model
-    device = next(model.parameters()).device
-    where = chosen(dataset.test.labels, num_images, seed)
-    mean, std = statistics or (dataset.mean, dataset.std)
-    batches = EvalBatches(dataset.test.take(where), batch_size=len(where), mean=mean, std=std)
-    images = torch.cat([batch.images for batch in batches]).to(device)
+    started, model, dataset = perf_counter(), session.model, session.images
+    where = choose_images(dataset.test.labels, num_images, seed)
+    batches = session.batches(where, batch_size=len(where))
+    images = torch.cat([batch.images for batch in batches]).to(session.device)
     layouts, left_out = layouts_of(ModelStructure(model, images, **known), layers)
-    weights = kept_weights(subject) if weights is None else weights
+    weights = kept_weights(session) if weights is None else weights
     one = {
-        name: compact(parts["maps"][0])
-        for name, parts in seen(model, images[:1], layouts)[0].items()
+        name: compress(parts["maps"][0])
+        for name, parts in attention_maps(model, images[:1], layouts)[0].items()
     }
     names, fewer = layers_that_fit(one, most_bytes, len(images))
     left_out |= fewer
     layouts = {name: layouts[name] for name in names}
     room = most_bytes // sum(one[name].num_bytes for name in names)
-    count, epochs = fitting(len(images), len(weights), room)
-    kept = thinned(list(weights), epochs)
+    count, epochs = counts_that_fit(len(images), len(weights), room)
+    kept = evenly_spaced(list(weights), epochs)
     parts, answers = _over_epochs(model, images[:count], layouts, [weights[e] for e in kept])
-    arrays, described = joined(parts, layouts)
+    arrays, described = stack_epochs(parts, layouts)
     while (size := _bytes(arrays)) > most_bytes and count * epochs > 1:
         room = min(count * epochs - 1, most_bytes * count * epochs // size)
-        count, epochs = fitting(count, epochs, room)  # some images take more than the first
-        parts, answers = _fewer(parts, count, epochs), thinned(answers, epochs)
-        kept = thinned(kept, epochs)
-        arrays, described = joined(parts, layouts)
+        count, epochs = counts_that_fit(count, epochs, room)  # some images take more than the first
+        parts, answers = _fewer(parts, count, epochs), evenly_spaced(answers, epochs)
+        kept = evenly_spaced(kept, epochs)
+        arrays, described = stack_epochs(parts, layouts)
     pictures = dataset.test.pixels(where[:count])
-    arrays |= {f"image/{i}": picture(pixels) for i, pixels in enumerate(pictures)}
+    arrays |= {f"image/{i}": image_bytes(pixels) for i, pixels in enumerate(pictures)}
     labels = [dataset.classes[dataset.test.labels[i]] for i in where[:count]]
+    classes = session.classes or dataset.classes
     values = {
-        "model": subject.name,
+        "model": session.name,
         "about": about,
         "data": dataset.name,
         "epochs": kept,
         "images": [{"index": int(i), "label": v} for i, v in zip(where, labels, strict=False)],
-        "answers": answered([each[:count] for each in answers], subject.classes or dataset.classes),
+        "answers": top_answers([each[:count] for each in answers], classes),
         "layers": described,
         "left_out": left_out,
-        "notes": said(len(images), count, len(weights), epochs),
+        "notes": left_out_notes(len(images), count, len(weights), epochs),
     }
-    seconds = perf_counter() - started
     return Record(
-        kind="explorer", values=values, arrays=arrays, config=subject.config, seed=seed,
-        seconds=seconds,
-    )  # fmt: skip
-
-
-def explore(
-    text: str,
-    data: str | None = None,
-    *,
-    epoch: int | None = None,
-    pretrained: bool = False,
-    image_size: int | None = None,
-    seed: int = 0,
-    device: str | None = None,
-    **options: Any,
-) -> Record:
-    """Open the model that ``text`` names, as `studies.session.models` does, and explore it."""
-    opened: dict[str, Any] = {"epoch": epoch, "pretrained": pretrained, "image_size": image_size}
-    session = open_session(text, data, seed=seed, device=device, **opened)
-    statistics = session.statistics
-    return explored(session.subject, session.images, statistics=statistics, seed=seed, **options)
+        kind="explorer",
+        values=values,
+        arrays=arrays,
+        config=session.config,
+        seed=seed,
+        seconds=perf_counter() - started,
+    )
 
 
 def _over_epochs(
     model: nn.Module,
     images: Tensor,
-    layouts: Mapping[str, OnGrid],
+    layouts: Mapping[str, GridLayout],
     weights: Sequence[Path | None],
-) -> tuple[list[Parts], list[Tensor]]:
-    """What the model shows with each of these weights; in the end it has those it came with."""
+) -> tuple[list[LayerMaps], list[Tensor]]:
+    """Maps and answers with each of these weights; the model's own weights are restored."""
     before = {name: value.detach().clone() for name, value in model.state_dict().items()}
     parts, answers = [], []
     try:
         for path in weights:
             if path is not None:
                 load_weights(model, path)
-            found, spoken = seen(model, images, layouts)
-            parts.append(found)
-            answers.append(spoken)
+            maps, probabilities = attention_maps(model, images, layouts)
+            parts.append(maps)
+            answers.append(probabilities)
     finally:
         model.load_state_dict(before)
     return parts, answers
@@ -165,9 +156,9 @@ def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def _fewer(parts: Sequence[Parts], count: int, epochs: int) -> list[Parts]:
+def _fewer(parts: Sequence[LayerMaps], count: int, epochs: int) -> list[LayerMaps]:
     """The maps of fewer images and epochs."""
     return [
         {name: {**part, "maps": part["maps"][:count]} for name, part in found.items()}
-        for found in thinned(parts, epochs)
+        for found in evenly_spaced(parts, epochs)
     ]

@@ -1,4 +1,4 @@
-"""Attention maps of a layer, laid out from every patch to every patch of the image.
+"""Attention maps of a layer, laid out on the grid: from every patch to every patch of the image.
 
 Tokens without a place (class, distillation, registers, padding) are dropped and the rows made to
 sum to one again, as :mod:`vitascope.measure.attention.nonlocality` does. Windows become whole maps
@@ -15,13 +15,13 @@ from torch import Tensor
 from vitascope.capture import Places
 from vitascope.errors import UserError
 
-__all__ = ["OnGrid", "on_grid", "separated"]
+__all__ = ["GridLayout", "grid_layout", "separable"]
 
 MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
 
 
 @dataclass(frozen=True)
-class OnGrid:
+class GridLayout:
     """Where a layer's queries and keys go on their grids; -1 for those that have no place."""
 
     query: Tensor  # (W, T)
@@ -51,8 +51,8 @@ class OnGrid:
         return out / out.sum(-1, keepdim=True).clamp(min=1e-12)
 
 
-def on_grid(places: Places) -> OnGrid:
-    """How to lay out a layer's maps.
+def grid_layout(places: Places) -> GridLayout:
+    """The layout of a layer's maps on the grid of patches.
 
     Raises:
         UserError: If its patches do not fill a grid, or are too many, with the reason.
@@ -60,7 +60,7 @@ def on_grid(places: Places) -> OnGrid:
     step = places.step
     query, query_axes = _cells(places.query, step)
     key, key_axes = _cells(places.key, step)
-    made = OnGrid(query, key, query_axes, key_axes)
+    made = GridLayout(query, key, query_axes, key_axes)
     h, w = made.grid
     if len(query[query >= 0].unique()) != h * w:
         raise UserError("its patches do not fill a grid")
@@ -69,7 +69,7 @@ def on_grid(places: Places) -> OnGrid:
     return made
 
 
-def separated(
+def separable(
     position: Tensor, grid: tuple[int, int], keys: tuple[int, int]
 ) -> list[Tensor] | None:
     """One matrix down and one across whose product is the map; None where there are none.

@@ -1,7 +1,7 @@
-"""Models that look at one image after the other, as somebody hands them in.
+"""The live explorer's models: attention maps of images that are uploaded one after the other.
 
-Only PNG, JPEG and WebP, by what the bytes are and not by what they are called; size and number of
-pixels are known before anything is decoded. One image goes through at a time, with the models'
+Only PNG, JPEG and WebP are taken, recognised by their bytes, not by their names; size and number of
+pixels are checked before anything is decoded. One image goes through at a time, with the models'
 final weights, and nothing is written to disk.
 """
 
@@ -22,13 +22,20 @@ from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
-from vitascope.studies.explorer.explore import explored
-from vitascope.studies.explorer.grid_maps import OnGrid
-from vitascope.studies.explorer.views import answered, joined, layouts_of, picture, seen
+from vitascope.studies.explorer.explore import explore
+from vitascope.studies.explorer.grid_maps import GridLayout
+from vitascope.studies.explorer.layer_maps import (
+    attention_maps,
+    image_bytes,
+    layouts_of,
+    stack_epochs,
+    top_answers,
+)
 from vitascope.studies.grid.comparison_cells import safe
-from vitascope.studies.session.session import Session, open_session
+from vitascope.studies.session.models import open_session
+from vitascope.studies.session.session import Session
 
-__all__ = ["MOST_BYTES", "MOST_PIXELS", "Live", "Refusal", "decoded", "runs_in"]
+__all__ = ["MOST_BYTES", "MOST_PIXELS", "Live", "Refusal", "decode", "runs_in"]
 
 MOST_BYTES = 8 * 2**20  # of a file
 MOST_PIXELS = 40_000_000  # of an image: a large photo; 160 MB decoded
@@ -37,14 +44,14 @@ MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"RIFF")  # how their files begin
 
 
 class Refusal(UserError):
-    """An image that is not looked at; ``status`` is HTTP's word for the reason."""
+    """An uploaded image is refused; ``status`` is the HTTP status code for the reason."""
 
     def __init__(self, status: int, words: str):
         super().__init__(words)
         self.status = status
 
 
-def decoded(raw: bytes) -> Image.Image:
+def decode(raw: bytes) -> Image.Image:
     """The image in a file's bytes, as training would see it.
 
     Raises:
@@ -68,7 +75,7 @@ def decoded(raw: bytes) -> Image.Image:
 
 
 def runs_in(path: str) -> list[str]:
-    """What to open for a path: itself, or the runs of a comparison that have attention.
+    """The models to open for a path: itself, or the runs of a comparison that have attention.
 
     Of each model the run on most images with the first seed, as the comparison's page shows.
     """
@@ -101,13 +108,13 @@ class _Model:
     """An opened model and how its maps are laid out."""
 
     session: Session
-    layouts: dict[str, OnGrid]
+    layouts: dict[str, GridLayout]
     record: Record  # of its own images
 
 
 @dataclass(frozen=True)
 class Live:
-    """Opened models; :meth:`look` shows an image to all of them."""
+    """Opened models; :meth:`explore` gives their attention maps of an uploaded image."""
 
     models: Sequence[_Model]
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -119,49 +126,46 @@ class Live:
         models = []
         for text in (run for path in paths for run in runs_in(path)):
             session = open_session(text, data)
-            statistics = session.statistics
-            record = explored(session.subject, session.images, statistics=statistics)
-            noise = torch.zeros(1, *session.size, device=session.device)
+            record = explore(session)
+            blank = torch.zeros(1, *session.loaded.test.size, device=session.device)
             names = [layer["name"] for layer in record.values["layers"]]
-            layouts, _ = layouts_of(ModelStructure(session.model, noise), names)
+            layouts, _ = layouts_of(ModelStructure(session.model, blank), names)
             models.append(_Model(session, {name: layouts[name] for name in names}, record))
         return cls(models)
 
     @property
     def records(self) -> list[Record]:
-        """What the models show of their own images."""
+        """Explorer records of the models' own images."""
         return [model.record for model in self.models]
 
-    def look(self, raw: bytes) -> list[Record]:
+    def explore(self, raw: bytes) -> list[Record]:
         """Each model's maps of the image in these bytes, as explorer records of one image.
 
         Raises:
             Refusal: If the image is not taken.
         """
-        image = decoded(raw)
+        image = decode(raw)
         with self._lock:
             number = next(self._numbers)
-            return [_looked(model, image, number) for model in self.models]
+            return [_explore(model, image, number) for model in self.models]
 
 
-def _looked(model: _Model, image: Image.Image, number: int) -> Record:
+def _explore(model: _Model, image: Image.Image, number: int) -> Record:
     session = model.session
-    channels, height, width = session.size
+    channels, height, width = session.loaded.test.size
     pixels = to_tensor(fit(image.convert(MODES[channels]), height, width))
     mean, std = (torch.tensor(value).view(-1, 1, 1) for value in session.statistics)
     batch = ((pixels / 255 - mean) / std)[None].to(session.device)
-    parts, spoken = seen(session.model, batch, model.layouts)
-    arrays, described = joined([parts], model.layouts)
+    maps, answers = attention_maps(session.model, batch, model.layouts)
+    arrays, described = stack_epochs([maps], model.layouts)
     values = {
         **model.record.values,
         "data": "upload",
         "epochs": model.record.values["epochs"][-1:],
         "images": [{"index": number, "label": None}],
-        "answers": answered([spoken], session.subject.classes or session.images.classes),
+        "answers": top_answers([answers], session.classes or session.images.classes),
         "layers": described,
         "notes": [],
     }
-    return Record(
-        kind="explorer", values=values, arrays={**arrays, "image/0": picture(pixels)},
-        config=session.subject.config,
-    )  # fmt: skip
+    arrays["image/0"] = image_bytes(pixels)
+    return Record(kind="explorer", values=values, arrays=arrays, config=session.config)

@@ -6,17 +6,17 @@ from typing import TypeVar
 import numpy as np
 
 from vitascope.errors import UserError
-from vitascope.studies.explorer.compression import Compact
+from vitascope.studies.explorer.compression import CompressedMaps
 
-__all__ = ["chosen", "fitting", "layers_that_fit", "said", "thinned"]
+__all__ = ["choose_images", "counts_that_fit", "evenly_spaced", "layers_that_fit", "left_out_notes"]
 
 T = TypeVar("T")
 
 
-def chosen(labels: np.ndarray, number: int, seed: int = 0) -> np.ndarray:
+def choose_images(labels: np.ndarray, number: int, seed: int = 0) -> np.ndarray:
     """Positions of some images, of different classes as far as there are, in the classes' order.
 
-    >>> chosen(np.array([1, 0, 1, 0, 2]), 3).shape
+    >>> choose_images(np.array([1, 0, 1, 0, 2]), 3).shape
     (3,)
     """
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -28,10 +28,10 @@ def chosen(labels: np.ndarray, number: int, seed: int = 0) -> np.ndarray:
     return picked[np.argsort(labels[picked], kind="stable")]
 
 
-def thinned(items: Sequence[T], number: int) -> list[T]:
+def evenly_spaced(items: Sequence[T], number: int) -> list[T]:
     """``number`` of them, evenly, the last among them and the first if there are two.
 
-    >>> thinned([0, 1, 2, 5, 13, 30], 3)
+    >>> evenly_spaced([0, 1, 2, 5, 13, 30], 3)
     [0, 2, 30]
     """
     if number >= len(items):
@@ -40,10 +40,10 @@ def thinned(items: Sequence[T], number: int) -> list[T]:
     return [items[i] for i in places] if number > 1 else [items[-1]]
 
 
-def fitting(images: int, epochs: int, room: int) -> tuple[int, int]:
+def counts_that_fit(images: int, epochs: int, room: int) -> tuple[int, int]:
     """How many images and epochs to keep of these, where ``room`` pairs fit.
 
-    >>> fitting(6, 6, 36), fitting(6, 6, 10), fitting(6, 1, 2)
+    >>> counts_that_fit(6, 6, 36), counts_that_fit(6, 6, 10), counts_that_fit(6, 1, 2)
     ((6, 6), (3, 3), (2, 1))
     """
     while images * epochs > max(1, room):
@@ -55,7 +55,7 @@ def fitting(images: int, epochs: int, room: int) -> tuple[int, int]:
 
 
 def layers_that_fit(
-    one: Mapping[str, Compact], most: int, images: int
+    one: Mapping[str, CompressedMaps], most: int, images: int
 ) -> tuple[list[str], dict[str, str]]:
     """Layers to keep, evenly over the depth, and the others with the reason.
 
@@ -74,16 +74,16 @@ def layers_that_fit(
     return kept, {name: "too large for a page" for name in one if name not in kept}
 
 
-def _fitting_layers(one: Mapping[str, Compact], room: int) -> list[str]:
+def _fitting_layers(one: Mapping[str, CompressedMaps], room: int) -> list[str]:
     names = [name for name, made in one.items() if made.num_bytes <= room]
     for number in range(len(names), 0, -1):
-        some = thinned(names, number)
+        some = evenly_spaced(names, number)
         if sum(one[name].num_bytes for name in some) <= room:
             return some
     return []
 
 
-def said(images: int, few_images: int, epochs: int, few_epochs: int) -> list[str]:
-    """What was left out of images and epochs, in words."""
+def left_out_notes(images: int, few_images: int, epochs: int, few_epochs: int) -> list[str]:
+    """Sentences about the images and epochs that were left out."""
     pairs = (("images", images, few_images), ("kept epochs", epochs, few_epochs))
     return [f"{few} of {all_} {what}, to stay small" for what, all_, few in pairs if few < all_]

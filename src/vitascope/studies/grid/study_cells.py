@@ -22,7 +22,12 @@ from vitascope.settings import changed, command_line
 from vitascope.studies.grid.comparison_cells import look
 from vitascope.studies.grid.one_training import teacher_from
 from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import MEASURES, ON_REQUEST, Look, inspect_subject
+from vitascope.studies.inspection.inspect import (
+    MEASURES,
+    ON_REQUEST,
+    InspectRequest,
+    inspect_subject,
+)
 from vitascope.studies.papers.plan import Reading, Training
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.models import build
@@ -140,7 +145,7 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
         kept = run.recipe.keep_epochs
         options["epoch"] = min(kept, key=lambda epoch: abs(epoch - share * run.epochs))
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(Curvature, key)}
-    asked = Look(
+    asked = InspectRequest(
         subject=str(run.folder), data=training.data, measures=(name,), seed=run.seed,
         curvature=Curvature(**curved), **options)  # fmt: skip
     return inspect_subject(asked).records[name]

@@ -1,4 +1,4 @@
-"""Training images as a recipe shows them: the fixed batches on which curvature is measured."""
+"""Augmented training images: the fixed batches on which curvature is measured."""
 
 from itertools import count, islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from vitascope.errors import UserError
 from vitascope.studies.session.session import Session
 from vitascope.train import Recipe, load_run, recipe
 
-__all__ = ["augmented", "recipe_of"]
+__all__ = ["augmented_batches", "recipe_of"]
 
 
 def recipe_of(subject: str, name: str | None = None) -> Recipe:
@@ -21,13 +21,13 @@ def recipe_of(subject: str, name: str | None = None) -> Recipe:
     return recipe(name or "laptop")
 
 
-def augmented(
+def augmented_batches(
     session: Session, plan: Recipe, *, num_batches: int, batch_size: int, seed: int = 0
 ) -> list[tuple[Tensor, Tensor]]:
     """Images and targets of the first batches that training with this seed would see.
 
     Mixing and label smoothing make the targets probabilities; they are part of the loss. The
-    images are those of the recipe's subset, in the model's statistics.
+    images are those of the recipe's subset, in the model's normalisation.
     """
     if num_batches < 1 or batch_size < 1:
         raise UserError(f"give at least 1 batch of 1 image, not {num_batches} of {batch_size}")

@@ -1,8 +1,8 @@
-"""Where a model stands in its loss: spectra, landscapes, and the path that led there.
+"""Curvature of the loss around a model: Hessian spectra, landscapes, the training trajectory.
 
-Spectra and landscapes are taken of NLL + l2 on augmented training images, as the recipe of a run
-shows them with the seed; mini-batches of a spectrum are shared out among processes. A trajectory
-needs the weights that a run kept (``--set keep_epochs='[0,1,2,4,8]'``).
+Spectra and landscapes are of NLL + l2 on augmented training images, as a run's recipe makes them
+with the seed; processes share the mini-batches of a spectrum. A trajectory needs the weights that
+a run kept (``--set keep_epochs='[0,1,2,4,8]'``).
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,12 @@ from vitascope.models.weights import read_state
 from vitascope.record import Record
 from vitascope.studies.grid.processes import watch_parent
 from vitascope.studies.grid.steps import Steps
-from vitascope.studies.inspection.augmented import augmented, recipe_of
+from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
+from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 
-__all__ = ["CURVATURE", "Curvature", "curvature"]
+__all__ = ["CURVATURE", "Curvature", "measure_curvature"]
 
 CURVATURE = ("hessian", "density", "landscape", "trajectory")
 
@@ -56,45 +57,63 @@ class Curvature:
             raise UserError(f"cannot measure in {self.processes} processes; give 1 or more")
 
 
-def curvature(
-    name: str, plan: Curvature, session: Session, opened: dict[str, Any], steps: Steps
+def measure_curvature(
+    name: str, plan: Curvature, session: Session, options: dict[str, Any], steps: Steps
 ) -> Record:
-    """One of ``CURVATURE``; ``opened`` is how another process opens the same model."""
+    """One of ``CURVATURE``; ``options`` open the same model in another process."""
+    text, seed = options["text"], options["seed"]
     if name == "trajectory":
-        return _trajectory(opened["text"], session).to_record()
-    session.labelled(name)
-    recipe = recipe_of(opened["text"], plan.recipe)
-    decay = recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
-    common: dict[str, Any] = {"weight_decay": decay, "batch_norm": plan.batch_norm,
-                              "dtype": torch.float64 if plan.double else torch.float32}  # fmt: skip
+        return _trajectory(text, session).to_record()
+    session.require_labels(name)
+    recipe = recipe_of(text, plan.recipe)
+    common: dict[str, Any] = {
+        "weight_decay": recipe.weight_decay if plan.weight_decay is None else plan.weight_decay,
+        "batch_norm": plan.batch_norm,
+        "dtype": torch.float64 if plan.double else torch.float32,
+    }
     if name == "hessian" and plan.processes > 1 and plan.num_batches > 1:
-        found = HessianSpectrum.merge(_side_by_side(plan, opened, common, steps))
+        found: Any = HessianSpectrum.merge(_in_processes(plan, options, common, steps))
         return _with_images(found.to_record(), plan, recipe.name)
-    batches = augmented(
-        session, recipe, num_batches=plan.num_batches, batch_size=plan.batch_size,
-        seed=opened["seed"])  # fmt: skip
+    batches = augmented_batches(
+        session, recipe, num_batches=plan.num_batches, batch_size=plan.batch_size, seed=seed
+    )
     if name == "hessian":
-        found = _spectrum(plan, session, batches, common, opened["seed"], 0, steps)
-        return _with_images(found.to_record(), plan, recipe.name)
-    if name == "density":
-        found_density = measure.density(
-            session.model, batches, seed=opened["seed"], **common)  # fmt: skip
+        found = _spectrum(plan, session, batches, common, seed, 0, steps)
+    elif name == "density":
+        found = measure.density(session.model, batches, seed=seed, **common)
         steps("density", 1)
-        return _with_images(found_density.to_record(), plan, recipe.name)
+    else:
+        found = _landscape(plan, session, batches, common, seed, steps)
+    return _with_images(found.to_record(), plan, recipe.name)
+
+
+def _landscape(
+    plan: Curvature, session: Session, batches: Any, common: Any, seed: int, steps: Steps
+) -> Any:
     directions: Any = plan.directions
     if plan.along == "eigenvectors":
         _, directions = eigenvectors(
-            session.model, batches, num_eigenvalues=plan.directions, seed=opened["seed"],
-            tolerance=plan.tolerance, **common)  # fmt: skip
+            session.model,
+            batches,
+            num_eigenvalues=plan.directions,
+            seed=seed,
+            tolerance=plan.tolerance,
+            **common,
+        )
     surface = measure.landscape(
-        session.model, batches, directions=directions, grid=plan.points,
-        axis="input" if plan.along == "input" else "output", seed=opened["seed"],
+        session.model,
+        batches,
+        directions=directions,
+        grid=plan.points,
+        axis="input" if plan.along == "input" else "output",
+        seed=seed,
         resume=None if plan.parts is None else plan.parts / "landscape.npz",
-        on_point=lambda done, total: steps("landscape", total - done + 1), **common,
-    )  # fmt: skip
+        on_point=lambda done, total: steps("landscape", total - done + 1),
+        **common,
+    )
     if plan.along == "eigenvectors":
         surface = replace(surface, along="top eigenvectors of the Hessian, of length 1")
-    return _with_images(surface.to_record(), plan, recipe.name)
+    return surface
 
 
 def _with_images(record: Record, plan: Curvature, recipe: str) -> Record:
@@ -108,34 +127,38 @@ def _spectrum(
 ) -> HessianSpectrum:
     resume = None if plan.parts is None else plan.parts / f"hessian-{first}-{len(batches)}.npz"
     return measure.hessian(
-        session.model, batches, num_eigenvalues=plan.num_eigenvalues, tolerance=plan.tolerance,
-        seed=seed, first_batch=first, resume=resume,
-        on_batch=lambda number: steps("hessian", len(batches) + first - number), **common,
-    )  # fmt: skip
+        session.model,
+        batches,
+        num_eigenvalues=plan.num_eigenvalues,
+        tolerance=plan.tolerance,
+        seed=seed,
+        first_batch=first,
+        resume=resume,
+        on_batch=lambda number: steps("hessian", len(batches) + first - number),
+        **common,
+    )
 
 
-def _part(plan: Curvature, opened: dict[str, Any], common: Any, first: int, last: int) -> Any:
+def _part(plan: Curvature, options: dict[str, Any], common: Any, first: int, last: int) -> Any:
     """The mini-batches from ``first`` to before ``last``, in a process of their own."""
-    from vitascope.studies.session.session import open_session
-
     torch.set_num_threads(1)
-    session = open_session(**opened)
-    batches = augmented(
-        session, recipe_of(opened["text"], plan.recipe), num_batches=last,
-        batch_size=plan.batch_size, seed=opened["seed"])[first:]  # fmt: skip
-    return _spectrum(plan, session, batches, common, opened["seed"], first, lambda *_: None)
+    session, seed = open_session(**options), options["seed"]
+    recipe = recipe_of(options["text"], plan.recipe)
+    batches = augmented_batches(
+        session, recipe, num_batches=last, batch_size=plan.batch_size, seed=seed
+    )
+    return _spectrum(plan, session, batches[first:], common, seed, first, lambda *_: None)
 
 
-def _side_by_side(
-    plan: Curvature, opened: dict[str, Any], common: Any, steps: Steps
+def _in_processes(
+    plan: Curvature, options: dict[str, Any], common: Any, steps: Steps
 ) -> Iterator[HessianSpectrum]:
     """Equal parts, twice as many as processes, so that none waits long for the last."""
     count = min(2 * plan.processes, plan.num_batches)
     edges = np.linspace(0, plan.num_batches, count + 1).astype(int).tolist()
     context = get_context("spawn")
     with ProcessPoolExecutor(plan.processes, context, initializer=watch_parent) as pool:
-        ends = list(pairwise(edges))
-        waiting = [pool.submit(_part, plan, opened, common, *pair) for pair in ends]
+        waiting = [pool.submit(_part, plan, options, common, *pair) for pair in pairwise(edges)]
         for left, done in enumerate(as_completed(waiting)):
             steps("hessian", count - left)
             yield done.result()

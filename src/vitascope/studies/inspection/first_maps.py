@@ -1,7 +1,7 @@
-"""Where ConViT's heads look before it has seen an image (Fig. 3 of the paper).
+"""Positional attention of ConViT's heads at initialisation (Fig. 3 of the paper).
 
 d'Ascoli et al. 2021, Fig. 3: the positional attention of one query patch at initialisation, for
-increasing locality strength. Nine heads look at the nine offsets of a 3 x 3 kernel.
+increasing locality strength. Nine heads attend to the nine offsets of a 3 x 3 kernel.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ import torch
 from vitascope.layers import GPSA
 from vitascope.record import Record
 
-__all__ = ["FirstLook", "first_look"]
+__all__ = ["InitialMaps", "initial_maps"]
 
 
 @dataclass(frozen=True)
-class FirstLook:
+class InitialMaps:
     """Positional attention of the middle patch."""
 
     maps: np.ndarray  # (strengths, heads, h, w)
@@ -29,10 +29,10 @@ class FirstLook:
         return Record(kind="first-look", values=values, arrays={"maps": self.maps}, seed=None)
 
 
-def first_look(
+def initial_maps(
     strengths: tuple[float, ...] = (0.1, 1.0, 10.0), num_heads: int = 9, side: int = 15
-) -> FirstLook:
-    """Maps of fresh layers; nothing in them is random."""
+) -> InitialMaps:
+    """Maps of new layers; nothing in them is random."""
     middle = side * side // 2
     maps = []
     for strength in strengths:
@@ -42,4 +42,4 @@ def first_look(
                 torch.zeros(1, side * side, num_heads), (side, side)
             ).position
         maps.append(position[0, :, middle].reshape(num_heads, side, side).numpy())
-    return FirstLook(np.stack(maps), strengths, (side, side))
+    return InitialMaps(np.stack(maps), strengths, (side, side))

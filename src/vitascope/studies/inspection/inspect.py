@@ -1,4 +1,4 @@
-"""What is inside a model: its units, and every instrument that makes sense for it.
+"""`vitascope inspect`: the units of a model, and every instrument that makes sense for it.
 
 The instruments that need images alone share one pass over them; masking and lesions need labels
 and a pass for each thing they take away. Robustness, calibration and curvature are measured when
@@ -19,21 +19,24 @@ from vitascope.data import EvalBatches
 from vitascope.errors import UserError
 from vitascope.measure.streaming.together import STREAMING
 from vitascope.record import Record
-from vitascope.studies.explorer.explore import explored
+from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.steps import OnStep, Steps
-from vitascope.studies.inspection.curvature import CURVATURE, curvature
-from vitascope.studies.inspection.request import EXPLORER, MEASURES, ON_REQUEST, Look
-from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measured
-from vitascope.studies.session.session import (
-    Session,
-    is_named,
-    matched,
-    open_session,
-    size_of,
-    tried,
-)
+from vitascope.studies.inspection.curvature import CURVATURE, measure_curvature
+from vitascope.studies.inspection.request import EXPLORER, MEASURES, ON_REQUEST, InspectRequest
+from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measure_robustness
+from vitascope.studies.session.models import is_named, open_session
+from vitascope.studies.session.session import Session, image_converter
 
-__all__ = ["MEASURES", "ON_REQUEST", "Inspection", "Look", "inspect_subject", "list_units"]
+__all__ = [
+    "MEASURES",
+    "ON_REQUEST",
+    "InspectRequest",
+    "Inspection",
+    "inspect_subject",
+    "list_units",
+]
+
+_SMALLEST_BATCH = 4  # CKA compares images within a batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,70 +50,93 @@ class Inspection:
     explorer: Record | None = None  # the attention of every patch, for a page
 
 
-def list_units(look: Look) -> Record:
+def list_units(request: InspectRequest) -> Record:
     """The units of a model, found on one image of noise."""
     started = perf_counter()
-    session = look.open_session()
-    size = size_of(session.subject, look.image_size)
+    session = request.open_session()
+    size = session.input_size()
     noise = torch.randn(1, *size, generator=torch.Generator().manual_seed(0)).to(session.device)
-    tried(session.model, noise, look.subject)
+    session.try_image(noise)
     rows = [
-        {"name": unit.name, "kind": unit.kind, "stage": unit.stage, "grid": unit.grid,
-         "num_prefix_tokens": unit.num_prefix_tokens, "shape": unit.shape[1:]}
-        for unit in capture.units(session.model, noise, **look.stated)
-    ]  # fmt: skip
-    config = {"subject": look.subject, **session.subject.config}
+        {
+            "name": unit.name,
+            "kind": unit.kind,
+            "stage": unit.stage,
+            "grid": unit.grid,
+            "num_prefix_tokens": unit.num_prefix_tokens,
+            "shape": unit.shape[1:],
+        }
+        for unit in capture.units(session.model, noise, **request.token_grid)
+    ]
+    config = {"subject": request.subject, **session.config}
     values = {"units": rows, "size": size}
     return Record(kind="units", values=values, config=config, seconds=perf_counter() - started)
 
 
-def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None) -> Inspection:
-    """Open the model, load some test images in its size and statistics, and measure."""
-    session = look.open_session()
-    batches = session.batches(look.num_images, look.batch_size, look.seed)
+def inspect_subject(
+    request: InspectRequest, on_step: OnStep = lambda what, done, total: None
+) -> Inspection:
+    """Open the model, load some test images in its size and normalisation, and measure."""
+    session = request.open_session()
+    positions = session.draw(request.num_images, request.seed)
+    batches = session.batches(positions, request.batch_size, smallest=_SMALLEST_BATCH)
     first = next(iter(batches)).images.to(session.device)
-    tried(session.model, first, look.subject)
-    _no_typos(session.model, first, look)
+    _no_typos(session.model, first, request)
     notes = [*session.notes, *session.class_notes]
-    options: dict[str, dict[str, Any]] = {"maps": {"layers": look.layers, "query": look.query}}
-    options |= {name: {"layers": look.layers} for name in ("nonlocality", "entropy")}
-    options |= {name: {"units": look.units} for name in ("fourier", "variance", "cka")}
-    if look.other is not None:
-        peer, prepare = _peer(look, session)
-        tried(peer.model, prepare(first[:1]), look.other)
+    options: dict[str, dict[str, Any]] = {
+        "maps": {"layers": request.layers, "query": request.query}
+    }
+    options |= {name: {"layers": request.layers} for name in ("nonlocality", "entropy")}
+    options |= {name: {"units": request.units} for name in ("fourier", "variance", "cka")}
+    if request.other is not None:
+        peer = _open_other(request, session)
+        prepare = image_converter(session, peer)
+        peer.try_image(prepare(first[:1]))
         notes += [note for note in peer.notes if note not in notes]
         options["cka"] |= {"other": peer.model, "prepare": prepare}
     steps = Steps(on_step, len(batches))
     records: dict[str, Record] = {}
     refused: dict[str, str] = {}
-    wanted = look.measures or MEASURES
+    wanted = request.measures or MEASURES
     streaming = [name for name in STREAMING if name in wanted]
     if streaming:
         begun = perf_counter()
         found = measure.together(
-            session.model, batches, streaming if look.measures else None, options=options,
-            on_batch=lambda n: steps("images"), **look.stated)  # fmt: skip
+            session.model,
+            batches,
+            streaming if request.measures else None,
+            options=options,
+            on_batch=lambda n: steps("images"),
+            **request.token_grid,
+        )
         refused |= found.refused
         spent = perf_counter() - begun
         records |= {n: replace(r.to_record(), seconds=spent) for n, r in found.results.items()}
     for name in [name for name in _ALONE if name in wanted]:
         begun = perf_counter()
         try:
-            result = _ALONE[name](look, session, batches, steps)
+            result = _ALONE[name](request, session, batches, steps)
         except UserError as error:
-            if look.measures:
+            if request.measures:
                 raise
             refused[name] = str(error)
             continue
         record = result if isinstance(result, Record) else result.to_record()
         records[name] = replace(record, seconds=perf_counter() - begun)
-    config = {**asdict(look), **session.subject.config, "data": session.source,
-              "image_size": session.size, "notes": notes}  # fmt: skip
-    explorer = _explorer(look, session, refused)
+    config = {
+        **asdict(request),
+        **session.config,
+        "data": session.source,
+        "image_size": session.loaded.test.size,
+        "notes": notes,
+    }
+    explorer = _explorer(request, session, refused)
     return Inspection(
-        subject=look.subject,
+        subject=request.subject,
         records={
-            name: replace(records[name], config={**config, **records[name].config}, seed=look.seed)
+            name: replace(
+                records[name], config={**config, **records[name].config}, seed=request.seed
+            )
             for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },
@@ -120,15 +146,19 @@ def inspect_subject(look: Look, on_step: OnStep = lambda what, done, total: None
     )
 
 
-def _explorer(look: Look, session: Session, refused: dict[str, str]) -> Record | None:
+def _explorer(request: InspectRequest, session: Session, refused: dict[str, str]) -> Record | None:
     """The maps of every patch on a few images; None if not wanted, or if the model has none."""
-    named = EXPLORER in look.measures
-    if not named and (look.measures or not look.explorer):
+    named = EXPLORER in request.measures
+    if not named and (request.measures or not request.explorer):
         return None
     try:
-        return explored(
-            session.subject, session.images, statistics=session.statistics, layers=look.layers,
-            num_images=min(6, look.num_images), seed=look.seed, **look.stated)  # fmt: skip
+        return explore(
+            session,
+            layers=request.layers,
+            num_images=min(6, request.num_images),
+            seed=request.seed,
+            **request.token_grid,
+        )
     except UserError as error:
         if named:
             raise
@@ -136,52 +166,58 @@ def _explorer(look: Look, session: Session, refused: dict[str, str]) -> Record |
         return None
 
 
-def _peer(look: Look, session: Session) -> tuple[Session, Callable[..., Any]]:
-    """The other model, and how it is given the same images."""
-    assert look.other is not None
-    pretrained = look.pretrained and is_named(look.other)
-    peer = open_session(
-        look.other, session.source, pretrained=pretrained, seed=look.seed, device=look.device
+def _open_other(request: InspectRequest, session: Session) -> Session:
+    """The second model, for CKA between the two."""
+    assert request.other is not None
+    return open_session(
+        request.other,
+        session.source,
+        pretrained=request.pretrained and is_named(request.other),
+        seed=request.seed,
+        device=request.device,
     )
-    return peer, matched(session, peer, size_of(peer.subject, None, session.size))
 
 
-def _no_typos(model: torch.nn.Module, images: torch.Tensor, look: Look) -> None:
+def _no_typos(model: torch.nn.Module, images: torch.Tensor, request: InspectRequest) -> None:
     """Wildcards that match nothing are a mistake, not a reason to measure less."""
-    if look.layers != ("*",):
+    if request.layers != ("*",):
         there = [name for part in capture.located(model, images) for name in part]
-        capture.matching(look.layers, there, "attention layer")
-    if look.units != ("*",):
+        capture.matching(request.layers, there, "attention layer")
+    if request.units != ("*",):
         there = [unit.name for unit in capture.units(model, images)]
-        capture.matching(look.units, there, "unit")
+        capture.matching(request.units, there, "unit")
 
 
-def _gates(look: Look, session: Session, *_: Any) -> Any:
+def _gates(request: InspectRequest, session: Session, *_: Any) -> Any:
     """The wildcards are for all attention layers: some may match no gated one."""
     gated = capture.gated_layers(session.model)
-    fitting = [p for p in look.layers if any(fnmatchcase(name, p) for name in gated)]
-    return measure.gates(session.model, layers=fitting or look.layers)
+    fitting = [p for p in request.layers if any(fnmatchcase(name, p) for name in gated)]
+    return measure.gates(session.model, layers=fitting or request.layers)
 
 
-def _labelled(name: str, look: Look, session: Session, batches: EvalBatches, steps: Steps) -> Any:
-    """What compares accuracies; refused where those would say nothing."""
-    if session.random and not look.measures:
+def _labelled(
+    name: str, request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
+) -> Any:
+    """A measure that needs labels; refused where accuracies would mean nothing."""
+    if session.random and not request.measures:
         raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
-    session.labelled(name)
+    session.require_labels(name)
     if name in ROBUSTNESS:
-        trial = Trial(on=(name,), seed=look.seed)
-        return measured(name, trial, session.model, batches, session.statistics, steps)
+        trial = Trial(on=(name,), seed=request.seed)
+        return measure_robustness(name, trial, session.model, batches, session.statistics, steps)
     if name == "masking":
         return measure.masking(session.model, batches, on_mask=steps)
-    units = None if look.units == ("*",) else look.units
+    units = None if request.units == ("*",) else request.units
     return measure.lesion(session.model, batches, units=units, on_unit=steps)
 
 
-def _curved(name: str, look: Look, session: Session, _: EvalBatches, steps: Steps) -> Any:
-    return curvature(name, look.curvature, session, look.opened, steps)
+def _curved(
+    name: str, request: InspectRequest, session: Session, _: EvalBatches, steps: Steps
+) -> Any:
+    return measure_curvature(name, request.curvature, session, request.session_options, steps)
 
 
-_ALONE: dict[str, Callable[[Look, Session, EvalBatches, Steps], Any]] = {
+_ALONE: dict[str, Callable[[InspectRequest, Session, EvalBatches, Steps], Any]] = {
     "gates": _gates,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
     **{name: partial(_curved, name) for name in CURVATURE},

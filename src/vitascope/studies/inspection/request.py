@@ -1,4 +1,4 @@
-"""What is to be seen in a model: which instruments, on which images, with which options."""
+"""What `vitascope inspect` is asked: which instruments, on which images, with which options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,19 +7,29 @@ from typing import Any
 from vitascope.errors import UserError, unknown
 from vitascope.studies.inspection.curvature import CURVATURE, Curvature
 from vitascope.studies.inspection.robustness import ROBUSTNESS
-from vitascope.studies.session.session import Session, open_session
+from vitascope.studies.session.models import open_session
+from vitascope.studies.session.session import Session
 
-__all__ = ["EXPLORER", "MEASURES", "ON_REQUEST", "Look"]
+__all__ = ["EXPLORER", "MEASURES", "ON_REQUEST", "InspectRequest"]
 
-MEASURES = ("nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
-            "lesion")  # fmt: skip
+MEASURES = (
+    "nonlocality",
+    "gates",
+    "entropy",
+    "maps",
+    "fourier",
+    "variance",
+    "cka",
+    "masking",
+    "lesion",
+)
 ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """The question in full."""
+class InspectRequest:
+    """Which model, images, instruments and options."""
 
     subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
     data: str | None = None  # a run's own when left out
@@ -54,18 +64,23 @@ class Look:
 
     def open_session(self) -> Session:
         """Open the model."""
-        return open_session(**self.opened)
+        return open_session(**self.session_options)
 
     @property
-    def opened(self) -> dict[str, Any]:
+    def session_options(self) -> dict[str, Any]:
         """How the model is opened, here or in another process."""
         return {
-            "text": self.subject, "data": self.data, "epoch": self.epoch, "seed": self.seed,
-            "pretrained": self.pretrained, "image_size": self.image_size, "device": self.device,
+            "text": self.subject,
+            "data": self.data,
+            "epoch": self.epoch,
+            "seed": self.seed,
+            "pretrained": self.pretrained,
+            "image_size": self.image_size,
+            "device": self.device,
             "map_classes": dict(self.map_classes),
-        }  # fmt: skip
+        }
 
     @property
-    def stated(self) -> dict[str, Any]:
-        """What cannot be found out."""
+    def token_grid(self) -> dict[str, Any]:
+        """The user's word on where patches lie, for tokens that cannot be followed."""
         return {"grid": self.grid, "num_prefix_tokens": self.num_prefix_tokens}

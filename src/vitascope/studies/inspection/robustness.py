@@ -1,10 +1,10 @@
-"""What does a model stand: a hidden centre, an adversary, noise, corruptions; and is it honest?
+"""Robustness and calibration of a model: occlusion, FGSM, PGD, noise, corruptions.
 
-One trial names the measures and what is not left to their defaults. Every measure gets the same
-images, in the same order; all chance comes from the seed.
+A trial names the measures and the options that differ from their defaults. Every measure gets the
+same images, in the same order; all randomness comes from the seed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -21,7 +21,7 @@ from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 from vitascope.record import Record
 
-__all__ = ["ON", "ROBUSTNESS", "OfClasses", "Trial", "measured", "on_names"]
+__all__ = ["ON", "ROBUSTNESS", "SomeClasses", "Trial", "measure_robustness", "on_names"]
 
 # Measure -> the fields of a trial that it takes.
 ROBUSTNESS: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ ON = tuple("corruptions" if name == "corruption" else name for name in ROBUSTNES
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Which measures, and how; None is the measure's own default."""
+    """Which robustness measures, with which options; None is the measure's own default."""
 
     on: tuple[str, ...]
     sizes: tuple[float, ...] | None = None  # of the hidden centre, shares of the side
@@ -65,7 +65,7 @@ class Trial:
                 raise UserError(f"--{field.replace('_', '-')} is for {words}: add that to --on")
 
     def options(self, name: str) -> dict[str, Any]:
-        """What one measure is told."""
+        """Arguments of one measure that are not left to its defaults."""
         known = {field: getattr(self, field) for field in ROBUSTNESS[name]}
         return {field: value for field, value in known.items() if value is not None}
 
@@ -83,7 +83,7 @@ def on_names(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.replace("corruptions", "corruption") for name in names))
 
 
-class OfClasses(nn.Module):
+class SomeClasses(nn.Module):
     """A model that chooses among some of its classes (ImageNet-A: 200 of 1000)."""
 
     def __init__(self, model: nn.Module, class_map: Sequence[int] | np.ndarray):
@@ -95,7 +95,7 @@ class OfClasses(nn.Module):
         return capture.logits_of(self.model(images))[:, self.columns]
 
 
-def measured(
+def measure_robustness(
     name: str,
     trial: Trial,
     model: nn.Module,
@@ -108,11 +108,11 @@ def measured(
 
     Args:
         name: One of ``ROBUSTNESS``.
-        trial: How.
+        trial: Its options.
         model: Any classifier.
         batches: Labelled and normalised.
         statistics: Mean and deviation they were normalised with.
-        on_step: Told what is done and how many steps are ahead.
+        on_step: Called with what is done and how many steps are ahead.
         relabel: Gives published corrupted images the labels of the model.
     """
     begun = perf_counter()
@@ -125,12 +125,8 @@ def measured(
         run = getattr(measure, name)
         found = run(model, batches, mean=mean, std=std, **trial.options(name), on_step=on_step)
     record: Record = found.to_record()
-    return replace(record, config=stated(trial), seed=trial.seed, seconds=perf_counter() - begun)
-
-
-def stated(trial: Trial) -> Mapping[str, Any]:
-    """What was asked for."""
-    return {field: value for field, value in asdict(trial).items() if value is not None}
+    asked = {field: value for field, value in asdict(trial).items() if value is not None}
+    return replace(record, config=asked, seed=trial.seed, seconds=perf_counter() - begun)
 
 
 def _published(

@@ -1,4 +1,4 @@
-"""Whose loss is less convex, and whose is sharper? Hessian spectra of several runs, side by side.
+"""Hessian spectra of several runs compared: whose loss is less convex, and whose is sharper?
 
 Park & Kim 2022 (https://arxiv.org/abs/2202.06709), Fig. 1c and 4: early in training a ViT has more
 negative eigenvalues than a ResNet, and fewer with average pooling in place of the class token or
@@ -21,10 +21,21 @@ from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.studies.grid.steps import OnStep
 from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import Look, inspect_subject
+from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train import load_run
 
 __all__ = ["compared", "numbers", "spectra"]
+
+_KEPT = (  # settings of the Hessian that the answer keeps
+    "batches",
+    "batch_size",
+    "num_eigenvalues",
+    "weight_decay",
+    "tolerance",
+    "dtype",
+    "batch_norm",
+    "augmented_by",
+)
 
 
 def mean_error(values: np.ndarray) -> tuple[float, float | None]:
@@ -87,25 +98,33 @@ def spectra(
     for epoch in epochs or (None,):
         for run, name in zip(runs, names, strict=True):
             home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
-            look = Look(
-                subject=run, measures=("hessian",), epoch=epoch, seed=seed, num_images=4,
-                curvature=replace(plan, parts=home / "parts"))  # fmt: skip
-            found = inspect_subject(look, on_step).records["hessian"]
+            request = InspectRequest(
+                subject=run,
+                measures=("hessian",),
+                epoch=epoch,
+                seed=seed,
+                num_images=4,
+                curvature=replace(plan, parts=home / "parts"),
+            )
+            found = inspect_subject(request, on_step).records["hessian"]
             found.save(home / "hessian")
             values, config = found.arrays["eigenvalues"], found.config
             arrays[home.name] = values
-            rows.append({"run": name, "epoch": epoch, "name": home.name, **numbers(values),
-                         "loss": mean_error(found.arrays["loss"]),
-                         "unconverged": found.values["num_unconverged"]})  # fmt: skip
+            row = {"run": name, "epoch": epoch, "name": home.name, **numbers(values)}
+            row["loss"] = mean_error(found.arrays["loss"])
+            row["unconverged"] = found.values["num_unconverged"]
+            rows.append(row)
     for row in rows:
         first = next(r for r in rows if r["epoch"] == row["epoch"])
-        row |= {f"{what}_verdict": "" if row is first else compared(row[what], first[what])
-                for what in ("nep", "ape")}  # fmt: skip
-    kept = ("batches", "batch_size", "num_eigenvalues", "weight_decay", "tolerance", "dtype",
-            "batch_norm", "augmented_by")  # fmt: skip
+        for what in ("nep", "ape"):
+            row[f"{what}_verdict"] = "" if row is first else compared(row[what], first[what])
     answer = Record(
-        kind="spectra", values={"rows": rows, "reference": names[0]}, arrays=arrays, seed=seed,
-        config={"runs": names, **{key: config[key] for key in kept if key in config}},
-        seconds=perf_counter() - started)  # fmt: skip
+        kind="spectra",
+        values={"rows": rows, "reference": names[0]},
+        arrays=arrays,
+        seed=seed,
+        config={"runs": names, **{key: config[key] for key in _KEPT if key in config}},
+        seconds=perf_counter() - started,
+    )
     answer.save(out / "spectra")
     return answer

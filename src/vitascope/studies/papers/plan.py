@@ -58,7 +58,7 @@ class Reading:
     """What is read off a finished run: its final line, its curves, or an instrument's record."""
 
     name: str = "final"
-    options: Mapping[str, Any] = field(default_factory=dict)  # fields of studies.inspect.Look
+    options: Mapping[str, Any] = field(default_factory=dict)  # fields of InspectRequest
 
     @property
     def key(self) -> str:

@@ -1,13 +1,13 @@
-"""The model under study: built for some images, or opened again from where it was left.
+"""Sessions opened: a model built for some images, or opened again from where it was left.
 
-A subject is named as on the command line: a model of ours or timm's (``convit_micro``,
-``timm:vit_tiny_patch16_224``), a folder of a finished run, ``hf:NAME`` for a Hugging Face model, or
-a Python factory ``package.module:function``. All but a run take a suffix: ``vit_micro+cb``.
+A model is named as on the command line: one of ours or timm's (``convit_micro``,
+``timm:vit_tiny_patch16_224``), the folder of a finished run, ``hf:NAME`` for a Hugging Face model,
+or a Python factory ``package.module:function``. All but a run take a suffix: ``vit_micro+cb``.
 """
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from vitascope import capture
 from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.layers.broadcasting import broadcast
@@ -22,47 +23,16 @@ from vitascope.models import create_model
 from vitascope.models.registry import OURS
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import check_weights, load_weights
+from vitascope.studies.session.session import Session
 from vitascope.train import load_run
-from vitascope.train.classes import class_pairs, joined
+from vitascope.train.classes import class_pairs
+from vitascope.train.device import device_of
 
-__all__ = ["Subject", "build", "class_pairs", "fitting_patch", "open_subject", "reopen"]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model, and what is known of it."""
-
-    model: nn.Module
-    name: str
-    config: dict[str, Any]  # enough to build it again, or where it came from
-    size: tuple[int, int, int] | None  # images it was made for, (C, H, W)
-    data: str | None = None  # what a run was trained on
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
-    first_classes: int | None = None  # of its data, that a run was trained on
-
-    def seeing(
-        self, images: Dataset, outputs: int, map_classes: Mapping[str, str] | None = None
-    ) -> Dataset:
-        """The images with labels that are the model's; see :func:`vitascope.train.classes.joined`.
-
-        Raises:
-            UserError: If they have other classes.
-        """
-        own = images.name == self.data
-        return joined(
-            images,
-            self.classes,
-            outputs,
-            given=map_classes,
-            strict="run" in self.config,
-            first_classes=self.first_classes if own else None,
-        )
+__all__ = ["build", "class_pairs", "fitting_patch", "is_named", "open_session", "reopen"]
 
 
 def fitting_patch(height: int, width: int) -> int:
-    """A patch that gives a grid of about 8 x 8, where locality has a meaning; a pixel is no patch.
+    """The side of a patch that divides images of this size into a grid of about 8 x 8; 2 or more.
 
     >>> [fitting_patch(side, side) for side in (8, 28, 32, 64, 224)]
     [2, 4, 4, 8, 32]
@@ -73,8 +43,19 @@ def fitting_patch(height: int, width: int) -> int:
 
 def build(
     name: str, dataset: Dataset, *, seed: int = 0, drop_path: float = 0.0, **kwargs: Any
-) -> Subject:
-    """A fresh model for these images; the micro models get a patch that fits them."""
+) -> Session:
+    """Build a new model for these images; the micro models get a patch size that fits them.
+
+    Args:
+        name: A model of ours or timm's.
+        dataset: Its images: they decide its classes, channels and size.
+        seed: Of the first weights.
+        drop_path: Rate of stochastic depth.
+        kwargs: More arguments of the model.
+
+    Raises:
+        UserError: If it cannot be built, or does not take the images.
+    """
     channels, height, width = dataset.train.size
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
@@ -89,43 +70,43 @@ def build(
         del wanted["img_size"]  # many networks take any size, and no argument for it
         torch.manual_seed(seed)
         model = _created(name, wanted)
-    _try_out(model, name, dataset)
-    config = {
-        "name": name,
-        **{k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()},
-    }
-    return Subject(model, name, config, dataset.train.size, dataset.name)
+    blank = torch.zeros(1, *dataset.train.size)
+    capture.try_image(model, blank, name, "give --image-size, or another model")
+    config = {k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()}
+    return Session(
+        model=model,
+        name=name,
+        config={"name": name, **config},
+        size=dataset.train.size,
+        data=dataset.name,
+        random=not wanted.get("pretrained"),
+        source=dataset.name,
+        given=dataset,
+    )
 
 
 def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
     """The model, or a line about why it cannot be built with these arguments."""
+    refusals = (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError)
     try:
         return create_model(name, **wanted)
-    except (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError, AttributeError,
-            AssertionError) as error:  # fmt: skip
-        if isinstance(error, UserError):
-            raise
+    except UserError:
+        raise
+    except (*refusals, AttributeError, AssertionError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"cannot build {name}: {reason}") from None
 
 
-def _try_out(model: nn.Module, name: str, dataset: Dataset) -> None:
-    """One image must go through before hours are spent."""
-    training = model.training
-    try:
-        with torch.no_grad():
-            model.eval()(torch.zeros(1, *dataset.train.size))
-    except (RuntimeError, AssertionError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(
-            f"{name} cannot take images of {' x '.join(map(str, dataset.train.size))}: {reason}; "
-            "give --image-size, or another model"
-        ) from None
-    model.train(training)
+def reopen(
+    folder: str | Path, epoch: int | None = None, *, images: Dataset | None = None
+) -> Session:
+    """Open the model of a finished run, with its final weights or those kept at ``epoch``.
 
-
-def reopen(folder: str | Path, epoch: int | None = None) -> Subject:
-    """The model of a finished run, with its final weights or those kept at ``epoch``."""
+    Args:
+        folder: The run's.
+        epoch: At which the run kept its weights.
+        images: Of the run, where they are loaded already.
+    """
     run = load_run(folder)
     config = dict(run.config["model"])
     name = config.pop("name", None)
@@ -146,46 +127,137 @@ def reopen(folder: str | Path, epoch: int | None = None) -> Subject:
     except Exception as error:  # the model's own words for arguments that cannot be
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{folder}: its config.yaml makes no model {name!r}: {reason}") from None
-    weights = (
-        run.weights if epoch is None else run.folder / f"weights/epoch-{epoch:04d}.safetensors"
-    )
-    return Subject(
-        load_weights(model, weights),
-        name,
-        {"run": str(folder), "epoch": epoch, "model": run.config["model"]},
-        tuple(data["size"]),
-        data["name"],
-        tuple(data["mean"]),
-        tuple(data["std"]),
-        run.classes,
-        run.recipe.subset.first_classes,
+    kept = run.folder / f"weights/epoch-{epoch or 0:04d}.safetensors"
+    return Session(
+        model=load_weights(model, run.weights if epoch is None else kept),
+        name=name,
+        config={"run": str(folder), "epoch": epoch, "model": run.config["model"]},
+        size=tuple(data["size"]),
+        data=data["name"],
+        mean=tuple(data["mean"]),
+        std=tuple(data["std"]),
+        classes=run.classes,
+        first_classes=run.recipe.subset.first_classes,
+        source=data["name"],
+        given=images,
     )
 
 
-def open_subject(text: str, **kwargs: Any) -> Subject:
-    """The model that ``text`` names; see the top of this file."""
-    if Path(text).is_dir():
-        return reopen(text)
-    base, suffix = split_suffix(text)
-    source, _, name = base.partition(":")
-    if name and source not in ("timm", "hf-hub", "local-dir"):
-        opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
-        if suffix is None:
-            return opened
-        model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
-        return replace(opened, model=model, name=text, config=config)
-    model = create_model(text, **kwargs)
+def is_named(text: str) -> bool:
+    """Whether ``text`` is the name of a model of ours or timm's, with a suffix or without."""
+    source, colon, _ = split_suffix(text)[0].partition(":")
+    return not Path(text).is_dir() and (not colon or source in ("timm", "hf-hub", "local-dir"))
+
+
+def open_session(
+    text: str,
+    data: str | None = None,
+    *,
+    epoch: int | None = None,
+    pretrained: bool = False,
+    weights: str | None = None,
+    image_size: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    map_classes: Mapping[str, str] | None = None,
+    new_head: bool = True,
+) -> Session:
+    """Open the model that ``text`` names, on its device; its images are loaded when asked for.
+
+    Args:
+        text: See the top of this file.
+        data: Images; a run's own when left out.
+        epoch: Of a run: the weights it kept then.
+        pretrained: timm's weights for a model given by name.
+        weights: File of weights to load.
+        image_size: Side of the images; the model's own when left out.
+        seed: Of untrained weights.
+        device: cpu, cuda, mps; a GPU if there is one when left out.
+        map_classes: Class of the images -> class of the model, where the names differ.
+        new_head: Give a model with untrained weights a head for the classes of ``data``.
+
+    Raises:
+        UserError: If there is no such model, or an option does not go with it.
+    """
+    is_run, named = Path(text).is_dir(), is_named(text)
+    if epoch is not None and not is_run:
+        raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
+    if pretrained and not named:
+        raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
+    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    torch.manual_seed(seed)
+    if is_run:
+        opened = _from_run(Path(text), epoch)
+    elif named:
+        opened = _from_name(text, pretrained, image_size if weights is None else None, seed)
+    else:
+        opened = _from_elsewhere(text)
+    if weights is not None:
+        load_weights(opened.model, weights)
+    random = named and not pretrained and weights is None
+    session = replace(
+        opened,
+        source=data or opened.data,
+        image_size=image_size,
+        random=random,
+        device=place,
+        map_classes=dict(map_classes or {}),
+    )
+    if new_head and random and data is not None and hasattr(session.model, "reset_classifier"):
+        session.model.reset_classifier(len(session.loaded.classes))
+    session.model.to(place).eval()
+    return session
+
+
+def _from_run(folder: Path, epoch: int | None) -> Session:
+    kept = sorted(int(p.stem.split("-")[1]) for p in folder.glob("weights/epoch-*.safetensors"))
+    if epoch is not None and epoch not in kept:
+        there = ", ".join(map(str, kept)) or "none"
+        raise UserError(f"{folder} kept no weights of epoch {epoch}; there are: {there}")
+    return reopen(folder, epoch)
+
+
+def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -> Session:
+    """A model of ours or timm's, built for another image size if it can be."""
+    wanted: dict[str, Any] = {"pretrained": True} if pretrained else {}
+    attempts = [{**wanted, "img_size": image_size}, wanted] if image_size else [wanted]
+    for kwargs in attempts:
+        torch.manual_seed(seed)
+        try:
+            model = create_model(text, **kwargs)
+            break
+        except (UserError, TypeError, AssertionError) as error:
+            last = error
+    else:
+        if isinstance(last, UserError):
+            raise last
+        raise UserError(f"cannot build {text}: {str(last).splitlines()[0]}")
     known: Any = getattr(model, "pretrained_cfg", {}) or {}
     size = known.get("input_size")
-    if kwargs.get("img_size"):
-        side = kwargs["img_size"]
-        size = (kwargs.get("in_chans", 3), *((side, side) if isinstance(side, int) else side))
-    return Subject(
-        model, text, {"name": text, **kwargs}, size, mean=known.get("mean"), std=known.get("std")
+    if "img_size" in kwargs:
+        size = (3, kwargs["img_size"], kwargs["img_size"])
+    return Session(
+        model=model,
+        name=text,
+        config={"name": text, **kwargs},
+        size=size,
+        mean=known.get("mean"),
+        std=known.get("std"),
     )
 
 
-def _from_hub(name: str) -> Subject:
+def _from_elsewhere(text: str) -> Session:
+    """A Hugging Face model or what a Python factory returns, with a suffix if there is one."""
+    base, suffix = split_suffix(text)
+    source, _, name = base.partition(":")
+    opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
+    if suffix is None:
+        return opened
+    model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
+    return replace(opened, model=model, name=text, config=config)
+
+
+def _from_hub(name: str) -> Session:
     """A Hugging Face image classifier, from the hub or a local folder; safetensors only."""
     try:
         from transformers import AutoImageProcessor, AutoModelForImageClassification
@@ -213,11 +285,17 @@ def _from_hub(name: str) -> Subject:
     classes = tuple(str(names[key]) for key in sorted(names))
     if classes == tuple(f"LABEL_{number}" for number in range(len(classes))):
         classes = ()  # what a config says that was given none
-    known = {**statistics, "classes": classes or None}
-    return Subject(model.eval(), f"hf:{name}", {"name": f"hf:{name}"}, size, **known)
+    return Session(
+        model=model.eval(),
+        name=f"hf:{name}",
+        config={"name": f"hf:{name}"},
+        size=size,
+        classes=classes or None,
+        **statistics,
+    )
 
 
-def _from_factory(module: str, function: str) -> Subject:
+def _from_factory(module: str, function: str) -> Session:
     """What ``package.module:function`` returns: the user's own code, from the user's own path."""
     try:
         factory = getattr(importlib.import_module(module), function)
@@ -226,8 +304,8 @@ def _from_factory(module: str, function: str) -> Subject:
             f"cannot open {module}:{function}: {error}; give a model's name, a run's folder, "
             "hf:NAME or package.module:function"
         ) from None
-    model = factory()
+    model, name = factory(), f"{module}:{function}"
     if not isinstance(model, nn.Module):
-        raise UserError(f"{module}:{function} returned {type(model).__name__}, not an nn.Module")
-    check_weights(model, f"{module}:{function}")
-    return Subject(model, f"{module}:{function}", {"factory": f"{module}:{function}"}, None)
+        raise UserError(f"{name} returned {type(model).__name__}, not an nn.Module")
+    check_weights(model, name)
+    return Session(model=model, name=name, config={"factory": name})

@@ -1,9 +1,13 @@
-"""A model seated before its images: opened, on its device, in its size and statistics."""
+"""A session: an opened model on its device, with its images in its size and normalisation.
+
+:mod:`vitascope.studies.session.models` opens one. Training takes the model from it; evaluation,
+inspection, comparison and the live explorer also take its images, which are loaded when they are
+first asked for.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,251 +18,206 @@ from torch.nn import functional as F
 from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
-from vitascope.studies.session.models import Subject, open_subject, reopen
-from vitascope.train.device import device_of
+from vitascope.train.classes import joined
 
-__all__ = ["Session", "is_named", "matched", "num_outputs", "open_session", "size_of", "tried"]
+__all__ = ["Session", "image_converter"]
 
 FALLBACK = 224  # side of an image for a model that does not say
+CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
-    """An opened model; its images are loaded when they are asked for."""
+    """An opened model, what is known of it, and its images."""
 
-    subject: Subject
-    device: torch.device
-    source: str | None
-    image_size: int | None
-    random: bool  # nobody trained these weights
-    notes: tuple[str, ...] = ()
-    map_classes: Mapping[str, str] = field(default_factory=dict)
+    model: nn.Module
+    name: str
+    config: dict[str, Any]  # enough to build the model again, or where it came from
+    size: tuple[int, int, int] | None = None  # images it was made for, (C, H, W)
+    data: str | None = None  # what a run was trained on
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
+    first_classes: int | None = None  # of its data, that a run was trained on
+    random: bool = False  # the weights are untrained
+    device: torch.device = CPU
+    source: str | None = None  # images to load: those asked for, or a run's own
+    given: Dataset | None = None  # images that are loaded already
+    image_size: int | None = None  # side to load the images in; the model's own when left out
+    map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
+
+    @cached_property
+    def loaded(self) -> Dataset:
+        """The images in the model's size, with the classes they came with."""
+        if self.given is not None:
+            return self.given
+        if self.source is None:
+            raise UserError(
+                f"{self.name} was not trained here: say on what to measure it, with --data"
+            )
+        side = self.image_size or (self.size[-1] if self.size else None)
+        return load(self.source, image_size=side, in_chans=self.channels)
+
+    @cached_property
+    def _output(self) -> Any:
+        """The model's output for a blank image of the loaded size."""
+        return self.try_image(torch.zeros(1, *self.loaded.test.size, device=self.device))
 
     @property
-    def model(self) -> nn.Module:
-        """The model, on its device."""
-        return self.subject.model
+    def num_outputs(self) -> int:
+        """How many classes the model tells apart.
+
+        Raises:
+            UserError: If it does not take the images, or no logits come out.
+        """
+        return int(capture.logits_of(self._output).shape[-1])
+
+    @cached_property
+    def labelled_images(self) -> Dataset:
+        """The images with the model's classes; see :func:`vitascope.train.classes.joined`.
+
+        Raises:
+            UserError: If they have other classes.
+        """
+        own = self.loaded.name == self.data
+        return joined(
+            self.loaded,
+            self.classes,
+            self.num_outputs,
+            given=self.map_classes,
+            strict="run" in self.config,
+            first_classes=self.first_classes if own else None,
+        )
 
     @property
     def images(self) -> Dataset:
-        """The images in the model's size, with its classes if they have them."""
-        return self._joined[0]
+        """The images with the model's classes if they have them, otherwise as they are.
 
-    @property
-    def class_notes(self) -> tuple[str, ...]:
-        """How the images' classes became the model's, where that is not plain."""
-        return self.images.notes[len(self.loaded.notes) :]
+        Raises:
+            UserError: If the model does not take them.
+        """
+        return self._images_and_problem[0]
 
-    def labelled(self, what: str) -> None:
+    def require_labels(self, what: str) -> None:
         """For a measure that needs labels.
 
         Raises:
             UserError: If the labels are not the model's classes.
         """
-        if self._joined[1] is not None:
-            raise UserError(f"{what} needs labels of the model's own classes: {self._joined[1]}")
+        problem = self._images_and_problem[1]
+        if problem is not None:
+            raise UserError(f"{what} needs labels of the model's own classes: {problem}")
 
     @cached_property
-    def _joined(self) -> tuple[Dataset, str | None]:
-        """The images with the model's classes; or as they are, and why their labels say nothing."""
-        loaded = self.loaded
+    def _images_and_problem(self) -> tuple[Dataset, str | None]:
+        """The images, and why their labels are not the model's, if they are not."""
+        _ = self._output  # images that do not go through are an error, other classes are not
         try:
-            one = torch.zeros(1, *loaded.test.size, device=self.device)
-            outputs = num_outputs(self.model, one, self.subject.name)
-            found = self.subject.seeing(loaded, outputs, self.map_classes)
+            found = self.labelled_images
         except UserError as error:
             if self.map_classes:
                 raise
-            return loaded, str(error)
+            return self.loaded, str(error)
         if self.random:
-            found = loaded  # nobody taught it what its outputs mean
-        if len(found.classes) != outputs:
-            words = f"it has {outputs} outputs, these images have {len(found.classes)} classes"
-            return found, words
+            found = self.loaded  # outputs of untrained weights mean no classes yet
+        count = len(found.classes)
+        if count != self.num_outputs:
+            return found, f"it has {self.num_outputs} outputs, these images have {count} classes"
         return found, None
 
-    @cached_property
-    def loaded(self) -> Dataset:
-        """The images in the model's size, with the classes they came with."""
-        if self.source is None:
-            raise UserError(
-                f"{self.subject.name} was not trained here: say on what to look at it, with --data"
-            )
-        size = self.subject.size
-        side = self.image_size or (size[-1] if size else None)
-        return load(self.source, image_size=side, in_chans=_channels(self.subject))
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the model."""
+        return [f"random weights: {self.name} was built, not trained"] if self.random else []
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """Of the images. (C, H, W)"""
-        return self.loaded.test.size
+    def class_notes(self) -> list[str]:
+        """How the images' classes were matched with the model's, unless they are the same."""
+        return list(self.images.notes[len(self.loaded.notes) :])
+
+    @property
+    def channels(self) -> int | None:
+        """Channels of the images the model takes, as it says or as its first convolution does."""
+        if self.size:
+            return self.size[0]
+        convolutions = (m for m in self.model.modules() if isinstance(m, nn.Conv2d))
+        first = next(convolutions, None)
+        return None if first is None or first.in_channels not in (1, 3) else first.in_channels
+
+    def input_size(self, otherwise: int = FALLBACK) -> tuple[int, int, int]:
+        """The images the model takes, known without any; ``otherwise`` is a side. (C, H, W)"""
+        if self.size is not None and self.image_size is None:
+            return self.size
+        side = self.image_size or otherwise
+        return self.channels or 3, side, side
+
+    def try_image(self, images: Tensor) -> Any:
+        """The output for the first of some images.
+
+        Raises:
+            UserError: If the model does not take it, with the reason in one line.
+        """
+        name = self.config.get("run", self.name)
+        return capture.try_image(self.model, images, name, "give --image-size")
 
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation the model was trained with, or those of the images."""
-        mean, std = self.subject.mean, self.subject.std
-        if mean is None or std is None or len(mean) != self.size[0]:
-            mean, std = self.loaded.mean, self.loaded.std
-        return tuple(mean), tuple(std)
+        own = self._own_statistics(self.loaded.test.size[0])
+        return own or (tuple(self.loaded.mean), tuple(self.loaded.std))
 
-    def batches(self, num_images: int, batch_size: int, seed: int) -> EvalBatches:
-        """Some test images in batches of about the size wanted, none under 4 if that can be."""
-        test = self.images.test
-        count = min(num_images, len(test))
-        order = np.random.default_rng(seed).permutation(len(test))[:count]
-        size = min(batch_size, count)
-        while 0 < count % size < 4 and size < count:
+    def _own_statistics(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        if self.mean is None or self.std is None or len(self.mean) != channels:
+            return None
+        return tuple(self.mean), tuple(self.std)
+
+    def draw(self, num_images: int | None, seed: int, split: str = "test") -> np.ndarray:
+        """Positions of some images, drawn with the seed, in rising order; all for None."""
+        count = len(self.images.test if split == "test" else self.images.train)
+        return np.sort(np.random.default_rng(seed).permutation(count)[:num_images])
+
+    def batches(
+        self,
+        positions: np.ndarray,
+        batch_size: int,
+        *,
+        split: str = "test",
+        smallest: int = 1,
+        num_workers: int = 0,
+    ) -> EvalBatches:
+        """The images at these positions, normalised for the model.
+
+        Batches grow until the last one has ``smallest`` images, or all images are in one.
+        """
+        images = self.images.test if split == "test" else self.images.train
+        count = len(positions)
+        size = min(batch_size, count) if smallest > 1 else batch_size
+        while 0 < count % size < smallest and size < count:
             size += 1
         mean, std = self.statistics
-        return EvalBatches(test.take(np.sort(order)), batch_size=size, mean=mean, std=std)
+        return EvalBatches(
+            images.take(positions), batch_size=size, mean=mean, std=std, num_workers=num_workers
+        )
 
 
-def is_named(text: str) -> bool:
-    """Whether ``text`` is a model of ours or timm's, by its name."""
-    return not Path(text).is_dir() and text.partition(":")[0] in (text, "timm")
-
-
-def open_session(
-    text: str,
-    data: str | None = None,
-    *,
-    epoch: int | None = None,
-    pretrained: bool = False,
-    image_size: int | None = None,
-    seed: int = 0,
-    device: str | None = None,
-    map_classes: Mapping[str, str] | None = None,
-) -> Session:
-    """Open the model that ``text`` names; see :mod:`vitascope.studies.session.models`.
-
-    ``map_classes`` says which class of the model a class of the images is that has another name.
-    """
-    is_run = Path(text).is_dir()
-    named = is_named(text)
-    if epoch is not None and not is_run:
-        raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
-    if pretrained and not named:
-        raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
-    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    torch.manual_seed(seed)
-    if is_run:
-        subject = _kept(Path(text), epoch)
-    elif named:
-        subject = _named(text, pretrained, image_size, seed)
-    else:
-        subject = open_subject(text)
-    random = named and not pretrained
-    notes = (f"random weights: {text} was built, not trained",) if random else ()
-    session = Session(
-        subject, place, data or subject.data, image_size, random, notes, dict(map_classes or {})
-    )
-    if random and data is not None and hasattr(subject.model, "reset_classifier"):
-        subject.model.reset_classifier(len(session.loaded.classes))
-    subject.model.to(place).eval()
-    return session
-
-
-def _kept(folder: Path, epoch: int | None) -> Subject:
-    kept = sorted(int(p.stem.split("-")[1]) for p in folder.glob("weights/epoch-*.safetensors"))
-    if epoch is not None and epoch not in kept:
-        there = ", ".join(map(str, kept)) or "none"
-        raise UserError(f"{folder} kept no weights of epoch {epoch}; there are: {there}")
-    return reopen(folder, epoch)
-
-
-def _named(text: str, pretrained: bool, image_size: int | None, seed: int) -> Subject:
-    """Built for another image size if it can be."""
-    wanted: dict[str, Any] = {"pretrained": True} if pretrained else {}
-    attempts = [{**wanted, "img_size": image_size}, wanted] if image_size else [wanted]
-    for kwargs in attempts:
-        torch.manual_seed(seed)
-        try:
-            return open_subject(text, **kwargs)
-        except (UserError, TypeError, AssertionError) as error:
-            last = error
-    if isinstance(last, UserError):
-        raise last
-    raise UserError(f"cannot build {text}: {str(last).splitlines()[0]}")
-
-
-def _channels(subject: Subject) -> int | None:
-    if subject.size:
-        return subject.size[0]
-    convolutions = (m for m in subject.model.modules() if isinstance(m, nn.Conv2d))
-    first = next(convolutions, None)
-    return None if first is None or first.in_channels not in (1, 3) else first.in_channels
-
-
-def size_of(
-    subject: Subject, image_size: int | None, otherwise: tuple[int, int, int] | None = None
-) -> tuple[int, int, int]:
-    """The images a model takes. (C, H, W)"""
-    if image_size is not None:
-        return (_channels(subject) or 3, image_size, image_size)
-    if subject.size is not None:
-        channels, height, width = subject.size
-        return channels, height, width
-    side = otherwise[-1] if otherwise else FALLBACK
-    return (_channels(subject) or 3, side, side)
-
-
-def tried(model: nn.Module, images: Tensor, name: str) -> None:
-    """One image must go through.
-
-    Raises:
-        UserError: If it does not, with the reason in one line.
-    """
-    _tried(model, images, name)
-
-
-def num_outputs(model: nn.Module, images: Tensor, name: str) -> int:
-    """How many classes a model tells apart, found on one image.
-
-    Raises:
-        UserError: If the image does not go through, or no logits come out.
-    """
-    return int(capture.logits_of(_tried(model, images, name)).shape[-1])
-
-
-def _tried(model: nn.Module, images: Tensor, name: str) -> Any:
-    try:
-        with capture.evaluating(model):
-            return model(images[:1])
-    except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
-        size = " x ".join(map(str, images.shape[1:]))
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{name} cannot take images of {size}: {reason}; give --image-size"
-        ) from None
-
-
-def matched(
-    session: Session, peer: Session, size: tuple[int, int, int]
-) -> Callable[[Tensor], Tensor]:
-    """Brings one model's images into the statistics, channels and size of another's."""
+def image_converter(session: Session, other: Session) -> Callable[[Tensor], Tensor]:
+    """A function from one model's images to another's size, channels and normalisation."""
+    mean, std = session.statistics
+    channels, *sides = other.input_size(session.loaded.test.size[-1])
+    theirs = other._own_statistics(channels)
+    if theirs is None:
+        same = len(mean) == channels
+        theirs = (mean, std) if same else ((mean[0],) * channels, (std[0],) * channels)
 
     def column(values: tuple[float, ...], images: Tensor) -> Tensor:
         return torch.tensor(values, dtype=images.dtype, device=images.device).view(1, -1, 1, 1)
 
-    mean, std = session.statistics
-    own = peer.subject
-    channels, *sides = size
-
-    def prepare(images: Tensor) -> Tensor:
+    def convert(images: Tensor) -> Tensor:
         pixels = images * column(std, images) + column(mean, images)
         if channels != pixels.shape[1]:
-            grey = pixels.mean(1, keepdim=True)
-            pixels = grey.expand(-1, channels, -1, -1)
+            pixels = pixels.mean(1, keepdim=True).expand(-1, channels, -1, -1)
         if tuple(sides) != tuple(pixels.shape[2:]):
             pixels = F.interpolate(pixels, sides, mode="bicubic", antialias=True)
-        if own.mean is not None and own.std is not None and len(own.mean) == channels:
-            theirs = (own.mean, own.std)
-        else:
-            theirs = (
-                (mean, std)
-                if len(mean) == channels
-                else ((mean[0],) * channels, (std[0],) * channels)
-            )
         return (pixels - column(theirs[0], pixels)) / column(theirs[1], pixels)
 
-    return prepare
+    return convert

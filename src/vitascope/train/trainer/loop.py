@@ -27,7 +27,7 @@ from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from torch import nn
 
-from vitascope.capture import evaluating, logits_of
+from vitascope.capture import logits_of, try_image
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
 from vitascope.errors import UserError
 from vitascope.settings import Seed, Workers, check_value
@@ -196,15 +196,10 @@ def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -
     Raises:
         UserError: If so.
     """
-    with evaluating(model):
-        first = next(model.parameters())
-        try:
-            found = logits_of(model(torch.zeros(1, *size, device=first.device, dtype=first.dtype)))
-        except (RuntimeError, AssertionError, ValueError) as error:
-            raise UserError(
-                f"the model does not take images of (channels, height, width) {size}: {error}; "
-                "build it with their img_size and in_chans, or load the images in its size"
-            ) from error
+    first = next(model.parameters())
+    image = torch.zeros(1, *size, device=first.device, dtype=first.dtype)
+    advice = "build it with their img_size and in_chans, or load the images in its size"
+    found = logits_of(try_image(model, image, "the model", advice))
     if found.shape[-1] != num_classes:
         raise UserError(
             f"the model has {found.shape[-1]} outputs, the images have {num_classes} classes; "

@@ -1,8 +1,8 @@
-"""What a model shows of some images: the maps of its layers on their grids, gates, answers.
+"""Attention maps of a model's layers on some images, laid out on grids, with gates and answers.
 
-A gated layer gives the content map of each image, the positional map as two small matrices (it is
-the same for all images, and separable) and its gates. Any other layer gives the map it uses; so
-does a gated one whose positional map is no such product.
+A gated layer has a content map per image, a positional map stored as two small matrices (it is the
+same for all images, and separable) and its gates. Any other layer has the map it uses; so has a
+gated one whose positional map is not separable.
 
 Shapes: E epochs, n images, H heads, Q queries on a grid (h, w), K keys on a grid.
 """
@@ -21,26 +21,33 @@ from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.nonlocality import without_patches
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.studies.explorer.compression import compact
-from vitascope.studies.explorer.grid_maps import OnGrid, on_grid, separated
+from vitascope.studies.explorer.compression import compress
+from vitascope.studies.explorer.grid_maps import GridLayout, grid_layout, separable
 
-__all__ = ["Parts", "answered", "joined", "layouts_of", "picture", "seen"]
+__all__ = [
+    "LayerMaps",
+    "attention_maps",
+    "image_bytes",
+    "layouts_of",
+    "stack_epochs",
+    "top_answers",
+]
 
 PHOTO = 64  # pixels; larger images are stored as JPEG
 SIDE = 256  # pixels a stored image has at most
 
-Parts = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), gate (H,), down, across
+LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), gate (H,), down, across
 
 
 def layouts_of(
     structure: ModelStructure, layers: str | Iterable[str]
-) -> tuple[dict[str, OnGrid], dict[str, str]]:
+) -> tuple[dict[str, GridLayout], dict[str, str]]:
     """Layers whose patches attend to patches on a grid, and the others with the reason."""
     able, left_out = structure.chosen_layers(layers, without_patches(structure), "the explorer")
     found = {}
     for name, places in able.items():
         try:
-            found[name] = on_grid(places)
+            found[name] = grid_layout(places)
         except UserError as error:
             left_out[name] = str(error)
     if not found:
@@ -49,8 +56,10 @@ def layouts_of(
     return found, left_out
 
 
-def seen(model: nn.Module, images: Tensor, layouts: Mapping[str, OnGrid]) -> tuple[Parts, Tensor]:
-    """Maps of every layer on a batch, what is the same for all images, and the model's answers."""
+def attention_maps(
+    model: nn.Module, images: Tensor, layouts: Mapping[str, GridLayout]
+) -> tuple[LayerMaps, Tensor]:
+    """Maps of every layer on a batch, and the model's probabilities. (n, K)"""
     gated = {n: m for n, m in capture.gated_layers(model).items() if n in layouts}
     wanted = {n: ("content", "position") if n in gated else ("mixed",) for n in layouts}
     raw: dict[str, dict[str, Tensor]] = {name: {} for name in layouts}
@@ -61,14 +70,14 @@ def seen(model: nn.Module, images: Tensor, layouts: Mapping[str, OnGrid]) -> tup
 
     with capture.evaluating(model), capture.showing(model, wanted, show):
         answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
-    found: Parts = {}
+    found: LayerMaps = {}
     for name, layout in layouts.items():
         maps = raw[name]
         if "mixed" in maps:
             found[name] = {"maps": maps["mixed"]}
             continue
         gate = torch.from_numpy(gates_in_force(gated[name])).float()
-        axes = separated(maps["position"][0], layout.grid, layout.keys)
+        axes = separable(maps["position"][0], layout.grid, layout.keys)
         if axes is None:
             share = gate[:, None, None]
             found[name] = {"maps": (1 - share) * maps["content"] + share * maps["position"]}
@@ -78,15 +87,15 @@ def seen(model: nn.Module, images: Tensor, layouts: Mapping[str, OnGrid]) -> tup
     return found, answers
 
 
-def joined(
-    parts: Sequence[Parts], layouts: Mapping[str, OnGrid]
+def stack_epochs(
+    parts: Sequence[LayerMaps], layouts: Mapping[str, GridLayout]
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Arrays over epochs, and what a reader must know of each layer."""
+    """Compressed arrays over epochs, and a description of each layer for the reader of a record."""
     arrays: dict[str, np.ndarray] = {}
     described = []
     for name, layout in layouts.items():
         maps = torch.stack([part[name]["maps"] for part in parts])  # (E, n, H, Q, K)
-        small = compact(maps.flatten(0, 2))
+        small = compress(maps.flatten(0, 2))
         for key, value in small.arrays.items():
             arrays[f"{key}/{name}"] = value.reshape(*maps.shape[:3], *value.shape[1:])
         for key in ("gate", "down", "across"):
@@ -108,8 +117,8 @@ def joined(
     return arrays, described
 
 
-def picture(pixels: Tensor) -> np.ndarray:
-    """One image as the bytes of a PNG, or of a JPEG where it is a large photo."""
+def image_bytes(pixels: Tensor) -> np.ndarray:
+    """The bytes of an image file: PNG, or JPEG for a large photo."""
     array = pixels.permute(1, 2, 0).numpy()
     image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
     image.thumbnail((SIDE, SIDE))
@@ -121,8 +130,8 @@ def picture(pixels: Tensor) -> np.ndarray:
     return np.frombuffer(stream.getvalue(), dtype=np.uint8)
 
 
-def answered(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[Any]] | None:
-    """[class, probability] an epoch and image; None if the outputs are other classes."""
+def top_answers(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[Any]] | None:
+    """[class, probability] per epoch and image; None if the outputs are other classes."""
     if found[0].shape[-1] != len(classes):
         return None
     return [[[classes[int(p.argmax())], round(p.max().item(), 4)] for p in one] for one in found]

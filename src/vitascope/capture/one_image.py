@@ -1,0 +1,31 @@
+"""Whether a model takes some images: one of them is passed through before time is spent on more."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from vitascope.capture.structure.features import evaluating
+from vitascope.errors import UserError
+
+__all__ = ["try_image"]
+
+
+def try_image(model: nn.Module, images: Tensor, name: str, advice: str) -> Any:
+    """The model's output for the first of ``images``; its mode and weights are left as they are.
+
+    Args:
+        model: Any model.
+        images: (B, C, H, W)
+        name: What the model is called in the error message.
+        advice: What to do if the image does not go through; the end of the message.
+
+    Raises:
+        UserError: If the image does not go through, with the reason in one line.
+    """
+    try:
+        with evaluating(model):
+            return model(images[:1])
+    except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
+        size = " x ".join(map(str, images.shape[1:]))
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{name} cannot take images of {size}: {reason}; {advice}") from None
