@@ -68,8 +68,8 @@ class Buildup:
 
 def _buildup(args: Buildup) -> None:
     from vitascope.report.sections.buildup_figure import says, tabulated, write_figure
-    from vitascope.studies.buildup import build_up
-    from vitascope.studies.grid.buildup_cells import BuildUp
+    from vitascope.studies.buildup import BuildUp, build_up
+    from vitascope.studies.grid.executor import Engine
     from vitascope.studies.grid.one_training import pairs, recipe_from
 
     quiet = args.quiet or args.json
@@ -86,8 +86,7 @@ def _buildup(args: Buildup) -> None:
             image_size=args.image_size,
         ),
         args.out,
-        processes=_cores() if args.processes is None else args.processes,
-        quiet=quiet,
+        Engine(processes=_cores() if args.processes is None else args.processes, quiet=quiet),
         progress=(lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr)),
     )
     figures = [str(path) for path in write_figure(args.out, answer)]

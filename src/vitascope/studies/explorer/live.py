@@ -25,7 +25,7 @@ from vitascope.record import Record
 from vitascope.studies.explorer.explore import explored
 from vitascope.studies.explorer.grid_maps import OnGrid
 from vitascope.studies.explorer.views import answered, joined, layouts_of, picture, seen
-from vitascope.studies.grid.comparison_cells import safe
+from vitascope.studies.grid.training import file_name
 from vitascope.studies.session.session import Session, open_session
 
 __all__ = ["MOST_BYTES", "MOST_PIXELS", "Live", "Refusal", "decoded", "runs_in"]
@@ -89,7 +89,7 @@ def runs_in(path: str) -> list[str]:
     found = [
         str(folder / cell["folder"])
         for model, cell in best.items()
-        if (folder / "explorer" / f"{safe(model)}.json").exists()
+        if (folder / "explorer" / f"{file_name(model)}.json").exists()
     ]
     if not found:
         raise UserError(f"no model of {path} has attention on a grid of patches to explore")
