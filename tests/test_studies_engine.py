@@ -46,7 +46,10 @@ def test_teachers_go_first_and_one_that_nobody_asked_for_is_added():
     wanted = [(TAUGHT, [FINAL], seed) for seed in (0, 1)] + [(STUDENT, [FINAL], 0)]
     first, second = waves(wanted)
     assert {(t.key, seed) for t, _, seed in first} == {
-        (TEACHER.key, 0), (TEACHER.key, 1), (STUDENT.key, 0)}  # fmt: skip
+        (TEACHER.key, 0),
+        (TEACHER.key, 1),
+        (STUDENT.key, 0),
+    }
     assert [(t.key, seed) for t, _, seed in second] == [(TAUGHT.key, 0), (TAUGHT.key, 1)]
     asked = waves([(TAUGHT, [FINAL], 0), (TEACHER, [CURVES], 0)])
     assert [(t.key, list(r)) for t, r, _ in asked[0]] == [(TEACHER.key, [CURVES])]
@@ -117,11 +120,13 @@ def test_several_gpus_are_a_torchrun():
 
 def test_a_launched_run_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    folder = folder_of(TEACHER, 0, tmp_path)
-    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
+    training = TEACHER.but(validation=0.2)
+    folder = folder_of(training, 0, tmp_path)
+    job = {"training": training, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
     _launched(job, "env VITASCOPE_TEST=1")  # stands where torchrun would
     by_command = record.load(folder / "readings" / "final").values
-    here = run_of(TEACHER, 0, tmp_path / "here")
+    assert by_command["num_test"] == 287  # validation images
+    here = run_of(training, 0, tmp_path / "here")
     for name in ("top1", "test_nll", "train_loss", "step"):
         assert by_command[name] == pytest.approx(here.final[name], rel=1e-6), name
 
@@ -261,13 +266,21 @@ def test_the_counts_are_those_of_the_models(name, args, side):
 
 def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     other = TEACHER.but(model_args={"depth": 2})
-    rows = [Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
-            Row(label="two", cells=[Ask(training=other)])]  # fmt: skip
+    rows = [
+        Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
+        Row(label="two", cells=[Ask(training=other)]),
+    ]
     table = Table(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
-    claim = Claim(source="us", text="two blocks are better", table="top1",
-                  cells={("two", "top-1"): 1, ("one", "top-1"): -1})  # fmt: skip
-    study = Study(name="depth", title="Deeper?", claim="deeper is better", covers=("us",),
-                  plan=lambda scale: Plan(tables=[table], claims=[claim]), data={})  # fmt: skip
+    cells = {("two", "top-1"): 1, ("one", "top-1"): -1}
+    claim = Claim(source="us", text="two blocks are better", table="top1", cells=cells)
+    study = Study(
+        name="depth",
+        title="Deeper?",
+        claim="deeper is better",
+        covers=("us",),
+        plan=lambda scale: Plan(tables=[table], claims=[claim]),
+        data={},
+    )
     scale = replace(SMOKE, seeds=(0, 1))
     answering.answer(study, scale, tmp_path, LOCAL)
     runs = finished(tmp_path / "runs")
@@ -279,6 +292,11 @@ def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     assert [len(cell["ours"]) for cell in cells] == [2, 2]
     assert found["claims"][0]["contrast"] == pytest.approx(cells[1]["mean"] - cells[0]["mean"])
     assert found["training_seconds"] > 0
+    arrays = record.load(tmp_path / "depth").arrays
+    for cell in cells:
+        right = arrays[cell["correct"]]
+        assert right.shape == (2, 359)
+        assert 100 * right.mean(axis=1) == pytest.approx(cell["ours"])
 
 
 @pytest.mark.parametrize(
