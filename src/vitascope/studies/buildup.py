@@ -25,7 +25,7 @@ from inspect import signature
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from torch import nn
 
@@ -87,6 +87,16 @@ class BuildUp:
         """In plain types."""
         return dict(plain({**asdict(self), "recipe": self.recipe.to_dict()}))
 
+    @property
+    def whole(self) -> Dataset:
+        """All images."""
+        return load_images(self.data, self.image_size)
+
+    @property
+    def chooser(self) -> Dataset:
+        """The images to choose by: a part of the training images is their test set."""
+        return load_images(self.data, self.image_size, self.validation)
+
     def training(self, kinds: Kinds) -> Training:
         """How the network of these kinds is trained."""
         return Training(
@@ -97,13 +107,6 @@ class BuildUp:
             validation=self.validation,
             recipe=self.recipe,
         )
-
-
-class Images(NamedTuple):
-    """All images, and those to choose by: a part of the training images is their test set."""
-
-    whole: Dataset
-    chooser: Dataset
 
 
 @dataclass(frozen=True)
@@ -167,10 +170,9 @@ def build_up(
         UserError: If the base has no kinds, or the folder holds another question.
     """
     out, started, engine = Path(out), perf_counter(), engine or Engine()
-    whole = load_images(question.data, question.image_size)
-    images = Images(whole, load_images(question.data, question.image_size, question.validation))
-    question = _with_base(question, images)
-    start = Candidate(_first_kinds(question, images))
+    load_images.cache_clear()  # they may have changed since
+    question = _with_base(question)
+    start = Candidate(_first_kinds(question))
     rule = candidates(start.kinds)
     trial = next(rule, None)
     if trial is None:
@@ -182,20 +184,20 @@ def build_up(
                 out / "buildup"
             )
         _run(question, [start.kinds, trial.kinds], out, engine)  # neither waits for an answer
-        kept = {**asdict(start), **_scored(question, start.kinds, out, images)}
+        kept = {**asdict(start), **_scored(question, start.kinds, out)}
         kept |= {"change": None, "kept": True}
         rows, answer = [kept], None
         most = question.max_candidates
         while trial is not None and (most is None or len(rows) <= most):
             _run(question, [trial.kinds], out, engine)
-            row = {**asdict(trial), **_scored(question, trial.kinds, out, images)}
+            row = {**asdict(trial), **_scored(question, trial.kinds, out)}
             row["change"] = row["top1"] - kept["top1"]
             row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
             kept = row if row["kept"] else kept
             rows.append(row)
             progress(_line(row))
             trial = _next(rule, row["kept"])
-            answer = _record(question, rows, images, trial is None, perf_counter() - started)
+            answer = _record(question, rows, trial is None, perf_counter() - started)
             trainings = {"-".join(row["kinds"]): question.training(row["kinds"]) for row in rows}
             answer = replace(answer, arrays=correct_arrays(trainings, question.seeds, out))
             answer.save(out / "buildup")
@@ -203,24 +205,22 @@ def build_up(
     return answer
 
 
-def _with_base(question: BuildUp, images: Images) -> BuildUp:
+def _with_base(question: BuildUp) -> BuildUp:
     """The question about a model: ``resnet`` alone means one of the images' size."""
     if question.base not in SIZED:
         return question
     small, large = SIZED[question.base]
-    fitting = small if max(images.whole.train.size[1:]) <= SMALL else large
+    fitting = small if max(question.whole.train.size[1:]) <= SMALL else large
     return replace(question, base=fitting)
 
 
-def _first_kinds(question: BuildUp, images: Images) -> Kinds:
+def _first_kinds(question: BuildUp) -> Kinds:
     """The kinds of the base's blocks; also the first test of whether it can be trained."""
-    recipe = question.recipe
-    model = build(
-        question.base, images.chooser, drop_path=recipe.drop_path, **question.model_args
-    ).model
+    chooser, drop_path = question.chooser, question.recipe.drop_path
+    model = build(question.base, chooser, drop_path=drop_path, **question.model_args).model
     kinds: Any = getattr(model, "kinds", None)
-    plan = recipe_of(question.training(kinds or ()), question.seeds[0], images.chooser)
-    check_trainable(model, images.chooser, plan)
+    plan = recipe_of(question.training(kinds or ()), question.seeds[0], chooser)
+    check_trainable(model, chooser, plan)
     if not kinds:
         able = [name for name, (made, _) in OURS.items() if "kinds" in signature(made).parameters]
         raise UserError(
@@ -236,11 +236,11 @@ def _run(question: BuildUp, networks: Sequence[Kinds], out: Path, engine: Engine
     run_all([(t, (TEST,), seed) for t in trainings for seed in question.seeds], out, engine)
 
 
-def _scored(question: BuildUp, kinds: Kinds, out: Path, images: Images) -> dict[str, Any]:
+def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
     """What a trained network costs and reaches."""
     training = question.training(kinds)
-    model = build(question.base, images.chooser, **training.model_args).model
-    parameters, multiply_adds = count(model, images.whole.train.size)
+    model = build(question.base, question.chooser, **training.model_args).model
+    parameters, multiply_adds = count(model, question.whole.train.size)
     runs = [load_run(folder_of(training, seed, out)) for seed in question.seeds]
     read = [reading_of(training, TEST, seed, out) for seed in question.seeds]
     return {
@@ -281,7 +281,6 @@ def _line(row: Mapping[str, Any]) -> str:
 def _record(
     question: BuildUp,
     rows: Sequence[dict[str, Any]],
-    images: Images,
     complete: bool,
     seconds: float,
 ) -> Record:
@@ -290,15 +289,15 @@ def _record(
     seeds = (len(question.seeds),) * 2
     for row in rows[1:]:
         before = row["top1"] - row["change"]
-        row["noise"] = half_width(row["top1"], before, seeds, spread, len(images.chooser.test))
+        row["noise"] = half_width(row["top1"], before, seeds, spread, len(question.chooser.test))
     values = {
         "question": "Which conv blocks should become MSA blocks?",
         "base": question.base,
-        "data": images.whole.name,
+        "data": question.whole.name,
         "images": {
-            "train": len(subset(images.chooser.train, question.recipe.subset)),
-            "validation": len(images.chooser.test),
-            "test": len(images.whole.test),
+            "train": len(subset(question.chooser.train, question.recipe.subset)),
+            "validation": len(question.chooser.test),
+            "test": len(question.whole.test),
         },
         "seeds": list(question.seeds),
         "margin": question.margin,

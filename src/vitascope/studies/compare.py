@@ -125,6 +125,7 @@ def compare(question: Comparison, out: str | Path, engine: Engine | None = None)
             work in ``out``, or the folder holds another comparison.
     """
     out, started, made = Path(out), perf_counter(), circumstances()
+    load_images.cache_clear()  # they may have changed since
     dataset = load_images(question.data, question.image_size)
     recipes = {
         fraction: recipe_of(training, question.seeds[0], dataset)

@@ -66,7 +66,7 @@ def teacher_from(name: str) -> Teacher:
 
 @lru_cache(maxsize=2)
 def load_images(source: str, image_size: int | None, validation: float | None = None) -> Dataset:
-    """Images, loaded once in each process.
+    """Images, loaded once in each process (``load_images.cache_clear()`` forgets them).
 
     With ``validation`` that share of each class's training images takes the test images' place.
     """
@@ -138,6 +138,8 @@ def train_once(
     given = pairs(model_args, "--model-args")
     if pretrained:
         given["pretrained"] = True
-    dataset = load_images(data, image_size, validation)
+    dataset = load(data, image_size=image_size)
+    if validation is not None:
+        dataset = held_out(dataset, validation)
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if int(os.environ.get("RANK", "0")) == 0 else None

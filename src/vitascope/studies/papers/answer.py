@@ -1,7 +1,7 @@
 """Answer a study at a scale: make its runs, fill its tables, judge its claims, write its record."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -108,18 +108,8 @@ def filled(table: Table, findings: Findings, arrays: Container[str] = ()) -> dic
                 }
             )
         rows.append({"label": row.label, "paper_label": row.paper_label, "cells": cells})
-    return {
-        "name": table.name,
-        "title": table.title,
-        "corner": table.corner,
-        "unit": table.unit,
-        "digits": table.digits,
-        "columns": list(table.columns),
-        "rows": rows,
-        "accuracy": table.accuracy,
-        "log": table.log,
-        "num_test": table.num_test,
-    }
+    stored = {each.name: getattr(table, each.name) for each in fields(table)}
+    return {**stored, "columns": list(table.columns), "rows": rows}
 
 
 def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
