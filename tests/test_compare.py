@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,13 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.compare import _describe
-from vitascope.studies.grid.comparison_cells import Comparison, commands, jobs_of, look
+from vitascope.studies.compare import Comparison, _describe, commands
+from vitascope.studies.grid.readings import gates_and_nonlocality
+from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
+from vitascope.studies.grid.training import changed_recipe
+from vitascope.studies.papers.scale import LAPTOP
 from vitascope.studies.session.models import build
-from vitascope.train import alone_in, recipe, train
+from vitascope.train import alone_in, load_run, recipe, train
 from vitascope.train.run_folder.resume_file import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
@@ -66,7 +70,7 @@ def test_gates_and_nonlocality_are_followed_over_training(folder):
 
 
 def test_finished_parts_are_not_run_again(folder):
-    weights = list(folder.glob("runs/*/*/*/model.safetensors"))
+    weights = list(folder.glob("runs/*/*/model.safetensors"))
     assert len(weights) == 12
     before = {path: path.stat().st_mtime_ns for path in weights}
     (folder / "report.html").unlink()
@@ -78,7 +82,8 @@ def test_finished_parts_are_not_run_again(folder):
 def test_other_settings_in_the_same_folder_are_refused(folder, capsys):
     words = [*WORDS, "lr=0.1", "--out", str(folder), "--processes", "1", "--quiet"]
     assert main(words) == 2
-    assert "recipe.lr was 0.002, now 0.1" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{folder} holds another comparison: recipe.lr was 0.002, now 0.1" in said
 
 
 def test_the_page_is_made_for_machines_too(folder, capsys):
@@ -88,18 +93,71 @@ def test_the_page_is_made_for_machines_too(folder, capsys):
     assert len(answer["table"]) == 2
 
 
-def test_a_scheduler_may_run_the_same_cells(folder, tmp_path, capsys):
+def folder_in(folder, model, fraction, seed):
+    """The folder of one run, as the record says it."""
+    (found,) = (
+        cell["folder"]
+        for cell in load(folder / "compare").values["cells"]
+        if (cell["model"], cell["fraction"], cell["seed"]) == (model, fraction, seed)
+    )
+    return folder / found
+
+
+def test_a_scheduler_may_make_the_same_runs(folder, tmp_path, capsys):
     """The printed commands make the very runs that `compare` makes."""
     assert main([*WORDS, "--out", str(tmp_path), "--print-commands"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
-    (line,) = (line for line in lines if "resnet_micro" in line and "0.1/seed-1" in line)
+    ours = folder_in(folder, "resnet_micro", 0.1, 1)
+    theirs = tmp_path / ours.relative_to(folder)
+    (line,) = (line for line in lines if str(theirs) in line)
     words = shlex.split(line)
     assert words[0] == "vitascope"
     assert main([*words[1:], "--quiet"]) == 0
-    theirs = next(tmp_path.glob("runs/resnet_micro/0.1/seed-1/model.safetensors"))
-    ours = folder / "runs/resnet_micro/0.1/seed-1/model.safetensors"
-    assert theirs.read_bytes() == ours.read_bytes()
+    name = "model.safetensors"
+    assert (theirs / name).read_bytes() == (ours / name).read_bytes()
+
+
+def test_the_record_says_which_images_every_run_got_right(folder):
+    record = load(folder / "compare")
+    assert len(record.values["correct"]) == 6
+    for entry in record.values["correct"]:
+        correct = record.arrays[entry["array"]]
+        assert correct.shape == (2, 359)
+        for seed, row in enumerate(correct):
+            run = load_run(folder_in(folder, entry["model"], entry["fraction"], seed))
+            assert row.mean() == pytest.approx(run.final["top1"])
+
+
+def test_a_fraction_is_drawn_anew_with_each_seed(folder):
+    record = load(folder / "compare")
+    assert record.values["subset_per_seed"]
+    drawn = [load_run(folder_in(folder, "vit_micro", 0.1, seed)).recipe.subset for seed in (0, 1)]
+    assert [spec.seed for spec in drawn] == [0, 1]
+    first, second = (data.subset(data.load("digits").train, spec) for spec in drawn)
+    assert len(first) == len(second)
+    assert not np.array_equal(first.labels, second.labels) or not np.array_equal(
+        first.pixels(range(10)).numpy(), second.pixels(range(10)).numpy()
+    )
+    fixed = Comparison(data="digits", recipe=recipe("laptop"), subset_per_seed=False)
+    training = fixed.trainings()["vit_micro", 0.1]
+    assert recipe_of(training, 1, None) == recipe_of(training, 0, None)
+
+
+def test_a_study_in_the_same_folder_shares_the_runs():
+    question = Comparison(data="digits", recipe=changed_recipe("laptop", LAPTOP.epochs, {}))
+    ours = {training.key for training in question.trainings().values()}
+    theirs = {LAPTOP.training("DeiT-S", fraction=f).key for f in (0.1, 1.0)}
+    assert theirs < ours
+
+
+def test_a_run_on_other_images_than_now_is_refused(folder, tmp_path):
+    """The key names the source; what is in it may have changed."""
+    training = Comparison(data="digits", recipe=recipe("laptop")).trainings()["vit_micro", 0.1]
+    there = folder_of(training, 0, tmp_path)
+    shutil.copytree(folder_in(folder, "vit_micro", 0.2, 0), there)
+    with pytest.raises(UserError, match="data.train_images was 287, now 143"):
+        is_finished(training, (), 0, tmp_path)
 
 
 def small_runs(out):
@@ -126,7 +184,7 @@ def under_way(out):
 
 
 def runs(out):
-    return sorted(out.glob("runs/*/0.1/seed-0"))
+    return sorted(out.glob("runs/*/seed-0"))
 
 
 def epochs(folder):
@@ -198,7 +256,7 @@ def alive(pid):
         (["--data", "digits", "--set", "optimizer=adamv"], "unknown optimizer 'adamv'"),
         (["--data", "digits", "--set", "drop_path=2"], "drop_path must be in [0, 1), not 2"),
         (["--data", "digits", "--seeds", "-1"], "--seeds must be from 0 to 4294967295, not -1"),
-        (["--data", "digits", "--fractions", "0.1", "0.10000001"], "share the folders 0.1, 0.1"),
+        (["--data", "digits", "--fractions", "0.1", "0.10000001"], "share the names 0.1, 0.1"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path, capsys):
@@ -212,13 +270,13 @@ def test_a_mistake_is_one_line_before_anything_is_trained(words, says, tmp_path,
 def test_small_fractions_get_small_batches(tmp_path):
     question = Comparison(data="digits", recipe=recipe("laptop"), fractions=(0.02, 1.0))
     digits = data.load("digits")
-    by_fraction = {job.fraction: job for job in jobs_of(question, digits, tmp_path)}
-    few = by_fraction[0.02].recipe
+    trainings = question.trainings()
+    few, whole = (recipe_of(trainings["vit_micro", f], 0, digits) for f in (0.02, 1.0))
     assert few.batch_size <= len(data.subset(digits.train, few.subset)) / 4
     assert few.batch_size % 2 == 0
-    assert by_fraction[1.0].recipe.batch_size == 64
-    assert few.total_epochs == 50 * by_fraction[1.0].recipe.total_epochs
-    assert (few.eval_every, by_fraction[1.0].recipe.eval_every) == (50, 1)  # as often per image
+    assert whole.batch_size == 64
+    assert few.total_epochs == 50 * whole.total_epochs
+    assert (few.eval_every, whole.eval_every) == (50, 1)  # as often per image
     assert len(commands(question, tmp_path)) == 12
     with pytest.raises(UserError, match="not among the models"):
         Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")
@@ -226,12 +284,12 @@ def test_small_fractions_get_small_batches(tmp_path):
 
 def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
     dataset = data.load("digits")
-    plan = recipe("laptop", epochs=1, batch_size=64, keep_epochs=(0, 1), scale_epochs=False,
-                  **{"subset.fraction": 0.1})  # fmt: skip
+    changes = {"keep_epochs": (0, 1), "scale_epochs": False, "subset.fraction": 0.1}
+    plan = recipe("laptop", epochs=1, batch_size=64, **changes)
     subject = build("alternet_micro", dataset, heads=(1, 2, 4), head_dim=4)
-    train(subject.model, dataset, plan, tmp_path / "a", quiet=True, trackers=(),
-          model_config=subject.config)  # fmt: skip
-    found = look(tmp_path / "a", dataset, (0, 1))
+    how = {"quiet": True, "trackers": (), "model_config": subject.config}
+    train(subject.model, dataset, plan, tmp_path / "a", **how)
+    found = gates_and_nonlocality(tmp_path / "a", dataset, (0, 1))
     heads = np.isfinite(found.arrays["nonlocality"][0]).sum(axis=1)
     assert heads.max() == found.arrays["nonlocality"].shape[2]
     assert len(set(heads.tolist())) > 1
@@ -239,9 +297,14 @@ def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("vit_micro", "vit"), ("convit_micro", "convit"), ("resnet_micro", "cnn"),
-     ("alternet_micro", "other"), ("vit_micro+cb", "vit")],
-)  # fmt: skip
+    [
+        ("vit_micro", "vit"),
+        ("convit_micro", "convit"),
+        ("resnet_micro", "cnn"),
+        ("alternet_micro", "other"),
+        ("vit_micro+cb", "vit"),
+    ],
+)
 def test_a_model_is_called_what_it_is_made_of(name, kind):
     found = _describe(name, data.load("digits"), recipe("laptop"))
     assert found["kind"] == kind

@@ -219,7 +219,7 @@ def test_a_comparison_keeps_the_maps_of_its_models_with_attention_over_training(
 
 
 def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, tmp_path, capsys):
-    run = compared / "runs/convit_micro/0.1/seed-0"
+    (run,) = compared.glob("runs/convit_micro-*/seed-0")
     words = ["--images", "3", "--measures", "explorer", "--out", str(tmp_path)]
     assert main(["inspect", str(run), *words]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
@@ -235,7 +235,7 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, t
     assert main(["inspect", str(run), *words, "--epoch", "0"]) == 0
     assert load_record(tmp_path / "explorer").values["epochs"] == [0]
     capsys.readouterr()
-    other = compared / "runs/resnet_micro/0.1/seed-0"
+    (other,) = compared.glob("runs/resnet_micro-*/seed-0")
     assert main(["inspect", str(other), *words]) == 2
     assert "the explorer needs attention over tokens" in capsys.readouterr().err
 

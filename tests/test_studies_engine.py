@@ -1,4 +1,4 @@
-"""Cells of studies: who goes first, what is done once, and how a cluster is told."""
+"""Runs of a grid: who goes first, what is done once, and how a cluster is told."""
 
 import shlex
 import sys
@@ -15,9 +15,10 @@ from vitascope.cli.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.studies.grid.executor import Engine, _launched, run_cells, waves
+from vitascope.studies.grid.executor import Engine, _launched, run_all, waves
 from vitascope.studies.grid.one_training import pairs, recipe_from
-from vitascope.studies.grid.study_cells import command, folder_of, read, recipe_of, run_of
+from vitascope.studies.grid.readings import read
+from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of
 from vitascope.studies.papers import answer as answering
 from vitascope.studies.papers import budget as counting
 from vitascope.studies.papers.budget import FLOPS, budget, gigabytes, hours, size_of
@@ -45,26 +46,29 @@ def test_teachers_go_first_and_one_that_nobody_asked_for_is_added():
     wanted = [(TAUGHT, [FINAL], seed) for seed in (0, 1)] + [(STUDENT, [FINAL], 0)]
     first, second = waves(wanted)
     assert {(t.key, seed) for t, _, seed in first} == {
-        (TEACHER.key, 0), (TEACHER.key, 1), (STUDENT.key, 0)}  # fmt: skip
+        (TEACHER.key, 0),
+        (TEACHER.key, 1),
+        (STUDENT.key, 0),
+    }
     assert [(t.key, seed) for t, _, seed in second] == [(TAUGHT.key, 0), (TAUGHT.key, 1)]
     asked = waves([(TAUGHT, [FINAL], 0), (TEACHER, [CURVES], 0)])
     assert [(t.key, list(r)) for t, r, _ in asked[0]] == [(TEACHER.key, [CURVES])]
 
 
-def test_timms_teachers_are_nobodys_cell():
+def test_timms_teachers_are_nobodys_run():
     assert [len(wave) for wave in waves([(STUDENT.but(teacher="regnety_160"), [FINAL], 0)])] == [1]
 
 
-def test_a_cell_is_trained_and_read_once(tmp_path):
+def test_a_run_is_trained_and_read_once(tmp_path):
     wanted = [(TAUGHT, [FINAL], 0)]
-    run_cells(wanted, tmp_path, LOCAL)
+    run_all(wanted, tmp_path, LOCAL)
     before = finished(tmp_path)
     run = load_run(folder_of(TAUGHT, 0, tmp_path))
     assert run.recipe.distillation == "hard"
     assert folder_of(TEACHER, 0, tmp_path) / "record.json" in before
-    run_cells(wanted, tmp_path, LOCAL)
+    run_all(wanted, tmp_path, LOCAL)
     assert finished(tmp_path) == before
-    run_cells([(TAUGHT, [FINAL, CURVES], 0)], tmp_path, LOCAL)  # read again, not trained again
+    run_all([(TAUGHT, [FINAL, CURVES], 0)], tmp_path, LOCAL)  # read again, not trained again
     after = finished(tmp_path)
     new = set(after) - set(before)
     assert [path.name for path in new] == ["curves.json"]
@@ -73,18 +77,18 @@ def test_a_cell_is_trained_and_read_once(tmp_path):
     }
 
 
-def test_a_cell_that_cannot_be_read_is_named(tmp_path):
+def test_a_run_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(UserError, match="unknown reading 'entropie'; did you mean 'entropy'"):
-        run_cells([(TEACHER, [Reading(name="entropie")], 0)], tmp_path, LOCAL)
+        run_all([(TEACHER, [Reading(name="entropie")], 0)], tmp_path, LOCAL)
 
 
-def test_submitit_runs_cells_and_leaves_finished_ones_alone(tmp_path):
+def test_submitit_makes_runs_and_leaves_finished_ones_alone(tmp_path):
     wanted = [(TAUGHT, [FINAL], 0)]
-    run_cells(wanted, tmp_path, DEBUG)
+    run_all(wanted, tmp_path, DEBUG)
     found = record.load(folder_of(TAUGHT, 0, tmp_path) / "readings" / "final")
     assert found.values["num_test"] == 359
     before = finished(tmp_path)
-    run_cells(wanted, tmp_path, DEBUG)
+    run_all(wanted, tmp_path, DEBUG)
     assert finished(tmp_path) == before
 
 
@@ -92,9 +96,9 @@ def test_a_job_that_fails_is_named_with_its_logs(tmp_path):
     broken = TEACHER.but(model="vit_mikro")
     engine = replace(DEBUG, cluster="local", gpus=0, hours=0.1)  # in a process of its own
     with pytest.raises(UserError) as error:
-        run_cells([(broken, [FINAL], 0)], tmp_path, engine)
+        run_all([(broken, [FINAL], 0)], tmp_path, engine)
     said = str(error.value)
-    assert said.startswith(f"1 of 1 cells failed, first {folder_of(broken, 0, tmp_path)}: ")
+    assert said.startswith(f"1 of 1 runs failed, first {folder_of(broken, 0, tmp_path)}: ")
     assert "vit_mikro" in said.partition("failed")[2]
     assert "\n" not in said
     assert list((tmp_path / "slurm").glob("*_log.err"))
@@ -103,7 +107,7 @@ def test_a_job_that_fails_is_named_with_its_logs(tmp_path):
 def test_without_slurm_the_engine_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no SLURM here: .*; use --engine local"):
-        run_cells([(TEACHER, [FINAL], 0)], tmp_path, Engine(kind="slurm", gpus=1))
+        run_all([(TEACHER, [FINAL], 0)], tmp_path, Engine(kind="slurm", gpus=1))
 
 
 def test_several_gpus_are_a_torchrun():
@@ -114,20 +118,22 @@ def test_several_gpus_are_a_torchrun():
     assert "--rdzv-endpoint=$HEAD:29500" in many
 
 
-def test_a_launched_cell_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
+def test_a_launched_run_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    folder = folder_of(TEACHER, 0, tmp_path)
-    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "study": tmp_path, "out": folder}
+    training = TEACHER.but(validation=0.2)
+    folder = folder_of(training, 0, tmp_path)
+    job = {"training": training, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
     _launched(job, "env VITASCOPE_TEST=1")  # stands where torchrun would
     by_command = record.load(folder / "readings" / "final").values
-    here = run_of(TEACHER, 0, tmp_path / "here")
+    assert by_command["num_test"] == 287  # validation images
+    here = run_of(training, 0, tmp_path / "here")
     for name in ("top1", "test_nll", "train_loss", "step"):
         assert by_command[name] == pytest.approx(here.final[name], rel=1e-6), name
 
 
 def test_of_several_nodes_the_first_reads(tmp_path, monkeypatch):
     folder = folder_of(TEACHER, 0, tmp_path)
-    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "study": tmp_path, "out": folder}
+    job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
     monkeypatch.setenv("SLURM_PROCID", "1")
     _launched(job, "")
     assert not folder.exists()
@@ -143,14 +149,14 @@ def words_of(training: Training, dataset=None) -> Train:
 
 
 @pytest.mark.parametrize("name", catalog())
-def test_the_command_of_a_cell_is_understood_and_has_its_recipe(name):
+def test_the_command_of_a_run_is_understood_and_has_its_recipe(name):
     trainings = [training for training, _ in catalog()[name].plan(PAPER).wanted().values()]
     by_kind = {(t.recipe, *t.changes, t.epochs, bool(t.teacher)): t for t in trainings}
     for training in by_kind.values():
         args = words_of(training)
         fields = {} if args.distillation == "none" else {"distillation": args.distillation}
         assert recipe_from(args.recipe, args.epochs, args.set, **fields) == recipe_of(
-            training, None
+            training, 3, None
         )
         assert (args.model, args.data, args.seed) == (training.model, training.data, 3)
         assert args.image_size == training.image_size
@@ -169,15 +175,15 @@ def test_a_command_has_the_models_arguments_and_a_folder_with_a_space():
 def test_few_images_make_small_batches_and_rare_measurements():
     digits = load("digits")
     made = Training(model="vit_micro", data="digits", recipe="laptop", epochs=20)
-    whole = recipe_of(made, digits)
+    whole = recipe_of(made, 0, digits)
     assert whole.batch_size == recipe("laptop").batch_size
-    few = recipe_of(made.but(changes={"subset.fraction": 0.05}), digits)
+    few = recipe_of(made.but(changes={"subset.fraction": 0.05}), 0, digits)
     assert few.batch_size <= 0.05 * 1438 / 4
     assert few.total_epochs == 400
     assert few.eval_every == 20 * whole.eval_every
     assert whole.warmup_epochs == pytest.approx(20 / 30 * recipe("laptop").warmup_epochs)
     assert whole.keep_epochs[-1] == 20
-    assert recipe_of(made.but(changes={"warmup_epochs": 7}), digits).warmup_epochs == 7
+    assert recipe_of(made.but(changes={"warmup_epochs": 7}), 0, digits).warmup_epochs == 7
 
 
 def test_the_accuracy_elsewhere_is_that_of_the_run_on_its_own_images(tmp_path):
@@ -260,13 +266,21 @@ def test_the_counts_are_those_of_the_models(name, args, side):
 
 def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     other = TEACHER.but(model_args={"depth": 2})
-    rows = [Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
-            Row(label="two", cells=[Ask(training=other)])]  # fmt: skip
+    rows = [
+        Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
+        Row(label="two", cells=[Ask(training=other)]),
+    ]
     table = Table(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
-    claim = Claim(source="us", text="two blocks are better", table="top1",
-                  cells={("two", "top-1"): 1, ("one", "top-1"): -1})  # fmt: skip
-    study = Study(name="depth", title="Deeper?", claim="deeper is better", covers=("us",),
-                  plan=lambda scale: Plan(tables=[table], claims=[claim]), data={})  # fmt: skip
+    cells = {("two", "top-1"): 1, ("one", "top-1"): -1}
+    claim = Claim(source="us", text="two blocks are better", table="top1", cells=cells)
+    study = Study(
+        name="depth",
+        title="Deeper?",
+        claim="deeper is better",
+        covers=("us",),
+        plan=lambda scale: Plan(tables=[table], claims=[claim]),
+        data={},
+    )
     scale = replace(SMOKE, seeds=(0, 1))
     answering.answer(study, scale, tmp_path, LOCAL)
     runs = finished(tmp_path / "runs")
@@ -278,6 +292,11 @@ def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     assert [len(cell["ours"]) for cell in cells] == [2, 2]
     assert found["claims"][0]["contrast"] == pytest.approx(cells[1]["mean"] - cells[0]["mean"])
     assert found["training_seconds"] > 0
+    arrays = record.load(tmp_path / "depth").arrays
+    for cell in cells:
+        right = arrays[cell["correct"]]
+        assert right.shape == (2, 359)
+        assert 100 * right.mean(axis=1) == pytest.approx(cell["ours"])
 
 
 @pytest.mark.parametrize(

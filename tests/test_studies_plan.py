@@ -130,6 +130,8 @@ DIFFERENT = {
     "epochs": 3,
     "changes": {"lr": 0.1},
     "teacher": "regnety_160",
+    "validation": 0.2,
+    "subset_per_seed": False,
 }
 
 
@@ -208,13 +210,17 @@ def test_a_table_is_filled_with_seeds_means_spreads_and_the_papers_numbers():
     table, other = made_table()
     records = found([{"top1": 0.5}, {"top1": 0.7}])
     records |= found([{"top1": 0.9, "top5": 1.0}, {"top1": 0.9}], other)
-    rows = filled(table, Findings(records))["rows"]
+    images = f"correct/{PLAIN.key}"
+    rows = filled(table, Findings(records), {images})["rows"]
+    deviation = pytest.approx(np.std([50, 70], ddof=1))
+    first = {"ours": pytest.approx([50.0, 70.0]), "mean": pytest.approx(60.0), "std": deviation}
     assert rows[0]["cells"] == [
-        {"ours": pytest.approx([50.0, 70.0]), "mean": pytest.approx(60.0),
-         "std": pytest.approx(np.std([50, 70], ddof=1)), "paper": 79.8},
-        {"ours": [], "mean": None, "std": None, "paper": None},
-    ]  # fmt: skip
-    assert rows[1]["cells"][1] == {"ours": [100.0], "mean": 100.0, "std": None, "paper": None}
+        {**first, "paper": 79.8, "correct": images},
+        {"ours": [], "mean": None, "std": None, "paper": None, "correct": None},
+    ]
+    last = rows[1]["cells"][1]
+    assert (last["ours"], last["mean"], last["std"], last["paper"]) == ([100.0], 100.0, None, None)
+    assert last["correct"] is None  # top-5 is no mean of hits
     assert [row["paper_label"] for row in rows] == ["DeiT-S", None]
 
 

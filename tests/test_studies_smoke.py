@@ -112,5 +112,7 @@ def test_every_study_runs_and_leaves_a_whole_record(name, out):
         ]  # fmt: skip
         assert sum(drawn) > 0, f"{figure['name']} shows nothing"
     used = {panel.get("array") for figure in values["figures"] for panel in figure["panels"]}
-    assert set(found.arrays) <= used, "arrays that no figure shows"
+    correct = {f"correct/{key}" for key in plan.wanted()}
+    assert correct <= set(found.arrays)
+    assert set(found.arrays) - correct <= used, "arrays that no figure shows"
     json.dumps(values, allow_nan=False)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -36,15 +37,19 @@ def go(folder, fsdp=False, resume=False, stop_at=-1, **changes):
     few = {"train": digits.train.take(range(100)), "test": digits.test.take(range(51))}
     torch.manual_seed(5)
     model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10,
-    )  # fmt: skip
+        "vit_tiny_patch16_224",
+        img_size=8,
+        patch_size=4,
+        embed_dim=24,
+        depth=2,
+        num_heads=3,
+        in_chans=1,
+        num_classes=10,
+    )
     model.register_forward_pre_hook(StopAt(stop_at))
     # plain SGD: where a gradient is nearly zero, Adam makes rounding into a step
-    settings = recipe(
-        "laptop", epochs=2, batch_size=16, eval_batch=13, optimizer="sgd", lr=0.1,
-        **{"augmentation.mixup": 0.2, "ema": 0.9, **changes},
-    )  # fmt: skip
+    usual = {"epochs": 2, "batch_size": 16, "eval_batch": 13, "optimizer": "sgd", "lr": 0.1}
+    settings = recipe("laptop", **usual, **{"augmentation.mixup": 0.2, "ema": 0.9, **changes})
     images = data.Dataset(**{**digits.__dict__, **few})
     return train(
         model, images, settings, folder, resume=resume, device="cpu", fsdp=fsdp, trackers=()
@@ -70,8 +75,11 @@ def two(body):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
         [*command, "--no-python", sys.executable, "-c", lines],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -96,6 +104,10 @@ def assert_close(folder, other):
             "ema_test_nll",
         ):
             assert row[key] == pytest.approx(other_row[key], rel=1e-4), key
+    kept, others = load_run(folder).predictions, load_run(other).predictions
+    np.testing.assert_array_equal(kept.label, others.label)
+    np.testing.assert_array_equal(kept.predicted, others.predicted)
+    np.testing.assert_allclose(kept.probability, others.probability, rtol=1e-3, atol=1e-5)
 
 
 def test_two_processes_give_the_loss_curve_of_one(tmp_path):

@@ -4,7 +4,9 @@ import vitascope  # noqa: F401 - mends torchvision before timm is imported
 
 # isort: split
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,7 +14,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from vitascope import data
 from vitascope.errors import UserError
-from vitascope.train import evaluate
+from vitascope.train import evaluate, load_run
+from vitascope.train.predictions import Collector, load_predictions
 
 
 class Says(nn.Module):
@@ -96,6 +99,44 @@ def test_with_label_sets_any_of_them_is_a_hit_and_images_without_are_left_out():
     assert (found.num_images, found.num_left_out) == (3, 1)
     assert found.top1 == pytest.approx(2 / 3)
     assert found.nll is None
+
+
+def test_every_image_keeps_its_prediction_and_the_probability_of_its_label(some):
+    logits, labels = some
+    found = evaluate(Says(), reversed(batches(logits, labels))).predictions
+    np.testing.assert_array_equal(found.predicted, logits.argmax(-1))
+    np.testing.assert_array_equal(found.label, labels)
+    true = logits.double().softmax(-1)[torch.arange(200), labels]
+    np.testing.assert_allclose(found.probability, true, rtol=1e-6)
+    assert found.predicted.dtype == found.label.dtype == np.uint16
+    assert found.correct.mean() == evaluate(Says(), batches(logits, labels)).top1
+
+
+def test_processes_with_parts_of_the_images_join_their_predictions(some):
+    logits, labels = some
+    parts = batches(logits, labels)
+    collectors = [Collector(), Collector()]
+    for number, part in enumerate(parts):
+        collectors[number % 2].add(part.images, part.labels, part.indices)
+    sent = []
+    collectors[0].joined(12, 200, lambda own: sent.append(own) or own)
+    found = collectors[1].joined(12, 200, lambda own: own + sent[0])
+    whole = evaluate(Says(), parts).predictions
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+
+
+def test_without_one_true_label_there_are_no_predictions():
+    found = evaluate(Says(), batches(torch.eye(3), torch.arange(3)), label_sets=[{0}, {1}, {0}])
+    assert found.predictions is None
+    assert "predicted" not in found.to_record().arrays
+
+
+def test_a_run_from_before_predictions_were_kept_has_none(tmp_path):
+    assert load_run(Path(__file__).parent / "fixtures/format-0/run").predictions is None
+    (tmp_path / "predictions.safetensors").write_bytes(b"not a file of arrays")
+    with pytest.raises(UserError, match="holds no predictions"):
+        load_predictions(tmp_path)
 
 
 def test_modes_come_back_and_wrong_labels_are_named():

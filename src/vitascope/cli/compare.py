@@ -58,7 +58,8 @@ class Compare:
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope compare`` and answer."""
     args = parse(Compare, "vitascope compare", words)
-    from vitascope.studies.grid.comparison_cells import Comparison, commands
+    from vitascope.studies.compare import Comparison, commands, compare
+    from vitascope.studies.grid.executor import Engine
     from vitascope.studies.grid.one_training import recipe_from
 
     question = Comparison(
@@ -74,15 +75,11 @@ def run(words: Sequence[str]) -> None:
         print("\n".join(commands(question, args.out)))
         return
     from vitascope.report.page import write_page
-    from vitascope.studies.compare import compare
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    answer = compare(
-        question,
-        args.out,
-        processes=(cores or 1) if args.processes is None else args.processes,
-        quiet=args.quiet or args.json,
-    )
+    processes = (cores or 1) if args.processes is None else args.processes
+    engine = Engine(processes=processes, quiet=args.quiet or args.json)
+    answer = compare(question, args.out, engine)
     page = write_page(args.out, answer)
     if args.figures:
         from vitascope.report.figures.comparison_paper import write_figures

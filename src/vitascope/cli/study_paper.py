@@ -45,19 +45,19 @@ class Paper:
     epochs: Count | None = None
     """Epochs of every run."""
     seeds: tuple[Seed, ...] = ()
-    """One run a seed and cell; the scale's when left out."""
+    """One run a seed and training; the scale's when left out."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
     engine: Literal["local", "slurm"] = "local"
-    """Cells side by side on this machine, or as SLURM jobs (submitit)."""
+    """Runs side by side on this machine, or as SLURM jobs (submitit)."""
     processes: Processes | None = None
-    """Cells at a time on this machine; one a core when left out."""
+    """Runs at a time on this machine; one a core when left out."""
     gpus: Annotated[int, Within(0, 1024)] = 8
-    """GPUs a node and cell, on a cluster."""
+    """GPUs a node and run, on a cluster."""
     nodes: Processes = 1
-    """Nodes a cell, on a cluster."""
+    """Nodes a run, on a cluster."""
     hours: Annotated[float, Within(0, open_low=True)] = 72.0
-    """Time limit of a cell, on a cluster."""
+    """Time limit of a run, on a cluster."""
     slurm: tuple[str, ...] = ()
     """What submitit is told besides, as NAME=VALUE: slurm_partition=gpu."""
     plan: bool = False
@@ -151,8 +151,8 @@ def _engine(args: Paper) -> Any:
 
 
 def planned(study: Any, args: Paper) -> list[str]:
-    """What a study would run: cells, GPU-hours, memory, and the launch command."""
-    from vitascope.studies.grid.study_cells import command as line
+    """What a study would run: trainings, GPU-hours, memory, and the launch command."""
+    from vitascope.studies.grid.runs import command as line
     from vitascope.studies.papers.answer import command
     from vitascope.studies.papers.budget import budget
 

@@ -70,8 +70,8 @@ def _buildup(args: Buildup) -> None:
     from vitascope.report.sections.buildup_figure import says, write_figure
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.buildup import build_up
-    from vitascope.studies.grid.buildup_cells import BuildUp
+    from vitascope.studies.buildup import BuildUp, build_up
+    from vitascope.studies.grid.executor import Engine
     from vitascope.studies.grid.one_training import pairs, recipe_from
 
     quiet = args.quiet or args.json
@@ -88,8 +88,7 @@ def _buildup(args: Buildup) -> None:
             image_size=args.image_size,
         ),
         args.out,
-        processes=_cores() if args.processes is None else args.processes,
-        quiet=quiet,
+        Engine(processes=_cores() if args.processes is None else args.processes, quiet=quiet),
         progress=(lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr)),
     )
     figures = [str(path) for path in write_figure(args.out, answer)]

@@ -36,6 +36,9 @@ class Train:
     """Epochs on all images; the recipe's when left out. The warm-up keeps its share of them."""
     fraction: float | None = None
     """Keep this share of each class (epochs are scaled by its inverse if the recipe says so)."""
+    validation: float | None = None
+    """Hold this share of each class's training images out, and measure on it, not on the test
+    images."""
     set: tuple[str, ...] = ()
     """Changes to the recipe, as FIELD=VALUE: lr=3e-4 augmentation.mixup=0.2 ema=0.999."""
     model_args: tuple[str, ...] = ()
@@ -86,6 +89,7 @@ def run(words: Sequence[str]) -> None:
         recipe=args.recipe,
         epochs=args.epochs,
         fraction=args.fraction,
+        validation=args.validation,
         changes=args.set,
         model_args=args.model_args,
         image_size=args.image_size,

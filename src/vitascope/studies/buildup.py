@@ -15,41 +15,98 @@ is measured beside. Every candidate is trained from scratch.
 
 `vitascope study buildup --data digits` trains four networks of ``resnet_micro`` twice at most.
 
-Kinds: one word a stage, one letter a block, "c" conv and "a" MSA: AlterNet-50 is
+Kinds: one word per stage, one letter per block, "c" conv and "a" MSA: AlterNet-50 is
 ("ccc", "ccca", "cacaca", "caca").
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from inspect import signature
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
-from vitascope import record
-from vitascope.data import subset
+from torch import nn
+
+from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
-from vitascope.record import Record
-from vitascope.settings import Processes, check_value
-from vitascope.studies.grid.buildup_cells import (
-    BuildUp,
-    Images,
-    Kinds,
-    first_kinds,
-    images_of,
-    run,
-    scored,
-    with_base,
+from vitascope.models.registry import OURS
+from vitascope.record import Record, plain
+from vitascope.settings import Count, Seed, Side, Within, check
+from vitascope.studies.grid.executor import Engine, run_all
+from vitascope.studies.grid.one_training import load_images
+from vitascope.studies.grid.runs import (
+    correct_arrays,
+    folder_of,
+    reading_of,
+    recipe_of,
+    refuse_other,
 )
+from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.noise import half_width, pooled_spread
-from vitascope.train import alone_in
-from vitascope.train.run_folder.run import differences
+from vitascope.studies.session.model_sizes import count
+from vitascope.studies.session.models import build
+from vitascope.train import Recipe, alone_in, check_trainable, load_run
 
-__all__ = ["Candidate", "build_up", "candidates", "improves"]
+__all__ = ["BuildUp", "Candidate", "Kinds", "build_up", "candidates", "improves"]
+
+Kinds = tuple[str, ...]  # a word per stage, a letter per block: "c" conv, "a" MSA
+SIZED = {"resnet": ("resnet_micro", "resnet_preact_50")}  # for small and for large images
+SMALL = 64  # pixels a side
+TEST = Reading(name="test")
 
 # What must not change in a folder; more seeds or candidates or another margin use the same runs.
 _SAME = ("base", "model_args", "data", "image_size", "validation", "recipe")
 _ROUNDING = 1e-9  # points; one image is worth far more
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildUp:
+    """The question in full."""
+
+    data: str
+    recipe: Recipe
+    base: str = "resnet"
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[Seed, ...] = (0, 1)
+    # points of top-1 that a block must bring
+    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
+    # share of each class's training images that decides
+    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
+    max_candidates: Count | None = None
+    image_size: Side | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise UserError(f"seeds must be one or more different ones, not {list(self.seeds)}")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """In plain types."""
+        return dict(plain({**asdict(self), "recipe": self.recipe.to_dict()}))
+
+    @property
+    def whole(self) -> Dataset:
+        """All images."""
+        return load_images(self.data, self.image_size)
+
+    @property
+    def chooser(self) -> Dataset:
+        """The images to choose by: a part of the training images is their test set."""
+        return load_images(self.data, self.image_size, self.validation)
+
+    def training(self, kinds: Kinds) -> Training:
+        """How the network of these kinds is trained."""
+        return Training(
+            model=self.base,
+            model_args={**self.model_args, "kinds": kinds},
+            data=self.data,
+            image_size=self.image_size,
+            validation=self.validation,
+            recipe=self.recipe,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,9 +151,8 @@ def improves(trial: Sequence[float], kept: Sequence[float], margin: float = 0.0)
 def build_up(
     question: BuildUp,
     out: str | Path,
+    engine: Engine | None = None,
     *,
-    processes: int = 1,
-    quiet: bool = False,
     progress: Callable[[str], object] = lambda line: None,
 ) -> Record:
     """Train what is not trained yet, keep or go back, until the rule has no block left.
@@ -107,55 +163,107 @@ def build_up(
         question: What to ask; more seeds or candidates, or another margin, may be asked of the
             same folder later.
         out: Folder for runs and record.
-        processes: Runs at a time.
-        quiet: No progress bar.
+        engine: Where the runs are made; one after the other in this process when left out.
         progress: Called with a line about every candidate.
 
     Raises:
         UserError: If the base has no kinds, or the folder holds another question.
     """
-    out, started = Path(out), perf_counter()
-    check_value(processes, Processes, "processes")
-    images = images_of(question)
-    question = with_base(question, images)
-    start = Candidate(first_kinds(question, images))
+    out, started, engine = Path(out), perf_counter(), engine or Engine()
+    load_images.cache_clear()  # they may have changed since
+    question = _with_base(question)
+    start = Candidate(_first_kinds(question))
     rule = candidates(start.kinds)
     trial = next(rule, None)
     if trial is None:
         raise UserError(f"{question.base} has no block to replace in {' '.join(start.kinds)}")
     with alone_in(out):
-        _enter(out, question)
-        how: dict[str, Any] = {"processes": processes, "quiet": quiet}
-        run(question, [start.kinds, trial.kinds], out, **how)  # neither waits for an answer
-        kept = {**asdict(start), **scored(question, start.kinds, out, images)}
+        refuse_other(out / "buildup", question.config, _SAME, "build-up")
+        if not (out / "buildup.json").exists():
+            Record(kind="buildup", config=question.config, seed=question.seeds[0]).save(
+                out / "buildup"
+            )
+        _run(question, [start.kinds, trial.kinds], out, engine)  # neither waits for an answer
+        kept = {**asdict(start), **_scored(question, start.kinds, out)}
         kept |= {"change": None, "kept": True}
         rows, answer = [kept], None
         most = question.max_candidates
         while trial is not None and (most is None or len(rows) <= most):
-            run(question, [trial.kinds], out, **how)
-            row = {**asdict(trial), **scored(question, trial.kinds, out, images)}
+            _run(question, [trial.kinds], out, engine)
+            row = {**asdict(trial), **_scored(question, trial.kinds, out)}
             row["change"] = row["top1"] - kept["top1"]
             row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
             kept = row if row["kept"] else kept
             rows.append(row)
             progress(_line(row))
             trial = _next(rule, row["kept"])
-            answer = _record(question, rows, images, trial is None, perf_counter() - started)
+            answer = _record(question, rows, trial is None, perf_counter() - started)
+            trainings = {"-".join(row["kinds"]): question.training(row["kinds"]) for row in rows}
+            answer = replace(answer, arrays=correct_arrays(trainings, question.seeds, out))
             answer.save(out / "buildup")
     assert answer is not None  # there is a first candidate
     return answer
 
 
-def _enter(out: Path, question: BuildUp) -> None:
-    """Take the folder for this question, or refuse it if it holds another."""
-    if not (out / "buildup.json").exists():
-        Record(kind="buildup", config=question.config, seed=question.seeds[0]).save(out / "buildup")
-    found = differences(record.load(out / "buildup").config, question.config, _SAME)
-    if found:
+def _with_base(question: BuildUp) -> BuildUp:
+    """The question about a model: ``resnet`` alone means one of the images' size."""
+    if question.base not in SIZED:
+        return question
+    small, large = SIZED[question.base]
+    fitting = small if max(question.whole.train.size[1:]) <= SMALL else large
+    return replace(question, base=fitting)
+
+
+def _first_kinds(question: BuildUp) -> Kinds:
+    """The kinds of the base's blocks; also the first test of whether it can be trained."""
+    chooser, drop_path = question.chooser, question.recipe.drop_path
+    model = build(question.base, chooser, drop_path=drop_path, **question.model_args).model
+    kinds: Any = getattr(model, "kinds", None)
+    plan = recipe_of(question.training(kinds or ()), question.seeds[0], chooser)
+    check_trainable(model, chooser, plan)
+    if not kinds:
+        able = [name for name, (made, _) in OURS.items() if "kinds" in signature(made).parameters]
         raise UserError(
-            f"{out} holds another build-up: {'; '.join(found)}; ask the same question or choose "
-            "another folder"
+            f"{question.base} does not declare the blocks of its stages (kinds); these do: "
+            f"{', '.join(sorted(able))}"
         )
+    return tuple(kinds)
+
+
+def _run(question: BuildUp, networks: Sequence[Kinds], out: Path, engine: Engine) -> None:
+    """Every network with every seed, trained and measured on the test images."""
+    trainings = [question.training(kinds) for kinds in networks]
+    run_all([(t, (TEST,), seed) for t in trainings for seed in question.seeds], out, engine)
+
+
+def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
+    """What a trained network costs and reaches."""
+    training = question.training(kinds)
+    model = build(question.base, question.chooser, **training.model_args).model
+    parameters, multiply_adds = count(model, question.whole.train.size)
+    runs = [load_run(folder_of(training, seed, out)) for seed in question.seeds]
+    read = [reading_of(training, TEST, seed, out) for seed in question.seeds]
+    return {
+        "num_msa": "".join(kinds).count("a"),
+        "heads": [_heads(stage) for stage in model.stages],
+        "parameters": parameters,
+        "multiply_adds": multiply_adds,
+        **_over_seeds("top1", [100 * run.final["top1"] for run in runs]),
+        **_over_seeds("test_top1", [100 * test.values["top1"] for test in read if test]),
+        "seconds": sum(run.seconds for run in runs),
+        "folders": [str(run.folder.relative_to(out)) for run in runs],
+    }
+
+
+def _heads(stage: nn.Module) -> int | None:
+    """Heads of a stage's attention; None where it has none."""
+    found: Any = (getattr(module, "num_heads", None) for module in stage.modules())
+    return next((heads for heads in found if heads is not None), None)
+
+
+def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:
+    std = stdev(values) if len(values) > 1 else None
+    return {name: fmean(values), f"{name}_std": std, f"{name}_seeds": list(values)}
 
 
 def _next(rule: Generator[Candidate, bool, Kinds], helped: bool) -> Candidate | None:
@@ -173,7 +281,6 @@ def _line(row: Mapping[str, Any]) -> str:
 def _record(
     question: BuildUp,
     rows: Sequence[dict[str, Any]],
-    images: Images,
     complete: bool,
     seconds: float,
 ) -> Record:
@@ -182,15 +289,15 @@ def _record(
     seeds = (len(question.seeds),) * 2
     for row in rows[1:]:
         before = row["top1"] - row["change"]
-        row["noise"] = half_width(row["top1"], before, seeds, spread, len(images.chooser.test))
+        row["noise"] = half_width(row["top1"], before, seeds, spread, len(question.chooser.test))
     values = {
         "question": "Which conv blocks should become MSA blocks?",
         "base": question.base,
-        "data": images.whole.name,
+        "data": question.whole.name,
         "images": {
-            "train": len(subset(images.chooser.train, question.recipe.subset)),
-            "validation": len(images.chooser.test),
-            "test": len(images.whole.test),
+            "train": len(subset(question.chooser.train, question.recipe.subset)),
+            "validation": len(question.chooser.test),
+            "test": len(question.whole.test),
         },
         "seeds": list(question.seeds),
         "margin": question.margin,

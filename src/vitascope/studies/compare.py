@@ -1,14 +1,15 @@
 """Which model, with how much built-in locality, for these images?
 
 Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
-Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and
-looked at on the way: gates and nonlocality at log-spaced epochs. The answer is a record that
-a page is made from; :mod:`vitascope.studies.evidence` turns numbers into words.
+Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and gates
+and nonlocality are measured at log-spaced epochs. The answer is a record that a page is made from;
+:mod:`vitascope.studies.evidence` turns numbers into words.
 
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -16,58 +17,129 @@ from typing import Any
 
 import numpy as np
 
-from vitascope import record
-from vitascope.data import Dataset, load
+from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.record import Record, circumstances
-from vitascope.settings import Processes, check_value, command_line, flat
+from vitascope.settings import Seed, Side, check, command_line, flat
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
-from vitascope.studies.grid.comparison_cells import Comparison, jobs_of, run_job, safe
-from vitascope.studies.grid.processes import side_by_side
+from vitascope.studies.grid.executor import Engine, Wanted, run_all
+from vitascope.studies.grid.one_training import load_images
+from vitascope.studies.grid.runs import (
+    command,
+    correct_arrays,
+    folder_of,
+    reading_of,
+    recipe_of,
+    refuse_other,
+)
+from vitascope.studies.grid.training import Reading, Training, file_name
 from vitascope.studies.recommendation import recommend
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
 from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
 
-__all__ = ["compare"]
+__all__ = ["Comparison", "commands", "compare"]
+
+LOOKS = Reading(name="looks")  # gates and nonlocality over training
+Key = tuple[str, float, int]  # model, fraction, seed
+
+# What must not change in a folder; more models, fractions or seeds use the same runs.
+_SAME = ("data", "image_size", "recipe", "subset_per_seed")
 
 
-def compare(
-    question: Comparison, out: str | Path, *, processes: int = 1, quiet: bool = False
-) -> Record:
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The question in full."""
+
+    data: str
+    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
+    fractions: tuple[float, ...] = (0.1, 1.0)
+    seeds: tuple[Seed, ...] = (0, 1)
+    recipe: Recipe
+    image_size: Side | None = None
+    reference: str | None = None  # gains are relative to it; by default the first model
+    overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
+    subset_per_seed: bool = True  # a fraction is drawn anew with each seed
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("models", "fractions", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
+            short = [f"{v:g}" if isinstance(v, float) else file_name(str(v)) for v in values]
+            if len(set(short)) != len(values):
+                raise UserError(
+                    f"{name} {', '.join(map(str, values))} are too much alike: their results would "
+                    f"share the names {', '.join(short)}"
+                )
+        if not all(0 < fraction <= 1 for fraction in self.fractions):
+            raise UserError(f"fractions lie in (0, 1], not {list(self.fractions)}")
+        if self.reference is not None and self.reference not in self.models:
+            raise UserError(f"the reference {self.reference} is not among the models")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """In plain types."""
+        return {**asdict(self), "recipe": self.recipe.to_dict()}
+
+    def trainings(self) -> dict[tuple[str, float], Training]:
+        """By model and fraction, the largest fractions first."""
+        return {
+            (model, fraction): Training(
+                model=model,
+                data=self.data,
+                image_size=self.image_size,
+                recipe=self.recipe,
+                changes={"subset.fraction": fraction},
+                subset_per_seed=self.subset_per_seed,
+            )
+            for fraction in sorted(self.fractions, reverse=True)
+            for model in self.models
+        }
+
+    def runs(self) -> list[Wanted]:
+        """Every training with every seed."""
+        return [(t, (LOOKS,), seed) for t in self.trainings().values() for seed in self.seeds]
+
+
+def commands(question: Comparison, out: str | Path) -> list[str]:
+    """One ``vitascope train`` per run, for any scheduler; `compare` then finds them finished."""
+    dataset = load_images(question.data, question.image_size)
+    return [command(training, seed, Path(out), dataset) for training, _, seed in question.runs()]
+
+
+def compare(question: Comparison, out: str | Path, engine: Engine | None = None) -> Record:
     """Train what is not trained yet, and answer. The record is ``out/compare.json``.
+
+    Args:
+        question: What to ask; more models, fractions or seeds may be asked of the same folder
+            later.
+        out: Folder for runs and record.
+        engine: Where the runs are made; one after the other in this process when left out.
 
     Raises:
         UserError: For what cannot work, before anything is written; or if another process is at
-            work in ``out``.
+            work in ``out``, or the folder holds another comparison.
     """
     out, started, made = Path(out), perf_counter(), circumstances()
-    check_value(processes, Processes, "processes")
-    dataset = load(question.data, image_size=question.image_size)
-    jobs = jobs_of(question, dataset, out)
-    recipes = list({job.fraction: job.recipe for job in jobs}.values())
-    sizes = {name: _describe(name, dataset, *recipes) for name in question.models}
+    load_images.cache_clear()  # they may have changed since
+    dataset = load_images(question.data, question.image_size)
+    recipes = {
+        fraction: recipe_of(training, question.seeds[0], dataset)
+        for (_, fraction), training in question.trainings().items()
+    }
+    sizes = {name: _describe(name, dataset, *recipes.values()) for name in question.models}
     with alone_in(out):
-        side_by_side(
-            run_job,
-            [
-                {
-                    "data": question.data,
-                    "image_size": question.image_size,
-                    "model": job.model,
-                    "seed": job.seed,
-                    "recipe": job.recipe,
-                    "out": job.out,
-                }
-                for job in jobs
-            ],
-            processes=processes,
-            epochs=[job.recipe.total_epochs for job in jobs],
-            quiet=quiet,
-        )
-        runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}
+        refuse_other(out / "compare", question.config, _SAME, "comparison")
+        run_all(question.runs(), out, engine or Engine())
+        runs = {
+            (model, fraction, seed): load_run(folder_of(training, seed, out))
+            for (model, fraction), training in question.trainings().items()
+            for seed in question.seeds
+        }
         return _answer(question, dataset, sizes, runs, out, made, perf_counter() - started)
 
 
@@ -87,7 +159,7 @@ def _answer(
     question: Comparison,
     dataset: Dataset,
     sizes: dict[str, dict[str, Any]],
-    runs: dict[tuple[str, float, int], Run],
+    runs: Mapping[Key, Run],
     out: Path,
     made: dict[str, Any],
     seconds: float,
@@ -108,7 +180,9 @@ def _answer(
     num_test = len(dataset.test)
     table = tabulate(cells, reference, num_test)
     cost = {name: size["multiply_adds"] for name, size in sizes.items()}
-    looks, arrays = _looks(question, runs)
+    looks, arrays = _looks(question, out)
+    names = {f"{m}/{f:g}": training for (m, f), training in question.trainings().items()}
+    arrays |= correct_arrays(names, question.seeds, out)
     values = {
         "question": "Which model, with how much built-in locality, for these images?",
         "data": {
@@ -130,17 +204,22 @@ def _answer(
         "recommendation": asdict(recommend(cells, num_test, cost, reference)),
         "curves": [_curve(key, run) for key, run in runs.items()],
         **looks,
+        "correct": [
+            {"model": model, "fraction": fraction, "array": f"correct/{model}/{fraction:g}"}
+            for model, fraction in question.trainings()
+            if f"correct/{model}/{fraction:g}" in arrays
+        ],
+        "subset_per_seed": question.subset_per_seed,
         "recipe": flat(question.recipe.to_dict()),
         "command": _command(question),
     }
     total = sum(run.seconds for run in runs.values())
-    config = {**asdict(question), "recipe": question.recipe.to_dict()}
     values["training_seconds"] = total
     answer = Record(
         kind="compare",
         values=values,
         arrays=arrays,
-        config=config,
+        config=question.config,
         seed=question.seeds[0],
         seconds=seconds,
         made=made,
@@ -153,7 +232,7 @@ def _answer(
 def _explore(
     question: Comparison,
     dataset: Dataset,
-    runs: dict[tuple[str, float, int], Run],
+    runs: Mapping[Key, Run],
     out: Path,
 ) -> None:
     """The attention of every patch in the run on most images, of each model that has any."""
@@ -165,10 +244,10 @@ def _explore(
             found = explore(reopen(run.folder, images=dataset), about=about)
         except UserError:
             continue  # no attention on a grid
-        found.save(out / "explorer" / safe(model))
+        found.save(out / "explorer" / file_name(model))
 
 
-def _cell(key: tuple[str, float, int], run: Run, out: Path) -> dict[str, Any]:
+def _cell(key: Key, run: Run, out: Path) -> dict[str, Any]:
     model, fraction, seed = key
     final = run.final
     return {
@@ -188,23 +267,23 @@ def _cell(key: tuple[str, float, int], run: Run, out: Path) -> dict[str, Any]:
     }
 
 
-def _curve(key: tuple[str, float, int], run: Run) -> dict[str, Any]:
+def _curve(key: Key, run: Run) -> dict[str, Any]:
     rows = [row for row in run.metrics if row["top1"] is not None]
     curve = {"epochs": [r["epoch"] for r in rows], "top1": [100 * r["top1"] for r in rows]}
     curve["train_nll"] = [r.get("train_nll") for r in rows]
     return {"model": key[0], "fraction": key[1], "seed": key[2], **curve}
 
 
-def _looks(
-    question: Comparison, runs: dict[tuple[str, float, int], Run]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _looks(question: Comparison, out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Gates and nonlocality of each model and fraction, averaged over seeds."""
     found: dict[str, Any] = {"gates": [], "nonlocality": []}
     arrays = {}
+    trainings = question.trainings()
     for model in question.models:
         for fraction in sorted(question.fractions):
-            folders = [runs[model, fraction, seed].folder for seed in question.seeds]
-            looks = [record.load(folder / "looks") for folder in folders]
+            training = trainings[model, fraction]
+            read = [reading_of(training, LOOKS, seed, out) for seed in question.seeds]
+            looks = [each for each in read if each is not None]
             for name in found:
                 if any(name not in each.arrays for each in looks):
                     continue
@@ -220,9 +299,13 @@ def _command(question: Comparison) -> str:
     """What to type to get this again."""
     fractions = tuple(f"{fraction:g}" for fraction in question.fractions)
     options = [
-        ("--data", question.data), ("--recipe", question.recipe.name),
-        ("--epochs", question.recipe.epochs), ("--models", question.models),
-        ("--fractions", fractions), ("--seeds", question.seeds),
-        ("--image-size", question.image_size), ("--set", question.overrides),
-    ]  # fmt: skip
+        ("--data", question.data),
+        ("--recipe", question.recipe.name),
+        ("--epochs", question.recipe.epochs),
+        ("--models", question.models),
+        ("--fractions", fractions),
+        ("--seeds", question.seeds),
+        ("--image-size", question.image_size),
+        ("--set", question.overrides),
+    ]
     return command_line(["vitascope", "compare"], options)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitascope.train.evaluation import Evaluation, evaluate
     from vitascope.train.observe import Observer, at_epochs, every, keep_weights, log_spaced
+    from vitascope.train.predictions import Predictions
     from vitascope.train.recipes.config import Recipe
     from vitascope.train.recipes.named import RECIPES, recipe
     from vitascope.train.run_folder.lock import alone_in
@@ -26,6 +27,7 @@ _HOME = {
     "Evaluation": "evaluation",
     "Interrupted": "trainer.stop",
     "Observer": "observe",
+    "Predictions": "predictions",
     "RECIPES": "recipes.named",
     "Recipe": "recipes.config",
     "Run": "run_folder.run",
@@ -48,6 +50,7 @@ __all__ = [
     "Evaluation",
     "Interrupted",
     "Observer",
+    "Predictions",
     "Recipe",
     "Run",
     "Teacher",

@@ -14,7 +14,7 @@ Shapes: b images, K classes.
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from vitascope.data import Batch
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.reliability import NUM_BINS, bin_sums, reliability
+from vitascope.train.predictions import Collector, Predictions
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -44,6 +45,7 @@ class Evaluation:
     bin_count: tuple[int, ...]  # (15,)
     bin_confidence: tuple[float, ...]  # mean in each bin, 0 where it is empty
     bin_accuracy: tuple[float, ...]
+    predictions: Predictions | None = field(default=None, compare=False, repr=False)
 
     @property
     def error(self) -> float:
@@ -51,10 +53,14 @@ class Evaluation:
         return 1.0 - self.top1
 
     def to_record(self, **config: Any) -> Record:
-        """The numbers as values, the bins as arrays."""
-        values = {k: v for k, v in asdict(self).items() if not k.startswith("bin_")}
-        bins = {k: np.asarray(v) for k, v in asdict(self).items() if k.startswith("bin_")}
-        return Record(kind="evaluation", values=values, arrays=bins, config=config)
+        """The numbers as values, the bins and the predictions as arrays."""
+        numbers = asdict(replace(self, predictions=None))
+        del numbers["predictions"]
+        values = {k: v for k, v in numbers.items() if not k.startswith("bin_")}
+        arrays = {k: np.asarray(v) for k, v in numbers.items() if k.startswith("bin_")}
+        if self.predictions is not None:
+            arrays |= self.predictions.arrays
+        return Record(kind="evaluation", values=values, arrays=arrays, config=config)
 
 
 def batch_sums(logits: Tensor, labels: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -103,6 +109,7 @@ def evaluate(
     device = next(model.parameters()).device
     total = torch.zeros(4 + 3 * NUM_BINS, dtype=torch.float64)
     left_out, num_classes, done, images = 0, 0, 0, None
+    collected = Collector()
     with evaluating(model):
         for batch in batches:
             images = batch.images.to(device, non_blocking=True)
@@ -124,13 +131,22 @@ def evaluate(
                 total += batch_sums(logits, batch.labels[kept], allowed)
             else:
                 total += batch_sums(logits, batch.labels)
+                collected.add(logits, batch.labels, batch.indices)
         for _ in range(done, rounds or 0):
             if images is not None:
                 model(images)
+    together = None
     if combine is not None:
-        rest = combine(torch.cat([total, total.new_tensor([left_out])]).to(device)).cpu()
+
+        def together(tensor: Tensor) -> Tensor:
+            return combine(tensor.to(device)).cpu()
+
+        rest = together(torch.cat([total, total.new_tensor([left_out])]))
         total, left_out = rest[:-1], int(rest[-1])
-    return _result(total, left_out, num_classes)
+    found = _result(total, left_out, num_classes)
+    if label_sets is not None:
+        return found  # there is no one true label
+    return replace(found, predictions=collected.joined(num_classes, found.num_images, together))
 
 
 def _allowed(

@@ -31,7 +31,7 @@ from vitascope.studies.explorer.layer_maps import (
     stack_epochs,
     top_answers,
 )
-from vitascope.studies.grid.comparison_cells import safe
+from vitascope.studies.grid.training import file_name
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 
@@ -96,7 +96,7 @@ def runs_in(path: str) -> list[str]:
     found = [
         str(folder / cell["folder"])
         for model, cell in best.items()
-        if (folder / "explorer" / f"{safe(model)}.json").exists()
+        if (folder / "explorer" / f"{file_name(model)}.json").exists()
     ]
     if not found:
         raise UserError(f"no model of {path} has attention on a grid of patches to explore")

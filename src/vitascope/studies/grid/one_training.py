@@ -1,21 +1,24 @@
 """One training from the words of a command: which model, which images, which recipe."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from vitascope.data import load
+from vitascope.data import Dataset, load
 from vitascope.errors import UserError, unknown
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
 from vitascope.settings import Seed, check_value
+from vitascope.studies.grid.training import changed_recipe
+from vitascope.studies.session.held_out import held_out
 from vitascope.studies.session.models import build, reopen
-from vitascope.train import RECIPES, Recipe, Run, Teacher, recipe, train
+from vitascope.train import RECIPES, Recipe, Run, Teacher, train
 
-__all__ = ["pairs", "recipe_from", "train_once"]
+__all__ = ["load_images", "pairs", "recipe_from", "teacher_from", "train_model", "train_once"]
 
 
 def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
@@ -39,10 +42,8 @@ def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
 def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields: Any) -> Recipe:
     """A named recipe with what the command line changes.
 
-    With other epochs the warm-up keeps its share of the training, unless it is changed as well.
-
-    >>> recipe_from("deit", 30, []).warmup_epochs
-    0.5
+    >>> recipe_from("deit", 30, ["lr=1e-3"]).lr
+    0.001
     """
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
@@ -50,11 +51,7 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     if "name" in given:
         raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
     overrides = given | {k: v for k, v in fields.items() if v is not None}
-    if epochs is not None:
-        base = recipe(name)
-        overrides.setdefault("warmup_epochs", base.warmup_epochs * epochs / base.epochs)
-        overrides["epochs"] = epochs
-    return recipe(name, **overrides)
+    return changed_recipe(name, epochs, overrides)
 
 
 def teacher_from(name: str) -> Teacher:
@@ -67,6 +64,51 @@ def teacher_from(name: str) -> Teacher:
     return Teacher.of_timm(create_model(name, pretrained=True))
 
 
+@lru_cache(maxsize=2)
+def load_images(source: str, image_size: int | None, validation: float | None = None) -> Dataset:
+    """Images, loaded once in each process (``load_images.cache_clear()`` forgets them).
+
+    With ``validation`` that share of each class's training images takes the test images' place.
+    """
+    if validation is not None:
+        return held_out(load_images(source, image_size), validation)
+    return load(source, image_size=image_size)
+
+
+def train_model(
+    model: str,
+    dataset: Dataset,
+    plan: Recipe,
+    out: Path,
+    *,
+    seed: int,
+    model_args: Mapping[str, Any],
+    weights: Path | None = None,
+    teacher: str | None = None,
+    **how: Any,
+) -> Run:
+    """Build a model for these images and train it.
+
+    Args:
+        model: Its name.
+        dataset: The images.
+        plan: The complete recipe.
+        out: The run's folder.
+        seed: Of the first weights and the training.
+        model_args: Arguments of the model.
+        weights: A file with the first weights.
+        teacher: A run's folder, or a timm model's name.
+        **how: See :func:`vitascope.train.train`.
+    """
+    subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
+    config = dict(subject.config)
+    if weights is not None:
+        load_weights(subject.model, weights)
+        config["weights"] = str(weights)
+    how["teacher"] = teacher_from(teacher) if teacher else None
+    return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+
+
 def train_once(
     *,
     model: str,
@@ -75,39 +117,29 @@ def train_once(
     recipe: str,
     epochs: int | None = None,
     fraction: float | None = None,
+    validation: float | None = None,
     changes: Sequence[str] = (),
     model_args: Sequence[str] = (),
     image_size: int | None = None,
     pretrained: bool = False,
-    weights: Path | None = None,
-    teacher: str | None = None,
     distillation: str = "none",
     seed: int = 0,
     **how: Any,
 ) -> Run | None:
-    """Build everything and train; None in the helping processes of a distributed run."""
+    """Train from the words of a command; None in the helping processes of a distributed run.
+
+    ``how`` are further arguments of :func:`train_model`.
+    """
     check_value(seed, Seed, "seed")
-    fields = {"subset.fraction": fraction}
+    fields: dict[str, Any] = {"subset.fraction": fraction}
     if distillation != "none":
-        fields["distillation"] = distillation  # type: ignore[assignment]
+        fields["distillation"] = distillation
     plan = recipe_from(recipe, epochs, changes, **fields)
-    kwargs = pairs(model_args, "--model-args")
+    given = pairs(model_args, "--model-args")
     if pretrained:
-        kwargs["pretrained"] = True
+        given["pretrained"] = True
     dataset = load(data, image_size=image_size)
-    subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **kwargs)
-    config = dict(subject.config)
-    if weights is not None:
-        load_weights(subject.model, weights)
-        config["weights"] = str(weights)
-    done = train(
-        subject.model,
-        dataset,
-        plan,
-        out,
-        seed=seed,
-        teacher=teacher_from(teacher) if teacher else None,
-        model_config=config,
-        **how,
-    )
+    if validation is not None:
+        dataset = held_out(dataset, validation)
+    done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if int(os.environ.get("RANK", "0")) == 0 else None

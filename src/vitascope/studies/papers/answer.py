@@ -1,11 +1,12 @@
-"""Answer a study at a scale: run its cells, fill its tables, judge its claims, write its record."""
+"""Answer a study at a scale: make its runs, fill its tables, judge its claims, write its record."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 
 from vitascope.data import load
@@ -13,10 +14,10 @@ from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.record import Record, circumstances
 from vitascope.settings import command_line
-from vitascope.studies.grid.executor import Engine, run_cells
-from vitascope.studies.grid.study_cells import finished
+from vitascope.studies.grid.executor import Engine, run_all
+from vitascope.studies.grid.runs import correct_arrays, reading_of
 from vitascope.studies.papers.catalog import order_of
-from vitascope.studies.papers.plan import FINAL, Claim, Findings, Plan, Study, Table
+from vitascope.studies.papers.plan import FINAL, Ask, Claim, Findings, Plan, Study, Table
 from vitascope.studies.papers.scale import SCALES, Scale
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.verdict import judge
@@ -29,12 +30,14 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
     out, made = Path(out), circumstances()
     plan = study.plan(scale)
     wanted = plan.wanted()
-    run_cells(
-        [(training, tuple(readings.values()), seed)
-         for seed in scale.seeds for training, readings in wanted.values()],
-        out, engine)  # fmt: skip
-    findings = gathered(plan, scale, out)
-    found = _record(study, scale, plan, findings)
+    runs = [
+        (training, tuple(readings.values()), seed)
+        for seed in scale.seeds
+        for training, readings in wanted.values()
+    ]
+    run_all(runs, out, engine)
+    correct = correct_arrays({key: pair[0] for key, pair in wanted.items()}, scale.seeds, out)
+    found = _record(study, scale, plan, gathered(plan, scale, out), correct)
     found = replace(found, made=made)
     found.save(out / study.name)
     return found
@@ -77,30 +80,44 @@ def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
     records = {}
     for key, (training, readings) in plan.wanted().items():
         for name, reading in readings.items():
-            found = [finished(training, reading, seed, out) for seed in scale.seeds]
+            found = [reading_of(training, reading, seed, out) for seed in scale.seeds]
             if any(one is None for one in found):
                 raise UserError(f"{training.key} has no {reading.name} yet in {out}")
             records[key, name] = [one for one in found if one is not None]
     return Findings(records)
 
 
-def filled(table: Table, findings: Findings) -> dict[str, Any]:
-    """A table with its numbers, as the record holds it."""
+def filled(table: Table, findings: Findings, arrays: Container[str] = ()) -> dict[str, Any]:
+    """A table with its numbers, as the record holds it.
+
+    An accuracy on the run's own test images names the array of those that it got right, if that is
+    among ``arrays``.
+    """
     rows = []
     for row in table.rows:
         cells = []
         for ask in row.cells:
             values = [] if ask is None else findings.values(ask)
-            cells.append({
-                "ours": values,
-                "mean": fmean(values) if values else None,
-                "std": stdev(values) if len(values) > 1 else None,
-                "paper": None if ask is None else ask.paper,
-            })  # fmt: skip
+            cells.append(
+                {
+                    "ours": values,
+                    "mean": fmean(values) if values else None,
+                    "std": stdev(values) if len(values) > 1 else None,
+                    "paper": None if ask is None else ask.paper,
+                    "correct": _correct(ask, arrays),
+                }
+            )
         rows.append({"label": row.label, "paper_label": row.paper_label, "cells": cells})
-    return {"name": table.name, "title": table.title, "corner": table.corner, "unit": table.unit,
-            "digits": table.digits, "columns": list(table.columns), "rows": rows,
-            "accuracy": table.accuracy, "log": table.log, "num_test": table.num_test}  # fmt: skip
+    stored = {each.name: getattr(table, each.name) for each in fields(table)}
+    return {**stored, "columns": list(table.columns), "rows": rows}
+
+
+def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
+    """The array of images that an accuracy is the mean of."""
+    if ask is None or ask.reading != FINAL or ask.key != "top1":
+        return None
+    name = f"correct/{ask.training.key}"
+    return name if name in arrays else None
 
 
 def judged(claim: Claim, table: Mapping[str, Any], num_test: int | None) -> dict[str, Any]:
@@ -114,13 +131,22 @@ def judged(claim: Claim, table: Mapping[str, Any], num_test: int | None) -> dict
     if unknown:
         raise ValueError(f"{claim.text!r} names {unknown}, which {table['name']} does not have")
     found = judge(
-        cells, claim.cells, margin=claim.margin, logarithms=table["log"],
-        num_test=(table["num_test"] or num_test) if table["accuracy"] else None)  # fmt: skip
+        cells,
+        claim.cells,
+        margin=claim.margin,
+        logarithms=table["log"],
+        num_test=(table["num_test"] or num_test) if table["accuracy"] else None,
+    )
     return {
-        "source": claim.source, "text": claim.text, "table": claim.table, "verdict": found.verdict,
-        "contrast": found.contrast, "half_width": found.half_width, "margin": claim.margin,
+        "source": claim.source,
+        "text": claim.text,
+        "table": claim.table,
+        "verdict": found.verdict,
+        "contrast": found.contrast,
+        "half_width": found.half_width,
+        "margin": claim.margin,
         "reading": _sentence(found, claim, table),
-    }  # fmt: skip
+    }
 
 
 def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
@@ -138,23 +164,45 @@ def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
     return f"{said}."
 
 
-def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Record:
-    tables = [filled(table, findings) for table in plan.tables]
+def _record(
+    study: Study,
+    scale: Scale,
+    plan: Plan,
+    findings: Findings,
+    correct: Mapping[str, np.ndarray],
+) -> Record:
+    tables = [filled(table, findings, correct) for table in plan.tables]
     finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
     num_test = max((r.values["num_test"] for r in finals), default=None)
     by_name = {table["name"]: table for table in tables}
     claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
     figures, arrays = plan.figures(findings) if plan.figures else ((), {})
     values = {
-        "study": study.name, "order": order_of(study.name), "title": study.title,
+        "study": study.name,
+        "order": order_of(study.name),
+        "title": study.title,
         "claim": study.claim,
-        "covers": list(study.covers), "scale": scale.name, "data": scale.data,
-        "num_test": num_test, "seeds": list(scale.seeds), "tables": tables, "claims": claims,
-        "figures": list(figures), "num_runs": len(plan.wanted()) * len(scale.seeds),
-        "kinds": kinds_of(plan), **_spent(findings), "command": command(study.name, scale),
-    }  # fmt: skip
-    return Record(kind="study", values=values, arrays=arrays, config=asdict(scale),
-                  seed=scale.seeds[0], seconds=sum(_spent(findings).values()))  # fmt: skip
+        "covers": list(study.covers),
+        "scale": scale.name,
+        "data": scale.data,
+        "num_test": num_test,
+        "seeds": list(scale.seeds),
+        "tables": tables,
+        "claims": claims,
+        "figures": list(figures),
+        "num_runs": len(plan.wanted()) * len(scale.seeds),
+        "kinds": kinds_of(plan),
+        **_spent(findings),
+        "command": command(study.name, scale),
+    }
+    return Record(
+        kind="study",
+        values=values,
+        arrays={**arrays, **correct},
+        config=asdict(scale),
+        seed=scale.seeds[0],
+        seconds=sum(_spent(findings).values()),
+    )
 
 
 def kinds_of(plan: Plan) -> dict[str, str]:
@@ -179,8 +227,11 @@ def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
     """What to type to get the study again."""
     usual = SCALES[scale.name].recipe
     options = [
-        ("--scale", scale.name), ("--data", scale.data), ("--seeds", scale.seeds),
-        ("--epochs", scale.epochs), ("--image-size", scale.image_size),
+        ("--scale", scale.name),
+        ("--data", scale.data),
+        ("--seeds", scale.seeds),
+        ("--epochs", scale.epochs),
+        ("--image-size", scale.image_size),
         ("--recipe", scale.recipe if scale.recipe != usual else None),
-    ]  # fmt: skip
+    ]
     return " ".join([command_line(["vitascope", "study", name], options), *extra])

@@ -23,7 +23,6 @@ __all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes"]
 
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
-EPOCHS = {"deit": 300, "deit_plus": 300, "cifar": 300, "broadcast": 300, "broadcast_base": 300}
 
 # (million parameters, 10^9 multiply-adds an image), counted by studies.sizes.count at 224 x 224, on
 # CIFAR at 32 x 32. Arguments stand behind a model's name where they change its size.
@@ -135,18 +134,15 @@ def hours(training: Training) -> float | None:
     size = size_of(training)
     if size is None:
         return None
+    plan = training.full_recipe
     source, given, _ = training.data.partition(":")
-    photos = training.changes.get("augmentation.crop") == "resized"
-    if not given and training.recipe == "cifar" and not photos:  # it is not said yet where they are
-        source = "cifar100"
+    if not given and plan.name == "cifar" and plan.augmentation.crop != "resized":
+        source = "cifar100"  # it is not said yet where they are
     images = float(IMAGES.get(source, IMAGES["imagenet"]))
-    classes = training.changes.get("subset.first_classes")
+    classes = plan.subset.first_classes
     images *= (classes / 1000) if classes else 1
-    epochs = training.epochs or EPOCHS.get(training.recipe, 300)
-    fraction = float(training.changes.get("subset.fraction", 1.0))
-    if training.recipe == "cifar":  # its epochs are not scaled with the images
-        images *= fraction
-    return 6 * size[1] * 1e9 * images * epochs / (PEAK * USED) / 3600
+    images *= plan.subset.fraction * plan.epoch_factor
+    return 6 * size[1] * 1e9 * images * plan.epochs / (PEAK * USED) / 3600
 
 
 def gigabytes(training: Training, batch: int = 128) -> float | None:

@@ -8,68 +8,27 @@ share it, and `paper` and `laptop` fill the same table. Nothing here needs torch
     claims: linear contrasts of cells that the paper predicts to be positive
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
-from vitascope.record import Record, plain
+from vitascope.record import Record
+from vitascope.studies.grid.training import FINAL, Reading, Training
 
-__all__ = ["Ask", "Claim", "Findings", "Plan", "Reading", "Row", "Study", "Table", "Training"]
+__all__ = [
+    "FINAL",
+    "Ask",
+    "Claim",
+    "Findings",
+    "Plan",
+    "Reading",
+    "Row",
+    "Study",
+    "Table",
+    "Training",
+]
 
 Key = str | Callable[..., float | None]  # of the record of a seed; with others, of all of theirs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """One training apart from its seed; equal ones are the same run."""
-
-    model: str
-    model_args: Mapping[str, Any] = field(default_factory=dict)
-    data: str
-    image_size: int | None = None
-    recipe: str
-    epochs: int | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe
-    teacher: "str | Training | None" = None  # timm's name, or a training of this study
-
-    @property
-    def key(self) -> str:
-        """A short name of everything above.
-
-        >>> Training(model="vit_micro", data="digits", recipe="laptop").key
-        'vit_micro-67a95fa7'
-        """
-        text = json.dumps(plain(asdict(self)), sort_keys=True)
-        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.model)
-        return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-    def but(self, **changes: Any) -> "Training":
-        """The same with other fields; ``changes`` and ``model_args`` are added to, not replaced."""
-        for name in ("changes", "model_args"):
-            if name in changes:
-                changes[name] = {**getattr(self, name), **changes[name]}
-        return replace(self, **changes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What is read off a finished run: its final line, its curves, or an instrument's record."""
-
-    name: str = "final"
-    options: Mapping[str, Any] = field(default_factory=dict)  # fields of InspectRequest
-
-    @property
-    def key(self) -> str:
-        """The name of its file in the run's folder."""
-        if not self.options:
-            return self.name
-        text = json.dumps(plain(dict(self.options)), sort_keys=True)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-FINAL = Reading()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitascope.errors import UserError, unknown
-from vitascope.studies.papers.plan import Training
+from vitascope.studies.grid.training import Training
 
 __all__ = ["IMAGENET", "LAPTOP", "PAPER", "ROLES", "SCALES", "SMOKE", "Role", "Scale"]
 
@@ -62,6 +62,7 @@ class Scale:
     small: float  # the share of the images that stands for "few"
     image_size: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)  # of every recipe
+    subset_per_seed: bool = True  # a subset is drawn anew with each seed
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -98,20 +99,53 @@ class Scale:
             few = fraction * (0.2 if self.name == "smoke" else 1.0)
             changed["subset.fraction"] = few
         return Training(
-            model=model, model_args={**args, **model_args}, data=self.data,
-            image_size=self.image_size, epochs=self.epochs, changes=changed,
-            recipe=recipe if recipe is not None and self.is_paper else self.recipe)  # fmt: skip
+            model=model,
+            model_args={**args, **model_args},
+            data=self.data,
+            image_size=self.image_size,
+            epochs=self.epochs,
+            changes=changed,
+            subset_per_seed=self.subset_per_seed,
+            recipe=recipe if recipe is not None and self.is_paper else self.recipe,
+        )
 
     def look(self, **options: Any) -> dict[str, Any]:
         """Options of an instrument: how many images it sees."""
         return {"num_images": self.images, **options}
 
 
-PAPER = Scale(name="paper", data="imagenet", recipe="deit", epochs=None, seeds=(0,), images=10_000,
-              batches=1000, points=21, small=0.1)  # fmt: skip
-LAPTOP = Scale(name="laptop", data="digits", recipe="laptop", epochs=20, seeds=(0, 1, 2),
-               images=359, batches=16, points=11, small=0.1)  # fmt: skip
-SMOKE = Scale(name="smoke", data="digits", recipe="laptop", epochs=1, seeds=(0,), images=24,
-              batches=1, points=3, small=0.5,
-              changes={"scale_epochs": False, "batch_size": 32})  # fmt: skip
+PAPER = Scale(
+    name="paper",
+    data="imagenet",
+    recipe="deit",
+    epochs=None,
+    seeds=(0,),
+    images=10_000,
+    batches=1000,
+    points=21,
+    small=0.1,
+)
+LAPTOP = Scale(
+    name="laptop",
+    data="digits",
+    recipe="laptop",
+    epochs=20,
+    seeds=(0, 1, 2),
+    images=359,
+    batches=16,
+    points=11,
+    small=0.1,
+)
+SMOKE = Scale(
+    name="smoke",
+    data="digits",
+    recipe="laptop",
+    epochs=1,
+    seeds=(0,),
+    images=24,
+    batches=1,
+    points=3,
+    small=0.5,
+    changes={"scale_epochs": False, "batch_size": 32},
+)
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, PAPER)}

@@ -5,6 +5,7 @@ metrics.jsonl       a line an epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
 checkpoint/         what it takes to go on
+predictions.safetensors  of every test image: predicted class, probability of the true one, label
 record.json         the result; there once the run is finished
 events/             TensorBoard
 """
@@ -28,6 +29,7 @@ from vitascope.record import (
     write_text,
 )
 from vitascope.train.classes import SHOWN
+from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.files import writing
 
@@ -69,6 +71,11 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of ``metrics.jsonl``."""
         return load_metrics(self.folder)
+
+    @property
+    def predictions(self) -> Predictions | None:
+        """What it said about every image it was measured on; None for a run that kept none."""
+        return load_predictions(self.folder)
 
     @property
     def weights(self) -> Path:

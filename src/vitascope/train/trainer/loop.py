@@ -29,6 +29,7 @@ from torch import nn
 
 from vitascope.capture import logits_of, try_image
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
+from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.settings import Seed, Workers, check_value
 from vitascope.train.distributed import Engine
@@ -43,7 +44,7 @@ from vitascope.train.trainer.stop import Interrupted, listening
 from vitascope.train.trainer.trainer import Trainer
 from vitascope.train.trainer.update import Update
 
-__all__ = ["check_trainable", "train"]
+__all__ = ["check_trainable", "data_config", "train"]
 
 
 def train(
@@ -96,8 +97,7 @@ def train(
             f"distillation is {recipe.distillation!r} and there is "
             f"{'no' if teacher is None else 'a'} teacher; give both or neither"
         )
-    images = subset(dataset.train, recipe.subset)
-    tests = subset(dataset.test, Subset(first_classes=recipe.subset.first_classes))
+    images, tests = chosen_images(dataset, recipe)
     _check_fit(model, images.size, len(images.classes))
     engine = Engine(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
     shared: dict[str, Any] = {"mean": dataset.mean, "std": dataset.std, "num_workers": num_workers}
@@ -116,17 +116,7 @@ def train(
     config = {
         "recipe": recipe.to_dict(),
         "model": dict(model_config or {"class": type(model).__name__}),
-        "data": {
-            "name": dataset.name,
-            "num_classes": len(images.classes),
-            "train_images": len(images),
-            "test_images": len(tests),
-            "size": list(images.size),
-            "mean": list(dataset.mean),
-            "std": list(dataset.std),
-            "notes": list(dataset.notes),
-            "classes": list(images.classes),
-        },
+        "data": data_config(dataset, recipe),
         "teacher": type(teacher).__name__ if teacher is not None else None,
         "seed": seed,
         "world_size": engine.world_size,
@@ -166,6 +156,28 @@ def train(
         if request:  # it came in the last epoch: whoever asked wants no further run either
             raise Interrupted(out, loop.step, request.signal_name, finished=True)
         return done
+
+
+def chosen_images(dataset: Dataset, recipe: Recipe) -> tuple[ImageSet, ImageSet]:
+    """The images that a recipe trains on, and those it is measured on."""
+    tests = Subset(first_classes=recipe.subset.first_classes)
+    return subset(dataset.train, recipe.subset), subset(dataset.test, tests)
+
+
+def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
+    """What ``config.yaml`` says about the images of a run."""
+    images, tests = chosen_images(dataset, recipe)
+    return {
+        "name": dataset.name,
+        "num_classes": len(images.classes),
+        "train_images": len(images),
+        "test_images": len(tests),
+        "size": list(images.size),
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+        "notes": list(dataset.notes),
+        "classes": list(images.classes),
+    }
 
 
 def check_trainable(model: nn.Module, dataset: Dataset, recipe: Recipe) -> None:

@@ -16,6 +16,7 @@ from vitascope.data import EvalBatches, TrainBatches
 from vitascope.train.distributed import Engine
 from vitascope.train.evaluation import Evaluation, evaluate
 from vitascope.train.observe import Observer, undisturbed
+from vitascope.train.predictions import save_predictions
 from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder import resume_file as checkpoint
@@ -145,7 +146,10 @@ class Trainer:
         row = self.metrics_log.row(epoch, self.step, self.lr(self.step - 1), self._summed())
         if epoch % self.recipe.eval_every and epoch < self.recipe.total_epochs:
             return row
-        row |= columns(self._evaluate())
+        found = self._evaluate()
+        row |= columns(found)
+        if epoch == self.recipe.total_epochs and found.predictions and self.engine.main:
+            save_predictions(self.folder, found.predictions)
         if self.update.average is not None:
             with self.update.average.applied(self.model):
                 row |= columns(self._evaluate(), "ema_")

@@ -1,0 +1,106 @@
+"""One training of a grid, and what is read off its finished runs. Nothing here needs torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from vitascope.record import plain
+from vitascope.train import Recipe, recipe
+
+__all__ = ["FINAL", "Reading", "Training", "changed_recipe", "file_name"]
+
+
+def file_name(text: str) -> str:
+    """A name, of a model for instance, as the name of a file.
+
+    >>> file_name("timm:vit_micro+cb")
+    'timm_vit_micro_cb'
+    """
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
+
+
+def changed_recipe(base: str | Recipe, epochs: int | None, changes: Mapping[str, Any]) -> Recipe:
+    """A recipe, or the one of this name, with other epochs and fields.
+
+    With other epochs the warm-up keeps its share of the training, unless it is changed as well.
+
+    >>> changed_recipe("deit", 30, {}).warmup_epochs
+    0.5
+    """
+    known = recipe(base) if isinstance(base, str) else base
+    changes = dict(changes)
+    if epochs is not None:
+        changes.setdefault("warmup_epochs", known.warmup_epochs * epochs / known.epochs)
+        changes["epochs"] = epochs
+    return known.override(**changes)
+
+
+def _hashed(values: Mapping[str, Any]) -> str:
+    text = json.dumps(plain(dict(values)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training apart from its seed; equal ones share their runs."""
+
+    model: str
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    data: str
+    image_size: int | None = None
+    validation: float | None = None  # share of the training images that replaces the test images
+    recipe: str | Recipe
+    epochs: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe
+    teacher: "str | Training | None" = None  # timm's name, or another training
+    subset_per_seed: bool = True  # a subset is drawn anew with each seed
+
+    @cached_property
+    def full_recipe(self) -> Recipe:
+        """The recipe with its epochs and changes."""
+        changes = dict(self.changes)
+        if self.teacher is not None:
+            changes.setdefault("distillation", "hard")
+        return changed_recipe(self.recipe, self.epochs, changes)
+
+    @cached_property
+    def key(self) -> str:
+        """A short name of everything above: trainings that do the same have the same.
+
+        >>> made = Training(model="vit_micro", data="digits", recipe="laptop")
+        >>> made.key.startswith("vit_micro-")
+        True
+        >>> made.key == made.but(changes={"subset.fraction": 1.0}).key
+        True
+        """
+        teacher = self.teacher.key if isinstance(self.teacher, Training) else self.teacher
+        names = ("model", "model_args", "data", "image_size", "validation", "subset_per_seed")
+        values = {name: getattr(self, name) for name in names}
+        values |= {"teacher": teacher, "recipe": self.full_recipe.to_dict()}
+        return f"{file_name(self.model)}-{_hashed(values)}"
+
+    def but(self, **changes: Any) -> "Training":
+        """The same with other fields; ``changes`` and ``model_args`` are added to, not replaced."""
+        for name in ("changes", "model_args"):
+            if name in changes:
+                changes[name] = {**getattr(self, name), **changes[name]}
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is read off a finished run: its final line, its curves, or an instrument's record."""
+
+    name: str = "final"
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the instrument, as in `inspect`
+
+    @property
+    def key(self) -> str:
+        """The name of its file in the run's folder."""
+        return f"{self.name}-{_hashed(self.options)}" if self.options else self.name
+
+
+FINAL = Reading()
