@@ -17,7 +17,7 @@ from vitascope.record import Record
 from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import MEASURES, ON_REQUEST, Look, inspect_subject
+from vitascope.studies.inspection.inspect import MEASURES, ON_REQUEST, InspectRequest, inspect_subject
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.held_out import on_test_images
 from vitascope.studies.session.models import reopen
@@ -82,7 +82,7 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
         kept = run.recipe.keep_epochs
         options["epoch"] = min(kept, key=lambda epoch: abs(epoch - share * run.epochs))
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(Curvature, key)}
-    asked = Look(
+    asked = InspectRequest(
         subject=str(run.folder),
         data=training.data,
         measures=(name,),
