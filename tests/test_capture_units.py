@@ -32,9 +32,14 @@ def test_patches_lie_at_their_centres_and_class_tokens_nowhere():
 
 def test_shifted_windows_are_where_swin_cuts_them():
     model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=(32, 64), window_size=4, depths=(2, 2),
-        embed_dim=8, num_heads=(1, 2), num_classes=2,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=(32, 64),
+        window_size=4,
+        depths=(2, 2),
+        embed_dim=8,
+        num_heads=(1, 2),
+        num_classes=2,
+    )
     places = capture.places(model, torch.randn(1, 3, 32, 64))
     at = pixels(32, 64, 4)
     for index, shift in enumerate((0, 2)):

@@ -231,8 +231,13 @@ def run_case(number: int, home: Path) -> tuple[str, str | None]:
         mutate_body(draw, path)
     else:
         mutate_bytes(draw, path)
-    words = draw.choice((["report"], ["evaluate", "--images", "8"],
-                         ["inspect", "--images", "2", "--measures", "gates"]))  # fmt: skip
+    words = draw.choice(
+        (
+            ["report"],
+            ["evaluate", "--images", "8"],
+            ["inspect", "--images", "2", "--measures", "gates"],
+        )
+    )
     code = outcome([*words[:1], str(run), *words[1:], "--quiet"])
     name = f"run case {number}, {words[0]} with a damaged {path.name}"
     if code not in (0, 2):

@@ -173,9 +173,14 @@ def test_a_map_is_the_querys_row_on_the_grid():
 
 def test_maps_of_windows_are_zero_outside_the_window():
     model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, depths=(1,), embed_dim=8,
-        num_heads=(2,), num_classes=2,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        depths=(1,),
+        embed_dim=8,
+        num_heads=(2,),
+        num_classes=2,
+    )
     nn.init.normal_(model.layers[0].blocks[0].attn.qkv.weight)
     x = torch.randn(2, 3, 32, 32)
     result = measure.maps(model, [x], query=(0.1, 0.99))

@@ -47,8 +47,14 @@ class PerPixel(nn.Module):
 def plain():
     torch.manual_seed(0)
     model = vitascope.create_model(
-        "convit_micro", num_classes=3, img_size=16, embed_dim=16, num_heads=4, depth=3,
-        num_gpsa_blocks=2)  # fmt: skip
+        "convit_micro",
+        num_classes=3,
+        img_size=16,
+        embed_dim=16,
+        num_heads=4,
+        depth=3,
+        num_gpsa_blocks=2,
+    )
     model.norm = nn.Sequential(model.norm, Fuse())
     return model
 

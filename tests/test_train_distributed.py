@@ -36,15 +36,26 @@ def go(folder, fsdp=False, resume=False, stop_at=-1, **changes):
     few = {"train": digits.train.take(range(100)), "test": digits.test.take(range(51))}
     torch.manual_seed(5)
     model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10,
-    )  # fmt: skip
+        "vit_tiny_patch16_224",
+        img_size=8,
+        patch_size=4,
+        embed_dim=24,
+        depth=2,
+        num_heads=3,
+        in_chans=1,
+        num_classes=10,
+    )
     model.register_forward_pre_hook(StopAt(stop_at))
     # plain SGD: where a gradient is nearly zero, Adam makes rounding into a step
     settings = recipe(
-        "laptop", epochs=2, batch_size=16, eval_batch=13, optimizer="sgd", lr=0.1,
+        "laptop",
+        epochs=2,
+        batch_size=16,
+        eval_batch=13,
+        optimizer="sgd",
+        lr=0.1,
         **{"augmentation.mixup": 0.2, "ema": 0.9, **changes},
-    )  # fmt: skip
+    )
     images = data.Dataset(**{**digits.__dict__, **few})
     return train(
         model, images, settings, folder, resume=resume, device="cpu", fsdp=fsdp, trackers=()
@@ -70,8 +81,11 @@ def two(body):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
         [*command, "--no-python", sys.executable, "-c", lines],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 

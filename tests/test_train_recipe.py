@@ -22,9 +22,16 @@ from vitascope.train.trainer.schedule import learning_rate
 def small_vit(**options):
     torch.manual_seed(0)
     return timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10, **options,
-    )  # fmt: skip
+        "vit_tiny_patch16_224",
+        img_size=8,
+        patch_size=4,
+        embed_dim=24,
+        depth=2,
+        num_heads=3,
+        in_chans=1,
+        num_classes=10,
+        **options,
+    )
 
 
 def digits(num_images=64):

@@ -81,8 +81,11 @@ def broadcast(
     >>> broadcast_cost(model).parameters  # 4 layers of width 72
     288
     """
-    for what, given, possible in (("kind", kind, Kind), ("position", position, Position),
-                                  ("where", where, Where)):  # fmt: skip
+    for what, given, possible in (
+        ("kind", kind, Kind),
+        ("position", position, Position),
+        ("where", where, Where),
+    ):
         if given not in get_args(possible):
             raise unknown(f"{what} of context broadcasting", given, get_args(possible))
     if any(isinstance(m, ContextBroadcast) for m in model.modules()):
@@ -202,9 +205,14 @@ def _insert(
     module = model.get_submodule(part.places[place] or "")
     like = next(model.get_submodule(part.name).parameters())
     layer = ContextBroadcast(
-        width, kind, spatial=part.spatial[place], scale_form=form, scale_init=init,
-        device=like.device, dtype=like.dtype,
-    )  # fmt: skip
+        width,
+        kind,
+        spatial=part.spatial[place],
+        scale_form=form,
+        scale_init=init,
+        device=like.device,
+        dtype=like.dtype,
+    )
     module.add_module(_CHILD, layer)
     if place == 2:
         module.register_forward_hook(_After(batch, width))

@@ -45,8 +45,10 @@ def require_class_token(
     bare = [n for n in layers if n in found and found[n].grid and not found[n].num_prefix_tokens]
     if bare:
         more = ", …" if len(bare) > 3 else ""
-        raise UserError(f"{what} needs a class token, and there is none in {', '.join(bare[:3])}"
-                        f"{more} of {type(model).__name__}")  # fmt: skip
+        raise UserError(
+            f"{what} needs a class token, and there is none in {', '.join(bare[:3])}"
+            f"{more} of {type(model).__name__}"
+        )
 
 
 def image_for(model: nn.Module) -> Tensor | None:

@@ -14,8 +14,12 @@ from torch.nn import functional as F
 
 __all__ = ["MODES", "fold", "head_offsets", "margins", "trimmed", "why_not"]
 
-MODES = {"zeros": "constant", "circular": "circular", "replicate": "replicate",
-          "reflect": "reflect"}  # fmt: skip
+MODES = {
+    "zeros": "constant",
+    "circular": "circular",
+    "replicate": "replicate",
+    "reflect": "reflect",
+}
 
 
 def margins(conv: nn.Conv2d) -> list[tuple[int, int]]:

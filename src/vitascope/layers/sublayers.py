@@ -22,8 +22,7 @@ from torch import nn
 __all__ = ["Sublayer", "attentions", "mlps"]
 
 _QUERIES = ("q", "qk", "qkv", "query", "q_proj", "qkv_proj", "wq", "to_q", "to_qkv")
-_INPUTS = (*_QUERIES, "k", "v", "kv", "key", "value", "k_proj", "v_proj", "kv_proj", "wk", "wv",
-           "to_k", "to_v", "to_kv")  # fmt: skip
+_INPUTS = (*_QUERIES, *"k v kv key value k_proj v_proj kv_proj wk wv to_k to_v to_kv".split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +43,15 @@ def attentions(model: nn.Module) -> list[Sublayer]:
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):  # its projection is not called as a module
             found.append(
-                Sublayer(name=name, kind="msa", block=_caller(model, name),
-                         places=(name, None, name), widths=(module.embed_dim,) * 3,
-                         spatial=(False, False, False))
-            )  # fmt: skip
+                Sublayer(
+                    name=name,
+                    kind="msa",
+                    block=_caller(model, name),
+                    places=(name, None, name),
+                    widths=(module.embed_dim,) * 3,
+                    spatial=(False, False, False),
+                )
+            )
         elif _has_queries(module) and not _holds_mlp(model, name):
             found.append(_attention(model, name))
     return found
@@ -122,9 +126,13 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
     beside_it = model.get_submodule(_caller(model, outer)).children()
     maps = _spatial(model, first) or any(isinstance(m, nn.BatchNorm2d) for m in beside_it)
     return Sublayer(
-        name=outer, kind="msa", block=_caller(model, outer), places=(outer, last, end),
-        widths=(width, back, wide), spatial=(maps, _spatial(model, last or first), maps),
-    )  # fmt: skip
+        name=outer,
+        kind="msa",
+        block=_caller(model, outer),
+        places=(outer, last, end),
+        widths=(width, back, wide),
+        spatial=(maps, _spatial(model, last or first), maps),
+    )
 
 
 def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
@@ -149,10 +157,13 @@ def _sublayer(
 ) -> Sublayer:
     first, last = dense[0], dense[-1]
     return Sublayer(
-        name=name, kind="mlp", block=block, places=places,
+        name=name,
+        kind="mlp",
+        block=block,
+        places=places,
         widths=(_widths(model, first)[0], *_widths(model, last)),
         spatial=(_spatial(model, first), _spatial(model, last), _spatial(model, last)),
-    )  # fmt: skip
+    )
 
 
 def _widens_and_returns(model: nn.Module, dense: list[str]) -> bool:

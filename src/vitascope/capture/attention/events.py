@@ -18,9 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Event", "Frame", "attention_weights", "has_fused_layers", "is_fused_layer",
-           "is_opaque", "of_fused_layer", "of_kernel", "of_opaque", "of_product",
-           "with_heads"]  # fmt: skip
+__all__ = [
+    "Event",
+    "Frame",
+    "attention_weights",
+    "has_fused_layers",
+    "is_fused_layer",
+    "is_opaque",
+    "of_fused_layer",
+    "of_kernel",
+    "of_opaque",
+    "of_product",
+    "with_heads",
+]
 
 
 @dataclass
@@ -90,8 +100,14 @@ def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | N
         tokens = args[0] if args else next(iter(kwargs.values()))
         if not hasattr(module, "gating_param"):
             return Event(name, parts, tokens, tokens)
-        return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
-                     position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip
+        return Event(
+            name,
+            lambda: parts().mixed,
+            tokens,
+            tokens,
+            content=lambda: parts().content,
+            position=lambda: parts().position.expand_as(parts().mixed),
+        )
     return None
 
 
@@ -127,8 +143,14 @@ def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) 
         dropout, module.dropout = module.dropout, 0.0
         try:
             _, maps = nn.MultiheadAttention.forward(
-                module, query, key, given["value"], need_weights=True,
-                average_attn_weights=False, **rest)  # fmt: skip
+                module,
+                query,
+                key,
+                given["value"],
+                need_weights=True,
+                average_attn_weights=False,
+                **rest,
+            )
         finally:
             module.dropout = dropout
         assert maps is not None  # asked for

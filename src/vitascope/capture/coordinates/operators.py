@@ -11,8 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Planes", "attended", "carry", "centres", "distinct", "none", "nowhere", "positions",
-           "product", "rows", "spacing", "unit", "window"]  # fmt: skip
+__all__ = [
+    "Planes",
+    "attended",
+    "carry",
+    "centres",
+    "distinct",
+    "none",
+    "nowhere",
+    "positions",
+    "product",
+    "rows",
+    "spacing",
+    "unit",
+    "window",
+]
 
 Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
 
@@ -73,8 +86,11 @@ def unit(planes: Planes) -> Planes:
         placed = w > 1e-6
         safe = torch.where(placed, w, torch.ones_like(w))
         zero = torch.zeros_like(w)
-        scaled += [placed.float(), torch.where(placed, y / safe, zero),
-                   torch.where(placed, x / safe, zero)]  # fmt: skip
+        scaled += [
+            placed.float(),
+            torch.where(placed, y / safe, zero),
+            torch.where(placed, x / safe, zero),
+        ]
     return scaled
 
 

@@ -42,8 +42,10 @@ class Places:
     @property
     def step(self) -> tuple[float, float]:
         """One patch, down and across, in pixels: the finer grid of queries and keys."""
-        fine = [[s for s in pair if s > 0] for pair in zip(spacing(self.query), spacing(self.key),
-                                                          strict=True)]  # fmt: skip
+        fine = [
+            [s for s in pair if s > 0]
+            for pair in zip(spacing(self.query), spacing(self.key), strict=True)
+        ]
         down, across = (min(steps) if steps else 0.0 for steps in fine)
         return down or across or 1.0, across or down or 1.0
 

@@ -130,14 +130,18 @@ class CoordinateTracer(TorchDispatchMode):
         elif name == "convolution":
             stride, padding, dilation, transposed = args[3:7]
             kernel = args[1].shape[2:]
-            planes = None if transposed else window(self.of(args[0]), kernel, stride, padding,
-                                                     dilation, out.shape)  # fmt: skip
+            planes = (
+                None
+                if transposed
+                else window(self.of(args[0]), kernel, stride, padding, dilation, out.shape)
+            )
             self.put(out, planes)
         elif name in ("max_pool2d_with_indices", "avg_pool2d"):
             kernel, stride, padding = (*args[1:4], *([], 0)[len(args) - 2 :])[:3]
             tensor = _tensors(out)[0]
-            self.put(tensor, window(self.of(args[0]), kernel, stride or kernel, padding, 1,
-                                     tensor.shape))  # fmt: skip
+            self.put(
+                tensor, window(self.of(args[0]), kernel, stride or kernel, padding, 1, tensor.shape)
+            )
         else:
             for index, tensor in enumerate(_tensors(out)):
                 self.put(tensor, carry(before, tensor.shape) if index == 0 else None)

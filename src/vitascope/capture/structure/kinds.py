@@ -59,8 +59,14 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
             x = tensor_in(args) if args else tensor_in(kwargs)
             if x is not None and name not in calls:
-                calls[name] = _Call(name, module, tuple(x.shape), before=layout_of(shadows, x),
-                                    takes_image=x is image, within=tuple(running))  # fmt: skip
+                calls[name] = _Call(
+                    name,
+                    module,
+                    tuple(x.shape),
+                    before=layout_of(shadows, x),
+                    takes_image=x is image,
+                    within=tuple(running),
+                )
             running.append(name)
 
         return of_this_thread(hook)

@@ -105,9 +105,16 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
     def see(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
         layout = layout_of(shadows, tensor)
         found[run] = Unit(
-            run, kinds[module_of(run)], 0, layout.grid if layout else None,
-            layout.num_prefix_tokens if layout else 0, tuple(tensor.shape),
-            layout.name if layout else None, residual, branch)  # fmt: skip
+            run,
+            kinds[module_of(run)],
+            0,
+            layout.grid if layout else None,
+            layout.num_prefix_tokens if layout else 0,
+            tuple(tensor.shape),
+            layout.name if layout else None,
+            residual,
+            branch,
+        )
 
     running: dict[str, str] = {}  # module -> its run
     order: list[str] = []

@@ -127,10 +127,15 @@ def landscape(
     if foreign:
         raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
     images = sum(len(batch) for batch, _ in kept)
-    question = {"along": along, "axes": [a.tolist() for a in axes], "batch_norm": batch_norm,
-                "dtype": str(dtype), "weights": fingerprint(weights.values()),
-                "directions": fingerprint(d for step in chosen for d in step.values()),
-                "batches": fingerprint(tensor for batch in kept for tensor in batch)}  # fmt: skip
+    question = {
+        "along": along,
+        "axes": [a.tolist() for a in axes],
+        "batch_norm": batch_norm,
+        "dtype": str(dtype),
+        "weights": fingerprint(weights.values()),
+        "directions": fingerprint(d for step in chosen for d in step.values()),
+        "batches": fingerprint(tensor for batch in kept for tensor in batch),
+    }
     finished = Finished(resume, question)
     points = list(product(*axes))
     with deterministic(model, batch_norm=batch_norm), torch.no_grad():
@@ -147,12 +152,17 @@ def landscape(
     ones = [np.ones(shape), *np.meshgrid(*axes, indexing="ij")]
     length = sum(gram[i, j] * ones[i] * ones[j] for i in range(len(ones)) for j in range(len(ones)))
     return Landscape(
-        axes=axes, nll=nll, l2=weight_decay / 2 * np.asarray(length), along=along,
-        weight_decay=weight_decay, batch_norm=batch_norm, num_images=images,
+        axes=axes,
+        nll=nll,
+        l2=weight_decay / 2 * np.asarray(length),
+        along=along,
+        weight_decay=weight_decay,
+        batch_norm=batch_norm,
+        num_images=images,
         num_moved=sum(d.numel() for d in chosen[0].values()),
         num_weights=sum(w.numel() for w in weights.values()),
         seed=seed if isinstance(directions, int) else None,
-    )  # fmt: skip
+    )
 
 
 def _directions(
