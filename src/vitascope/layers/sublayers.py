@@ -22,7 +22,9 @@ from torch import nn
 __all__ = ["Sublayer", "attentions", "mlps"]
 
 _QUERIES = ("q", "qk", "qkv", "query", "q_proj", "qkv_proj", "wq", "to_q", "to_qkv")
-_INPUTS = (*_QUERIES, *"k v kv key value k_proj v_proj kv_proj wk wv to_k to_v to_kv".split())
+_KEYS = ("k", "kv", "key", "k_proj", "kv_proj", "wk", "to_k", "to_kv")
+_VALUES = ("v", "value", "v_proj", "wv", "to_v")
+_INPUTS = (*_QUERIES, *_KEYS, *_VALUES)
 
 
 @dataclass(frozen=True, kw_only=True)
