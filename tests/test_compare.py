@@ -20,7 +20,7 @@ from vitascope.record import load
 from vitascope.studies.compare import _describe
 from vitascope.studies.grid.comparison_cells import Comparison, commands, jobs_of, look
 from vitascope.studies.session.models import build
-from vitascope.train import alone_in, recipe, train
+from vitascope.train import lock_folder, recipe, train
 from vitascope.train.run_folder.resume_file import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
@@ -171,7 +171,7 @@ def test_killed_it_takes_its_workers_along_and_blocks_nobody(tmp_path):
             time.sleep(0.1)
     for folder in runs(out):
         assert saved_step(folder) >= trained_step(folder) > 0
-    with alone_in(out):
+    with lock_folder(out):
         assert (out / ".lock").read_text().split()[0] == str(os.getpid())
 
 

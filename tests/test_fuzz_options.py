@@ -25,7 +25,7 @@ from vitascope.cli.train import Train
 from vitascope.errors import UserError
 from vitascope.settings import flat
 from vitascope.studies.grid.one_training import recipe_from
-from vitascope.train import Recipe, alone_in, recipe
+from vitascope.train import Recipe, lock_folder, recipe
 
 HELD = "is in use by process"
 HERE = "OUT"  # stands for the folder that is held
@@ -139,7 +139,7 @@ def go(count, seed, folder, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     rng = random.Random(seed)
     met = {"held": 0, "refused": 0, "done": 0}
-    with alone_in(folder / "held"):
+    with lock_folder(folder / "held"):
         for case in range(count):
             name = list(COMMANDS)[case % len(COMMANDS)]
             code, said = told(mutated(name, rng), folder, capsys)
@@ -194,5 +194,5 @@ def test_any_setting_makes_a_recipe_that_survives_writing_or_is_refused_in_a_lin
 )
 def test_what_is_meant_is_accepted(words, tmp_path, capsys):
     name, *rest = words.split()
-    with alone_in(tmp_path / "held"):
+    with lock_folder(tmp_path / "held"):
         assert HELD in told([*COMMANDS[name], *rest], tmp_path, capsys)[1]

@@ -151,7 +151,7 @@ def test_capture_sees_every_layer_and_changes_nothing(family):
     for weights in maps.values():
         assert weights.ndim == 4
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    places = capture.places(model, images)
+    places = capture.token_coordinates(model, images)
     assert set(places) == set(maps)
     for name, place in places.items():
         windows, queries, keys = *place.query.shape[:2], place.key.shape[1]
@@ -165,7 +165,9 @@ def test_units_are_found_and_followed(family):
     kinds = [unit.kind for unit in units]
     assert kinds[0] == "stem"
     assert kinds[-1] == "head"
-    over_tokens = sum(place.over_tokens for place in capture.places(model, images).values())
+    over_tokens = sum(
+        place.over_tokens for place in capture.token_coordinates(model, images).values()
+    )
     assert kinds.count("attention") == over_tokens
     assert kinds.count("mlp") == kind.mlps
     for unit in units:

@@ -11,7 +11,7 @@ from torch import nn
 import vitascope
 from vitascope import capture, measure
 from vitascope.measure.curvature.directions import random_direction
-from vitascope.measure.curvature.objective import deterministic, moving, objective
+from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.streaming.together import Together
 
@@ -295,7 +295,7 @@ def test_one_run_of_a_shared_module_is_dropped_as_the_layer_of_a_copy_is():
 
 def test_shared_and_tied_weights_move_together_in_the_objective():
     model, (batch, _) = woven().eval(), images()
-    weights = moving(model)
+    weights = trainable_weights(model)
     with deterministic(model):
         loss = objective(model, weights, *batch)
     slopes = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)

@@ -35,10 +35,10 @@ __all__ = [
     "FORMAT",
     "Record",
     "atomic_write",
-    "circumstances",
     "load",
     "load_config",
     "load_metrics",
+    "provenance",
     "write_text",
 ]
 
@@ -47,7 +47,7 @@ _LARGEST = 1e100  # of a number in a record: nothing measured is larger
 _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "accelerate")
 
 
-def circumstances() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Where and with what this process runs: time, command, commit, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -91,7 +91,7 @@ class Record:
     config: Mapping[str, Any] = field(default_factory=dict)  # what it was asked to do
     seed: int | None = None
     seconds: float | None = None
-    made: Mapping[str, Any] = field(default_factory=circumstances)
+    made: Mapping[str, Any] = field(default_factory=provenance)
 
     def save(self, path: str | Path) -> Path:
         """Write ``path.json`` (and ``path.safetensors``); return the JSON file's path."""

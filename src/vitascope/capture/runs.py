@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.threads import only_this_thread
 
 __all__ = ["Runs", "module_of"]
 
@@ -31,7 +31,7 @@ class Runs:
 
     def __init__(self, model: nn.Module, stack: ExitStack):
         self.counts: dict[str, int] | None = None  # None while the whole model is not running
-        begin, end = of_this_thread(self._begin), of_this_thread(self._end)
+        begin, end = only_this_thread(self._begin), only_this_thread(self._end)
         stack.callback(model.register_forward_pre_hook(begin, prepend=True).remove)
         stack.callback(model.register_forward_hook(end, always_call=True).remove)
 

@@ -14,14 +14,14 @@ from torch import nn
 
 from vitascope.errors import UserError
 
-__all__ = ["looking_into", "of_this_thread"]
+__all__ = ["exclusive_access", "only_this_thread"]
 
 _lock = threading.Lock()
 _held: dict[int, tuple[int, int]] = {}  # id of a module -> thread, and how many of its blocks
 
 
 @contextmanager
-def looking_into(model: nn.Module) -> Iterator[None]:
+def exclusive_access(model: nn.Module) -> Iterator[None]:
     """Run the block while no other thread may look into ``model`` or any part of it.
 
     Raises:
@@ -46,7 +46,7 @@ def looking_into(model: nn.Module) -> Iterator[None]:
                     _held[id(module)] = me, blocks - 1
 
 
-def of_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+def only_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
     """The hook for runs of the thread that makes it; it leaves those of others alone."""
     me = threading.get_ident()
 

@@ -95,7 +95,7 @@ def broadcast(
     parts = _parts(model, where, modules)
     place = get_args(Position).index(position)
     for part in parts:
-        if part.places[place] is None:
+        if part.hook_modules[place] is None:
             raise UserError(f"{part.name} has no {position}: its last dense layer is no module")
     if kind in ("cb_gate", "cb_hybrid"):
         require_class_token(model, kind, [part.name for part in parts], example_input)
@@ -199,10 +199,10 @@ def _insert(
     model: nn.Module, part: Sublayer, place: int, kind: Kind, form: ScaleForm, init: float
 ) -> Batch:
     """The layer and its hook at one place."""
-    batch, width = Batch(part.places[place] or part.name), part.widths[place]
+    batch, width = Batch(part.hook_modules[place] or part.name), part.widths[place]
     if part.kind == "msa":
-        follow_attention(model.get_submodule(part.places[0] or ""), batch, part.widths[0])
-    module = model.get_submodule(part.places[place] or "")
+        follow_attention(model.get_submodule(part.hook_modules[0] or ""), batch, part.widths[0])
+    module = model.get_submodule(part.hook_modules[place] or "")
     like = next(model.get_submodule(part.name).parameters())
     layer = ContextBroadcast(
         width,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["MODES", "fold", "head_offsets", "margins", "trimmed", "why_not"]
+__all__ = ["MODES", "fold", "head_offsets", "margins", "reason_not_convertible", "trimmed"]
 
 MODES = {
     "zeros": "constant",
@@ -67,7 +67,7 @@ def trimmed(conv: nn.Conv2d) -> list[tuple[int, int]]:
     return [(b - pad, b + a - 2 * pad) for pad, (b, a) in zip(conv.padding, reach, strict=True)]
 
 
-def why_not(conv: nn.Module) -> str | None:
+def reason_not_convertible(conv: nn.Module) -> str | None:
     """Why a layer has no attention that equals it; None if it has."""
     if not isinstance(conv, nn.Conv2d):
         return f"{type(conv).__name__} is no nn.Conv2d"

@@ -34,7 +34,9 @@ class Sublayer:
     name: str
     kind: str  # mlp or msa
     block: str  # the module that calls it
-    places: tuple[str, str | None, str]  # goes into the first and second, comes out of the third
+    hook_modules: tuple[
+        str, str | None, str
+    ]  # goes into the first and second, comes out of the third
     widths: tuple[int, int, int]
     spatial: tuple[bool, bool, bool]  # does a 4-D tensor there have its channels first
 
@@ -49,7 +51,7 @@ def attentions(model: nn.Module) -> list[Sublayer]:
                     name=name,
                     kind="msa",
                     block=_caller(model, name),
-                    places=(name, None, name),
+                    hook_modules=(name, None, name),
                     widths=(module.embed_dim,) * 3,
                     spatial=(False, False, False),
                 )
@@ -131,7 +133,7 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
         name=outer,
         kind="msa",
         block=_caller(model, outer),
-        places=(outer, last, end),
+        hook_modules=(outer, last, end),
         widths=(width, back, wide),
         spatial=(maps, _spatial(model, last or first), maps),
     )
@@ -150,19 +152,19 @@ def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
 def _pair(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
     """Two dense layers of a block that also attends, in it or in two of its children."""
     holder = f"{name}." * bool(name) + _step(dense[0], name)
-    places = (holder, dense[-1], _after_dropout(model, dense[-1]))
-    return _sublayer(model, holder, name, places, dense)
+    hook_modules = (holder, dense[-1], _after_dropout(model, dense[-1]))
+    return _sublayer(model, holder, name, hook_modules, dense)
 
 
 def _sublayer(
-    model: nn.Module, name: str, block: str, places: tuple[str, str, str], dense: list[str]
+    model: nn.Module, name: str, block: str, hook_modules: tuple[str, str, str], dense: list[str]
 ) -> Sublayer:
     first, last = dense[0], dense[-1]
     return Sublayer(
         name=name,
         kind="mlp",
         block=block,
-        places=places,
+        hook_modules=hook_modules,
         widths=(_widths(model, first)[0], *_widths(model, last)),
         spatial=(_spatial(model, first), _spatial(model, last), _spatial(model, last)),
     )

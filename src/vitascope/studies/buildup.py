@@ -42,7 +42,7 @@ from vitascope.studies.grid.buildup_cells import (
     with_base,
 )
 from vitascope.studies.noise import half_width, pooled_spread
-from vitascope.train import alone_in
+from vitascope.train import lock_folder
 from vitascope.train.run_folder.run import differences
 
 __all__ = ["Candidate", "build_up", "candidates", "improves"]
@@ -123,7 +123,7 @@ def build_up(
     trial = next(rule, None)
     if trial is None:
         raise UserError(f"{question.base} has no block to replace in {' '.join(start.kinds)}")
-    with alone_in(out):
+    with lock_folder(out):
         _enter(out, question)
         how: dict[str, Any] = {"processes": processes, "quiet": quiet}
         run(question, [start.kinds, trial.kinds], out, **how)  # neither waits for an answer

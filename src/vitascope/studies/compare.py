@@ -19,7 +19,7 @@ import numpy as np
 from vitascope import record
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError
-from vitascope.record import Record, circumstances
+from vitascope.record import Record, provenance
 from vitascope.settings import Processes, check_value, command_line, flat
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explored
@@ -29,7 +29,7 @@ from vitascope.studies.recommendation import recommend
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
-from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
+from vitascope.train import Recipe, Run, check_trainable, load_run, lock_folder
 
 __all__ = ["compare"]
 
@@ -43,13 +43,13 @@ def compare(
         UserError: For what cannot work, before anything is written; or if another process is at
             work in ``out``.
     """
-    out, started, made = Path(out), perf_counter(), circumstances()
+    out, started, made = Path(out), perf_counter(), provenance()
     check_value(processes, Processes, "processes")
     dataset = load(question.data, image_size=question.image_size)
     jobs = jobs_of(question, dataset, out)
     recipes = list({job.fraction: job.recipe for job in jobs}.values())
     sizes = {name: _describe(name, dataset, *recipes) for name in question.models}
-    with alone_in(out):
+    with lock_folder(out):
         side_by_side(
             run_job,
             [

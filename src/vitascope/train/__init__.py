@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vitascope.train.observe import Observer, at_epochs, every, keep_weights, log_spaced
     from vitascope.train.recipes.config import Recipe
     from vitascope.train.recipes.named import RECIPES, recipe
-    from vitascope.train.run_folder.lock import alone_in
+    from vitascope.train.run_folder.lock import lock_folder
     from vitascope.train.run_folder.run import Run, load_run
     from vitascope.train.trainer.distill import Teacher
     from vitascope.train.trainer.loop import check_trainable, train
@@ -30,7 +30,7 @@ _HOME = {
     "Recipe": "recipes.config",
     "Run": "run_folder.run",
     "Teacher": "trainer.distill",
-    "alone_in": "run_folder.lock",
+    "lock_folder": "run_folder.lock",
     "at_epochs": "observe",
     "check_trainable": "trainer.loop",
     "evaluate": "evaluation",
@@ -51,13 +51,13 @@ __all__ = [
     "Recipe",
     "Run",
     "Teacher",
-    "alone_in",
     "at_epochs",
     "check_trainable",
     "evaluate",
     "every",
     "keep_weights",
     "load_run",
+    "lock_folder",
     "log_spaced",
     "recipe",
     "train",

@@ -22,7 +22,7 @@ from torch import nn
 from vitascope.capture import evaluating
 from vitascope.train.run_folder.files import save_tensors
 
-__all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "undisturbed"]
+__all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "restoring_state"]
 
 
 class Observer(Protocol):
@@ -63,7 +63,7 @@ def keep_weights(epochs: Collection[int]) -> Observer:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
+def restoring_state(model: nn.Module) -> Iterator[None]:
     """Inside, the model is in eval mode; afterwards modes, gradients and generators are as before.
 
     Gradients may be taken inside: they are switched on, and thrown away at the end.

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event, with_heads
-from vitascope.capture.attention.recorder import watching
+from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.structure.features import matching
 from vitascope.errors import UserError
 
-__all__ = ["attention", "gated_layers", "showing"]
+__all__ = ["attention", "gated_layers", "watch_maps"]
 
 
 def gated_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -73,7 +73,10 @@ def attention(
             kept.pop(event.name, None)
             kept[event.name] = reduce(event.name, weights) if reduce else weights
 
-    with torch.set_grad_enabled(grad and torch.is_grad_enabled()), watching(model, on_event):
+    with (
+        torch.set_grad_enabled(grad and torch.is_grad_enabled()),
+        record_attention(model, on_event),
+    ):
         yield kept
     if not names:
         what = "gated attention" if part != "mixed" else "attention map"
@@ -82,7 +85,7 @@ def attention(
 
 
 @contextmanager
-def showing(
+def watch_maps(
     model: nn.Module,
     wanted: Mapping[str, Collection[str]],
     show: Callable[[str, str, Tensor], None],
@@ -96,7 +99,7 @@ def showing(
         for part in wanted.get(event.name, ()):
             show(event.name, part, _part(event, part, model))
 
-    with torch.no_grad(), watching(model, on_event):
+    with torch.no_grad(), record_attention(model, on_event):
         yield
 
 

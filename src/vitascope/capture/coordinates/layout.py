@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from vitascope.capture.coordinates.operators import centres, distinct
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["Layout", "aside", "layout_of"]
+__all__ = ["Layout", "layout_of", "without_modes"]
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,24 @@ class Layout:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def without_modes() -> Iterator[None]:
     """Compute without being watched or shadowed."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
-def layout_of(shadows: CoordinateTracer, tensor: Tensor) -> Layout | None:
+def layout_of(tracer: CoordinateTracer, tensor: Tensor) -> Layout | None:
     """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
-    planes = shadows.of(tensor)
+    planes = tracer.of(tensor)
     if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
         return None
     key = tuple((plane.data_ptr(), plane.shape, plane.stride()) for plane in planes)
-    if key not in shadows.layouts:  # most layers leave every place where it is
-        with aside():
-            shadows.layouts[key] = _layout(centres(planes), tensor.ndim), planes
-        if len(shadows.layouts) > 16:
-            shadows.layouts.pop(next(iter(shadows.layouts)))
-    return shadows.layouts[key][0]
+    if key not in tracer.layouts:  # most layers leave every place where it is
+        with without_modes():
+            tracer.layouts[key] = _layout(centres(planes), tensor.ndim), planes
+        if len(tracer.layouts) > 16:
+            tracer.layouts.pop(next(iter(tracer.layouts)))
+    return tracer.layouts[key][0]
 
 
 def _layout(position: Tensor, ndim: int) -> Layout | None:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "Planes",
+    "CoordinatePlanes",
     "attended",
     "carry",
     "centres",
     "distinct",
-    "none",
-    "nowhere",
+    "empty_plane",
+    "is_empty",
     "positions",
     "product",
     "rows",
@@ -27,15 +27,15 @@ __all__ = [
     "window",
 ]
 
-Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
+CoordinatePlanes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
 
 
-def rows(planes: Planes | None) -> Tensor | None:
+def rows(planes: CoordinatePlanes | None) -> Tensor | None:
     """Places of the tokens of ``(..., T, features)``; NaN where there is none. (..., T, 2)"""
     return None if planes is None else positions(contract(single(planes), -1))
 
 
-def centres(planes: Planes) -> Tensor:
+def centres(planes: CoordinatePlanes) -> Tensor:
     """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
     return positions(single(planes))
 
@@ -46,28 +46,28 @@ def distinct(values: Tensor) -> int:
     return len((values * 16).round().unique())
 
 
-def spacing(places: Tensor) -> tuple[float, float]:
+def spacing(coordinates: Tensor) -> tuple[float, float]:
     """Smallest step between two places (..., 2) down and across, in pixels; 0 along a line."""
     steps = []
     for axis in (0, 1):
-        values = places[..., axis].flatten()
+        values = coordinates[..., axis].flatten()
         values = (values[~values.isnan()] * 16).round().unique() / 16
         steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
     return steps[0], steps[1]
 
 
-def none(shape: torch.Size) -> Tensor:
+def empty_plane(shape: torch.Size) -> Tensor:
     """A plane of elements that have no place."""
     return torch.zeros((), dtype=torch.float32).expand(shape)
 
 
-def nowhere(plane: Tensor) -> bool:
+def is_empty(plane: Tensor) -> bool:
     """Whether a plane is one zero, expanded: no element has a place of this kind."""
     one = plane.untyped_storage().nbytes() == plane.element_size()
     return one and not plane.as_strided((1,), (0,)).item()
 
 
-def positions(planes: Planes) -> Tensor:
+def positions(planes: CoordinatePlanes) -> Tensor:
     """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
     w, y, x = planes
     placed = w > 1e-6
@@ -76,11 +76,11 @@ def positions(planes: Planes) -> Tensor:
     return torch.stack([torch.where(placed, y / safe, nan), torch.where(placed, x / safe, nan)], -1)
 
 
-def unit(planes: Planes) -> Planes:
+def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
     """Scale to w = 1 where there is a place."""
-    scaled: Planes = []
+    scaled: CoordinatePlanes = []
     for w, y, x in (planes[:3], planes[3:]):
-        if nowhere(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
+        if is_empty(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
             scaled += [w, y, x]
             continue
         placed = w > 1e-6
@@ -94,12 +94,12 @@ def unit(planes: Planes) -> Planes:
     return scaled
 
 
-def single(planes: Planes) -> Planes:
+def single(planes: CoordinatePlanes) -> CoordinatePlanes:
     """The one place of each element: its row's, or its column's where no row has any."""
     return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
 
 
-def contract(planes: Planes, dim: int) -> Planes:
+def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
     """Mean over ``dim``, -1 or -2: the place of the other axis's elements.
 
     Merging neighbours (Swin's patch merging) has their middle for a place. When every element
@@ -113,12 +113,14 @@ def contract(planes: Planes, dim: int) -> Planes:
     if bool(spread.any()):
         at = positions(middle)
         apart = (at.nan_to_num(float("-inf")).amax(-2) - at.nan_to_num(float("inf")).amin(-2)) > 0.5
-        lost = spread & ~apart.any(-1, keepdim=True)
-        middle = [plane * ~lost for plane in middle]
+        mixed = spread & ~apart.any(-1, keepdim=True)
+        middle = [plane * ~mixed for plane in middle]
     return middle
 
 
-def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
+def product(
+    a: CoordinatePlanes | None, b: CoordinatePlanes | None, shape: torch.Size
+) -> CoordinatePlanes:
     """Rows of a and columns of b; with weights, both places of what they weigh."""
     if a is not None and b is not None:
         left, right = (contract(single(a), -1), -1), (contract(single(b), -2), -2)
@@ -127,22 +129,24 @@ def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
     elif b is not None:
         left, right = ((contract(triple, -2), -2) for triple in (b[:3], b[3:]))
     else:
-        return [none(shape)] * 6
+        return [empty_plane(shape)] * 6
     return unit([p.unsqueeze(dim).expand(shape) for planes, dim in (left, right) for p in planes])
 
 
-def attended(q: Planes | None, v: Planes | None, shape: torch.Size) -> Planes:
+def attended(
+    q: CoordinatePlanes | None, v: CoordinatePlanes | None, shape: torch.Size
+) -> CoordinatePlanes:
     """Fused attention: the query's place, or (attention over channels) the value columns'."""
     heads = [p.expand(*shape[:-2], *p.shape[-2:]) for p in q] if q is not None else None
     return product(heads, v, shape)
 
 
-def carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
+def carry(before: list[CoordinatePlanes | None], shape: torch.Size) -> CoordinatePlanes | None:
     """Element-wise: each operand's place where the ones before it have none.
 
     What is spread over whole operands (a mean token, a channel's gate) gives its place to nothing.
     """
-    result: Planes | None = None
+    result: CoordinatePlanes | None = None
     known = [planes for planes in before if planes is not None]
     for planes in [planes for planes in known if planes[0].shape == shape] or known:
         try:
@@ -158,13 +162,18 @@ def carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
 
 
 def window(
-    planes: Planes | None, kernel: Any, stride: Any, padding: Any, dilation: Any, shape: torch.Size
-) -> Planes | None:
+    planes: CoordinatePlanes | None,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    shape: torch.Size,
+) -> CoordinatePlanes | None:
     """The centre of each output's window; beyond the border the grid is continued."""
     if planes is None:
         return None
     spatial = len(shape) - 2
-    moved: Planes = []
+    moved: CoordinatePlanes = []
     for plane in planes[:3]:
         plane = plane.mean(1, keepdim=True)
         for axis in range(spatial):
@@ -172,7 +181,7 @@ def window(
             mix = _interpolation(plane.shape[2 + axis], shape[2 + axis], s, d * (k - 1) / 2 - p)
             plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
         moved.append(plane.expand(shape))
-    return [*unit([*moved, *moved])[:3], *[none(shape)] * 3]
+    return [*unit([*moved, *moved])[:3], *[empty_plane(shape)] * 3]
 
 
 def _at(value: Any, axis: int) -> int:

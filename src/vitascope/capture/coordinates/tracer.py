@@ -26,11 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from vitascope.capture.coordinates.operators import (
-    Planes,
+    CoordinatePlanes,
     attended,
     carry,
-    none,
-    nowhere,
+    empty_plane,
+    is_empty,
     product,
     unit,
     window,
@@ -62,14 +62,14 @@ class CoordinateTracer(TorchDispatchMode):
     def __init__(self, image: Tensor):
         super().__init__()
         # a weak reference keeps a storage's address from being used again, not its memory
-        self._planes: dict[tuple[Any, ...], tuple[Planes, StorageWeakRef]] = {}
+        self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
         self.layouts: dict[Any, Any] = {}  # by planes, which it keeps: see places.layout_of
         height, width = image.shape[-2:]
         y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
         x = torch.arange(width, dtype=torch.float32).expand(image.shape)
         here = torch.ones((), dtype=torch.float32).expand(image.shape)
-        self.put(image, [here, y, x, *[none(image.shape)] * 3])
+        self.put(image, [here, y, x, *[empty_plane(image.shape)] * 3])
 
     def __enter__(self) -> Any:
         _one_at_a_time.acquire()  # torch keeps flags of active modes that all threads share
@@ -81,12 +81,12 @@ class CoordinateTracer(TorchDispatchMode):
         finally:
             _one_at_a_time.release()
 
-    def of(self, tensor: Tensor) -> Planes | None:
+    def of(self, tensor: Tensor) -> CoordinatePlanes | None:
         """The place of every element, or None where it is unknown."""
         found = self._planes.get(_key(tensor))
         return found[0] if found else None
 
-    def put(self, tensor: Tensor, planes: Planes | None) -> None:
+    def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
         """State the places of ``tensor``."""
         if planes is None:
             self._planes.pop(_key(tensor), None)
@@ -110,7 +110,12 @@ class CoordinateTracer(TorchDispatchMode):
         return out
 
     def _follow(
-        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, before: list[Planes | None]
+        self,
+        func: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        out: Any,
+        before: list[CoordinatePlanes | None],
     ) -> None:
         name = func.overloadpacket.__name__.rstrip("_")
         known = any(planes is not None for planes in before) or (
@@ -156,7 +161,7 @@ class CoordinateTracer(TorchDispatchMode):
             args = args[:2]  # padding has no place
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
-        single = all(nowhere(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
+        single = all(is_empty(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
         for index in range(3 if single else 6):
 
             def plane(tensor: Tensor, index: int = index) -> Tensor:
@@ -174,7 +179,7 @@ class CoordinateTracer(TorchDispatchMode):
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*found, *[none(tensor.shape)] * (6 - len(found))]
+            planes = [*found, *[empty_plane(tensor.shape)] * (6 - len(found))]
             self.put(tensor, unit(planes) if name in _MIXES else planes)
 
 

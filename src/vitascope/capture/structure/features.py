@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.runs import Runs, module_of
-from vitascope.capture.threads import looking_into, of_this_thread
+from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["edit", "evaluating", "features", "matching", "tensor_in"]
@@ -119,10 +119,10 @@ def features(
                 seen.pop(run, None)
                 seen[run] = reduce(run, tensor) if reduce else tensor
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
+        stack.enter_context(exclusive_access(model))
         runs = Runs(model, stack)
         for name in names:
             stack.callback(modules[name].register_forward_hook(keep(name)).remove)
@@ -156,11 +156,11 @@ def edit(
                 raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
             return _replaced(output, fn(tensor))
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     wanted = [(n, fn) for p, fn in edits.items() for n in matching(p, modules, "unit")]
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
+        stack.enter_context(exclusive_access(model))
         for name, fn in wanted:
             stack.callback(modules[name].register_forward_hook(replace(name, fn)).remove)
         stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))
@@ -171,7 +171,7 @@ def edit(
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run the block in eval mode without gradients; every module's own mode comes back."""
-    with looking_into(model):
+    with exclusive_access(model):
         modes = [(module, module.training) for module in model.modules()]
         try:
             model.eval()

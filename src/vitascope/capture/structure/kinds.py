@@ -12,12 +12,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
-from vitascope.capture.attention.recorder import watching
+from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.coordinates.layout import Layout, layout_of
-from vitascope.capture.coordinates.tokens import inheriting, places_of
+from vitascope.capture.coordinates.tokens import coordinates_of, inherit_coordinates
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.threads import only_this_thread
 
 __all__ = ["kinds_of"]
 
@@ -47,13 +47,13 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
     calls: dict[str, _Call] = {}
     attentions: set[str] = set()
     mixings: set[str] = set()
-    shadows = CoordinateTracer(image)
+    tracer = CoordinateTracer(image)
     running: list[str] = []
 
     def on_event(event: Event) -> None:
-        place = places_of(event, shadows)
+        tokens = coordinates_of(event, tracer)
         name = event.name.split("@")[0]
-        (mixings if place is not None and not place.over_tokens else attentions).add(name)
+        (mixings if tokens is not None and not tokens.over_tokens else attentions).add(name)
 
     def entering(name: str) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -63,13 +63,13 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
                     name,
                     module,
                     tuple(x.shape),
-                    before=layout_of(shadows, x),
+                    before=layout_of(tracer, x),
                     takes_image=x is image,
                     within=tuple(running),
                 )
             running.append(name)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     def leaving(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -77,17 +77,17 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
             running.pop()
             if out is not None and name in calls and not calls[name].output:
                 calls[name].output = tuple(out.shape)
-                calls[name].after = layout_of(shadows, out)
+                calls[name].after = layout_of(tracer, out)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     handles: list[Any] = []
     try:
-        with evaluating(model), inheriting(model, shadows), shadows:
+        with evaluating(model), inherit_coordinates(model, tracer), tracer:
             for name, module in model.named_modules():
                 handles.append(module.register_forward_pre_hook(entering(name), with_kwargs=True))
                 handles.append(module.register_forward_hook(leaving(name)))
-            with watching(model, on_event):
+            with record_attention(model, on_event):
                 model(image)
     finally:
         for handle in handles:

@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.capture.coordinates.layout import layout_of
-from vitascope.capture.coordinates.tokens import inheriting, one_image
+from vitascope.capture.coordinates.tokens import inherit_coordinates, one_image
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.runs import Runs, module_of
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
-from vitascope.capture.structure.residual_stream import following
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.structure.residual_stream import follow_sums
+from vitascope.capture.threads import only_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["Unit", "units"]
@@ -100,10 +100,10 @@ def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
 def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
     """A second run follows each part to its sum and sees what is there."""
     found: dict[str, Unit] = {}
-    shadows = CoordinateTracer(image)
+    tracer = CoordinateTracer(image)
 
-    def see(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
-        layout = layout_of(shadows, tensor)
+    def describe(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
+        layout = layout_of(tracer, tensor)
         found[run] = Unit(
             run,
             kinds[module_of(run)],
@@ -124,27 +124,27 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
             running[name] = runs.name(name)
             order.append(running[name])
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     def leaving(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             tensor = tensor_in(output)
             if tensor is not None:
-                see(running[name], tensor)
+                describe(running[name], tensor)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
-    sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
+    sums = follow_sums(model, names, lambda name, out, alone: describe(name, out, True, alone))
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
-        stack.enter_context(inheriting(model, shadows))  # its hooks run first
+        stack.enter_context(inherit_coordinates(model, tracer))  # its hooks run first
         runs = Runs(model, stack)
         for name in filter(None, kinds):
             module = model.get_submodule(name)
             stack.callback(module.register_forward_pre_hook(entering(name)).remove)
             stack.callback(module.register_forward_hook(leaving(name)).remove)
-        stack.enter_context(shadows)
+        stack.enter_context(tracer)
         stack.enter_context(sums)
         model(image)
     return [found[run] for run in order if run in found]

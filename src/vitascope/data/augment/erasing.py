@@ -51,7 +51,7 @@ def noise_bank(seed: int, length: int) -> Tensor:
     return torch.from_numpy(noise)
 
 
-def erase(images: Tensor, boxes: np.ndarray, places: np.ndarray, seed: int) -> Tensor:
+def erase(images: Tensor, boxes: np.ndarray, offsets: np.ndarray, seed: int) -> Tensor:
     """Fill each image's box with noise, in place.
 
     Args:
@@ -61,7 +61,7 @@ def erase(images: Tensor, boxes: np.ndarray, places: np.ndarray, seed: int) -> T
         seed: Of the bank.
     """
     bank = noise_bank(seed, max(2**20, 4 * images[0].numel()))
-    begins = (places * (len(bank) - images[0].numel())).astype(np.int64).tolist()
+    begins = (offsets * (len(bank) - images[0].numel())).astype(np.int64).tolist()
     for i in np.flatnonzero((boxes[:, 2] > 0) & (boxes[:, 3] > 0)).tolist():
         top, left, height, width = boxes[i].tolist()
         area = images[i, :, top : top + height, left : left + width]

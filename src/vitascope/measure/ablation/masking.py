@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.capture.threads import looking_into
+from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError
 from vitascope.measure.ablation.accuracy import accuracy
 from vitascope.measure.streaming.batches import labelled_in
@@ -69,7 +69,7 @@ def without_positions(model: nn.Module) -> Iterator[None]:
     found = position_embeddings(model)
     if not found:
         raise UserError(f"{type(model).__name__} has no absolute position embeddings to mask")
-    with looking_into(model), _filled(found.values(), 0.0):
+    with exclusive_access(model), _filled(found.values(), 0.0):
         yield
 
 
@@ -98,7 +98,7 @@ def forced_gates(layers: Iterable[nn.Module], gate: float) -> Iterator[None]:
     others = [m.get_parameter("gating_param") for m in layers if not hasattr(m, "forced_gate")]
     with ExitStack() as stack:
         for layer in layers:
-            stack.enter_context(looking_into(layer))
+            stack.enter_context(exclusive_access(layer))
         stack.enter_context(_filled(others, 1e4 if gate else -1e4))
         try:
             for module, _ in forced:

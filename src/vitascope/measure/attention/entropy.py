@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
 __all__ = ["Entropy", "StreamingEntropy", "entropy", "row_entropy"]
@@ -70,22 +70,22 @@ class StreamingEntropy(StreamingInstrument):
     """Sums entropies over images."""
 
     def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):
-        places = structure.places.items()
-        unable = {name: "attends to a single key" for name, p in places if p.key.shape[1] == 1}
-        unable |= {name: "attends over channels" for name, p in places if not p.over_tokens}
-        self.places, self.left_out = structure.chosen_layers(layers, unable, "entropy")
-        self.maps = dict.fromkeys(self.places, ("mixed",))
-        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+        coordinates = structure.coordinates.items()
+        unable = {name: "attends to a single key" for name, p in coordinates if p.key.shape[1] == 1}
+        unable |= {name: "attends over channels" for name, p in coordinates if not p.over_tokens}
+        self.coordinates, self.left_out = structure.chosen_layers(layers, unable, "entropy")
+        self.maps = dict.fromkeys(self.coordinates, ("mixed",))
+        self.sums: dict[str, Any] = dict.fromkeys(self.coordinates, 0.0)
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch; windows are averaged."""
-        images = len(weights) / len(self.places[layer].query)
+        images = len(weights) / len(self.coordinates[layer].query)
         self.sums[layer] += row_entropy(weights).mean(0).cpu() * images
 
     def result(self, num_images: int) -> Entropy:
         """Means over images."""
         nats = {name: (value / num_images).numpy() for name, value in self.sums.items()}
-        num_keys = {name: place.key.shape[1] for name, place in self.places.items()}
+        num_keys = {name: tokens.key.shape[1] for name, tokens in self.coordinates.items()}
         return Entropy(nats, num_keys, num_images, self.left_out)
 
 
@@ -100,7 +100,7 @@ def entropy(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
     """
-    found: Entropy = alone(
+    found: Entropy = run_instrument(
         model, batches, lambda structure: StreamingEntropy(structure, layers), **known
     )
     return found

@@ -32,7 +32,7 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.eigenvalues import Eigenpairs, largest
 from vitascope.measure.curvature.objective import fixed_batches
 from vitascope.measure.curvature.products import HessianProducts
-from vitascope.measure.curvature.resume import Finished, fingerprint
+from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.measure.curvature.spectrum import HessianSpectrum
 
 __all__ = ["HessianSpectrum", "eigenvectors", "hessian"]
@@ -101,7 +101,7 @@ def hessian(
         "warm_start": warm_start,
         "weights": fingerprint(chain(model.parameters(), model.buffers())),
     }
-    done = Finished(resume, {**settings, "first_batch": first_batch})
+    done = ResumeFile(resume, {**settings, "first_batch": first_batch})
     for number, (images, targets) in enumerate(fixed_batches(batches, model)):
         name = fingerprint([images, targets])
         if number < len(done.rows):

@@ -26,8 +26,13 @@ from torch import nn
 
 from vitascope.errors import UserError
 from vitascope.measure.curvature.directions import Direction, random_direction
-from vitascope.measure.curvature.objective import deterministic, fixed_batches, moving, objective
-from vitascope.measure.curvature.resume import Finished, fingerprint
+from vitascope.measure.curvature.objective import (
+    deterministic,
+    fixed_batches,
+    objective,
+    trainable_weights,
+)
+from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.record import Record
 
 __all__ = ["Landscape", "landscape"]
@@ -122,7 +127,7 @@ def landscape(
     along, chosen = _directions(model, directions, axis, seed)
     axes = grid_axes(grid, span, len(chosen))
     kept = list(fixed_batches(batches, model))
-    weights = {name: w.detach() for name, w in moving(model, dtype).items()}
+    weights = {name: w.detach() for name, w in trainable_weights(model, dtype).items()}
     foreign = [name for step in chosen for name in step if name not in weights]
     if foreign:
         raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
@@ -136,7 +141,7 @@ def landscape(
         "directions": fingerprint(d for step in chosen for d in step.values()),
         "batches": fingerprint(tensor for batch in kept for tensor in batch),
     }
-    finished = Finished(resume, question)
+    finished = ResumeFile(resume, question)
     points = list(product(*axes))
     with deterministic(model, batch_norm=batch_norm), torch.no_grad():
         for done, point in enumerate(points, start=1):

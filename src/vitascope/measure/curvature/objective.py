@@ -28,18 +28,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitascope.capture import logits_of
-from vitascope.capture.threads import looking_into
+from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError, unknown
-from vitascope.measure.streaming.batches import ordinary, split
+from vitascope.measure.streaming.batches import normal_tensor, split
 
 __all__ = [
     "deterministic",
     "fixed_batches",
-    "moving",
     "nll",
     "objective",
     "run_with",
     "slots",
+    "trainable_weights",
 ]
 
 BATCH_NORM = ("running", "batch")
@@ -66,7 +66,7 @@ def nll(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits, targets.long())
 
 
-def moving(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+def trainable_weights(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
     """Copies of the weights that train, by name, as leaves of a new graph; tied ones once."""
     with torch.inference_mode(False):
         weights = {
@@ -146,7 +146,7 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
     """
     if batch_norm not in BATCH_NORM:
         raise unknown("batch_norm", batch_norm, BATCH_NORM)
-    with looking_into(model), torch.inference_mode(False):
+    with exclusive_access(model), torch.inference_mode(False):
         norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
         modes = [(module, module.training) for module in model.modules()]
         tracking = [(norm, norm.track_running_stats) for norm in norms]
@@ -206,6 +206,6 @@ def fixed_batches(
             raise UserError("the loss needs targets: give batches of (images, targets)")
         parameter = next(model.parameters(), None) if model is not None else None
         where = images.device if parameter is None else parameter.device
-        yield ordinary(images.to(where)), ordinary(torch.as_tensor(targets).to(where))
+        yield normal_tensor(images.to(where)), normal_tensor(torch.as_tensor(targets).to(where))
     if empty:
         raise UserError("no images to measure on: the batches are empty")

@@ -18,7 +18,7 @@ from torch import Tensor
 from vitascope.errors import UserError
 from vitascope.record import atomic_write
 
-__all__ = ["Finished", "fingerprint"]
+__all__ = ["ResumeFile", "fingerprint"]
 
 Row = Mapping[str, Any]  # numbers and arrays by name, the same names and shapes in every row
 
@@ -39,7 +39,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-class Finished:
+class ResumeFile:
     """Finished rows in order; with a path they are kept there.
 
     Args:

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import alone
+from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
 
 __all__ = ["Fourier", "StreamingFourier", "diagonal", "fourier", "log_amplitude"]
@@ -130,7 +130,7 @@ def fourier(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
     """
-    found: Fourier = alone(
+    found: Fourier = run_instrument(
         model, batches, lambda structure: StreamingFourier(structure, units), **known
     )
     return found

@@ -36,7 +36,7 @@ class UnitMeans(StreamingInstrument):
         self.streams = tuple(self.units)
         self.sums: dict[str, Any] = dict.fromkeys(self.units, 0.0)
 
-    def see_features(self, unit: str, tensor: Tensor) -> None:
+    def add_features(self, unit: str, tensor: Tensor) -> None:
         """Add a batch, in float64."""
         image = self.units[unit].as_image(tensor).float()
         self.sums[unit] += self.statistic(image).sum(0).double().cpu()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import alone
+from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
 
 __all__ = ["StreamingVariance", "Variance", "spatial_variance", "variance"]
@@ -80,7 +80,7 @@ def variance(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
     """
-    found: Variance = alone(
+    found: Variance = run_instrument(
         model, batches, lambda structure: StreamingVariance(structure, units), **known
     )
     return found

@@ -167,13 +167,13 @@ def _answers(
     logits, labels = [], []
     length = length_hint(batches, 0)
     with capture.evaluating(model):
-        for done, shot in enumerate(labelled_batches(batches, model)):
+        for done, batch in enumerate(labelled_batches(batches, model)):
             on_step("calibration", max(length - done, 1))
-            answer = capture.logits_of(model(shot.images))
-            classes_of(answer, shot.labels)
+            answer = capture.logits_of(model(batch.images))
+            classes_of(answer, batch.labels)
             answer = answer.float() if answer.dtype.itemsize < 4 else answer
             logits.append(answer.cpu().numpy())
-            labels.append(shot.labels.cpu().numpy())
+            labels.append(batch.labels.cpu().numpy())
     found = np.concatenate(logits)
     if not np.isfinite(found).all():
         raise UserError("calibration needs finite logits; the model puts out infinite ones")

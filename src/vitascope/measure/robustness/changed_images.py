@@ -23,14 +23,14 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import ordinary, split
+from vitascope.measure.streaming.batches import normal_tensor, split
 
 __all__ = [
-    "Degraded",
+    "ChangedImageAccuracy",
     "LabelledBatch",
     "Pixels",
+    "accuracy_on_changed_images",
     "classes_of",
-    "degraded",
     "drawn",
     "labelled_batches",
 ]
@@ -94,7 +94,7 @@ Change = Callable[[LabelledBatch], Iterable[tuple[Any, Tensor]]]  # names and no
 
 
 @dataclass(frozen=True)
-class Degraded:
+class ChangedImageAccuracy:
     """Accuracies, 0 to 1, of the images as they are and changed."""
 
     clean: float
@@ -111,7 +111,7 @@ def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[Label
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
         where = images.device if parameter is None else parameter.device
-        images, labels = ordinary(images.to(where)), ordinary(labels.to(where))
+        images, labels = normal_tensor(images.to(where)), normal_tensor(labels.to(where))
         given = getattr(batch, "indices", None)
         numbers = list(range(done, done + len(images))) if given is None else given.tolist()
         done += len(images)
@@ -139,14 +139,14 @@ def drawn(seed: int, numbers: Iterable[int], draw: Callable[[np.random.Generator
     return torch.from_numpy(np.stack(rows))
 
 
-def degraded(
+def accuracy_on_changed_images(
     model: nn.Module,
     batches: Iterable[Any],
     change: Change,
     *,
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
     what: str = "images",
-) -> Degraded:
+) -> ChangedImageAccuracy:
     """Measure accuracy on the images and on every changed version of them.
 
     Args:
@@ -160,13 +160,15 @@ def degraded(
     hits = total = 0
     length = length_hint(batches, 0)
     with capture.evaluating(model):
-        for done, shot in enumerate(labelled_batches(batches, model)):
+        for done, batch in enumerate(labelled_batches(batches, model)):
             on_step(what, max(length - done, 1))
-            hits += _hits(model, shot.images, shot.labels)
-            for name, images in change(shot):
-                right[name] = right.get(name, 0) + _hits(model, images, shot.labels)
-            total += len(shot.images)
-    return Degraded(hits / total, {name: count / total for name, count in right.items()}, total)
+            hits += _hits(model, batch.images, batch.labels)
+            for name, images in change(batch):
+                right[name] = right.get(name, 0) + _hits(model, images, batch.labels)
+            total += len(batch.images)
+    return ChangedImageAccuracy(
+        hits / total, {name: count / total for name, count in right.items()}, total
+    )
 
 
 def _hits(model: nn.Module, images: Tensor, labels: Tensor) -> int:

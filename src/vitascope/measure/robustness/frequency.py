@@ -30,7 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded, drawn
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+    drawn,
+)
 from vitascope.record import Record
 
 __all__ = ["Frequency", "band", "filtered", "frequency", "radius"]
@@ -115,21 +120,21 @@ def frequency(
     space = Pixels(mean=mean, std=std)
     masks: dict[tuple[int, int], dict[float, Tensor]] = {}
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        pixels = space.of(shot.images)
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        pixels = space.of(batch.images)
         height, width = size = (pixels.shape[-2], pixels.shape[-1])
         if size not in masks:
             every = {centre: band(height, width, centre, window) for centre in wanted}
             masks[size] = {centre: mask for centre, mask in every.items() if mask.any()}
             _same(masks, None if frequencies is None else wanted, window)
         shape = pixels.shape[1:]
-        white = drawn(seed, shot.numbers, lambda rng: rng.standard_normal(shape))
+        white = drawn(seed, batch.numbers, lambda rng: rng.standard_normal(shape))
         spectrum = torch.fft.fft2(white)
         for centre, mask in masks[size].items():
             noisy = pixels + filtered(spectrum, mask, rms).to(pixels)
             yield centre, space.normalised(noisy.clamp(0, 1) if clamp else noisy)
 
-    found = degraded(model, batches, change, on_step=on_step, what="frequency")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="frequency")
     return Frequency(
         clean=found.clean,
         frequencies=tuple(found.accuracy),

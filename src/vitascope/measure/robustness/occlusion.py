@@ -20,7 +20,11 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+)
 from vitascope.record import Record
 
 __all__ = ["Occlusion", "box", "occlude", "occlusion"]
@@ -97,12 +101,12 @@ def occlusion(
     sizes = tuple(dict.fromkeys(float(size) for size in sizes))
     pixels = Pixels(mean=mean, std=std)
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        black = pixels.normalised(shot.images.new_zeros(1, shot.images.shape[1], 1, 1))
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        black = pixels.normalised(batch.images.new_zeros(1, batch.images.shape[1], 1, 1))
         for size in sizes:
-            yield size, occlude(shot.images, size, black if fill == "black" else 0.0)
+            yield size, occlude(batch.images, size, black if fill == "black" else 0.0)
 
-    found = degraded(model, batches, change, on_step=on_step, what="occlusion")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="occlusion")
     return Occlusion(
         clean=found.clean,
         sizes=sizes,

@@ -16,7 +16,7 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 
-__all__ = ["StreamingInstrument", "alone", "one_pass"]
+__all__ = ["StreamingInstrument", "one_pass", "run_instrument"]
 
 Refusals = dict[str, str]
 
@@ -28,11 +28,11 @@ class StreamingInstrument(ABC):
     streams: tuple[str, ...] = ()  # units after which the stream is wanted
     outputs: tuple[str, ...] = ()  # units whose own output is wanted
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """An attention map. (B * windows, H, T, S)"""
         return
 
-    def see_features(self, unit: str, tensor: Tensor) -> None:
+    def add_features(self, unit: str, tensor: Tensor) -> None:
         """The stream after a unit, or its output."""
         return
 
@@ -45,7 +45,7 @@ class StreamingInstrument(ABC):
         """What was found."""
 
 
-def alone(
+def run_instrument(
     model: nn.Module,
     batches: Iterable[Any],
     make: Callable[[ModelStructure], StreamingInstrument],
@@ -89,13 +89,13 @@ def one_pass(
     def show_map(layer: str, part: str, weights: Tensor) -> None:
         for name, instrument in list(active.items()):
             if part in instrument.maps.get(layer, ()):
-                tell(name, instrument.see_map, layer, part, weights)
+                tell(name, instrument.add_map, layer, part, weights)
 
     def show_features(wanted: str) -> Callable[[str, Tensor], None]:
         def show(unit: str, tensor: Tensor) -> None:
             for name, instrument in list(active.items()):
                 if unit in getattr(instrument, wanted):
-                    tell(name, instrument.see_features, unit, tensor)
+                    tell(name, instrument.add_features, unit, tensor)
 
         return show
 
@@ -107,7 +107,7 @@ def one_pass(
         with ExitStack() as stack:
             stack.enter_context(capture.evaluating(model))
             if maps:
-                stack.enter_context(capture.showing(model, maps, show_map))
+                stack.enter_context(capture.watch_maps(model, maps, show_map))
             if maps and not shared and (streams or outputs):
                 model(images)  # layers that answer for themselves are not seen from inside
                 stack.close()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitascope.capture import Places
+from vitascope.capture import TokenCoordinates
 from vitascope.errors import UserError
 
 __all__ = ["OnGrid", "on_grid", "separated"]
@@ -51,7 +51,7 @@ class OnGrid:
         return out / out.sum(-1, keepdim=True).clamp(min=1e-12)
 
 
-def on_grid(places: Places) -> OnGrid:
+def on_grid(places: TokenCoordinates) -> OnGrid:
     """How to lay out a layer's maps.
 
     Raises:

@@ -149,7 +149,7 @@ def _peer(look: Look, session: Session) -> tuple[Session, Callable[..., Any]]:
 def _no_typos(model: torch.nn.Module, images: torch.Tensor, look: Look) -> None:
     """Wildcards that match nothing are a mistake, not a reason to measure less."""
     if look.layers != ("*",):
-        there = [name for part in capture.located(model, images) for name in part]
+        there = [name for part in capture.trace_tokens(model, images) for name in part]
         capture.matching(look.layers, there, "attention layer")
     if look.units != ("*",):
         there = [unit.name for unit in capture.units(model, images)]

@@ -19,13 +19,13 @@ try:
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["alone_in"]
+__all__ = ["lock_folder"]
 
 _held: set[Path] = set()  # by this process, whose own locks do not stop it
 
 
 @contextmanager
-def alone_in(folder: str | Path) -> Iterator[None]:
+def lock_folder(folder: str | Path) -> Iterator[None]:
     """Inside, no other process is in ``folder`` by this way.
 
     A folder that is not there is made, and is gone afterwards if nothing was put into it.

@@ -12,7 +12,7 @@ from typing import Any
 
 from vitascope.errors import UserError
 
-__all__ = ["Diverged", "Interrupted", "StopRequest", "diverged", "listening"]
+__all__ = ["Diverged", "Interrupted", "StopRequest", "catch_stop_signals", "diverged"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -57,7 +57,7 @@ class StopRequest:
 
 
 @contextmanager
-def listening() -> Iterator[StopRequest]:
+def catch_stop_signals() -> Iterator[StopRequest]:
     """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step.
 
     A signal that was ignored stays so: workers leave Ctrl-C to the process that started them.

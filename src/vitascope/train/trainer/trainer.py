@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vitascope.data import EvalBatches, TrainBatches
 from vitascope.train.distributed import Engine
 from vitascope.train.evaluation import Evaluation, evaluate
-from vitascope.train.observe import Observer, undisturbed
+from vitascope.train.observe import Observer, restoring_state
 from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder import resume_file as checkpoint
@@ -23,7 +23,7 @@ from vitascope.train.run_folder.files import save_tensors
 from vitascope.train.run_folder.metrics_log import MetricsLog, columns
 from vitascope.train.run_folder.resume_file import Checkpoint
 from vitascope.train.run_folder.run import Run, finish, write_metrics
-from vitascope.train.trackers import PROJECT, told
+from vitascope.train.trackers import PROJECT, flat_config
 from vitascope.train.trainer.optimizer import training_mode
 from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
@@ -87,7 +87,7 @@ class Trainer:
     def run(self) -> Run:
         """All epochs that are left, then the final weights and the record."""
         self._greet()
-        self.engine.accelerator.init_trackers(PROJECT, told(self.config))
+        self.engine.accelerator.init_trackers(PROJECT, flat_config(self.config))
         epochs, steps = self.recipe.total_epochs, len(self.batches)
         if self.step == 0:
             self._observe(0)
@@ -169,7 +169,7 @@ class Trainer:
             model = self.spare if self.engine.fsdp else self.model
             if state is not None:
                 model.load_state_dict(state)
-            with undisturbed(model):
+            with restoring_state(model):
                 for observer in self.observers:
                     observer(epoch, self.step, model, self.folder)
         self.engine.accelerator.wait_for_everyone()
