@@ -1,4 +1,4 @@
-"""One result on disk, with everything needed to get it again.
+"""A result on disk, with everything needed to reproduce it.
 
 A record named ``runs/a/gates`` is ``gates.json`` (what was found and how: kind, values, config,
 seed, commit, versions, machine, seconds) and, when there are arrays, ``gates.safetensors``.
@@ -48,7 +48,7 @@ _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "acc
 
 
 def provenance() -> dict[str, Any]:
-    """Where and with what this process runs: time, command, commit, versions, machine."""
+    """Provenance of results made now: time, command, commit, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -298,7 +298,7 @@ def _commit() -> str | None:
         return done.stdout.strip() if done.returncode == 0 else None
 
     head = git("rev-parse", "HEAD")
-    ours = git("ls-files", "--error-unmatch", __file__)  # not somebody else's repository around us
+    ours = git("ls-files", "--error-unmatch", __file__)  # or it is another project's repository
     if head is None or ours is None:
         return None
     return head + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", ".") else "")

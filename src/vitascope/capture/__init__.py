@@ -1,14 +1,17 @@
-"""See and edit what happens inside any ``nn.Module``, and leave nothing behind.
+"""Read and edit the internals of any ``nn.Module``; hooks and modes are removed afterwards.
 
-* :func:`attention`: the attention maps, by module name, fused kernels or not;
-* :func:`features` and :func:`edit`: read or replace outputs, names by wildcard;
-* :func:`units`: the parts a vision model is made of, found by running it once;
-* :func:`streams` and :func:`without`: what the network carries on after each unit, and the network
-  without some of them;
-* :func:`token_coordinates`: where on the image each query and key of each attention layer lies
-  (:func:`trace_tokens`: and which layers' tokens cannot be followed);
-* :func:`evaluating`: eval mode without gradients, everything restored;
-* :func:`logits_of`: what any classifier puts out, as logits.
+* :func:`attention`: attention maps by module name, also from fused kernels;
+* :func:`features` and :func:`edit`: read or replace module outputs, names by wildcard;
+* :func:`units`: the attention layers, MLPs, convolutions, ... of a model, found by running it once;
+* :func:`streams` and :func:`without`: the residual stream after each unit, and the network without
+  some units;
+* :func:`token_coordinates`: image coordinates of the queries and keys of each attention layer
+  (:func:`trace_tokens`: also the layers that cannot be traced, with the reason);
+* :func:`evaluating`: eval mode without gradients, restored at the end;
+* :func:`logits_of`: the logits in any classifier's output.
+
+Rooms: `attention` (maps), `coordinates` (where tokens lie), `structure` (units, residual stream).
+Any package may import this one; it imports only `errors`.
 """
 
 from vitascope.capture.attention.events import has_fused_layers

@@ -1,4 +1,4 @@
-"""Names of a module's runs: a network that uses one module twice in a pass has two places there.
+"""Names for the runs of a module that is called more than once in a forward pass.
 
 The first run has the module's name, the second is ``name@2``, as in
 :func:`vitascope.capture.attention`.
@@ -42,7 +42,7 @@ class Runs:
         self.counts = None
 
     def name(self, module: str) -> str:
-        """The name of the run that begins (or ends) now; ask once a run."""
+        """The name of the run that begins (or ends) now; call once per run."""
         if self.counts is None:
             return module
         self.counts[module] = count = self.counts.get(module, 0) + 1

@@ -1,4 +1,4 @@
-"""What a step gets, and the pixels of a training batch for images in memory.
+"""The batch a training step gets, and how its pixels are made for images in memory.
 
 Shapes: b images of the batch (or of this process's slice of it), C channels, H x W pixels,
 K classes.
@@ -35,7 +35,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPosition:
-    """Which rows of which batch: all that randomness may depend on."""
+    """Seed, epoch, step and rows of a batch: all that its random numbers depend on."""
 
     seed: int
     epoch: int

@@ -2,7 +2,7 @@
 
 timm's and torchvision's transforms draw from the global generators of ``random``, numpy and torch.
 Here all three are seeded for each sample and put back as they were, so what happens to an image
-depends on the seed, the epoch and its place in the epoch alone.
+depends only on the seed, the epoch and its position in the epoch.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Context broadcasting put into any model, by one call, in place.
+"""Insert context broadcasting into any model, in place, with one call.
 
 Where (Table S5) and at which position (Table S6 of Hyeon-Woo et al. 2023, supplement):
 
@@ -67,7 +67,7 @@ def broadcast(
 
     Args:
         model: Any module with MLPs or attention; see :mod:`vitascope.layers.sublayers`.
-        kind: ``"cb"``, ``"cb_s"`` (one scale a channel), ``"cb_gate"`` or ``"cb_hybrid"`` (the
+        kind: ``"cb"``, ``"cb_s"`` (one scale per channel), ``"cb_gate"`` or ``"cb_hybrid"`` (the
             class token).
         position: ``"front"``, ``"mid"`` or ``"end"``, the paper's choice.
         where: ``"mlp"``, the paper's choice, ``"msa"`` or ``"both"``.
@@ -109,7 +109,7 @@ def broadcast(
 def broadcast_cost(model: nn.Module, *inputs: Any, **named: Any) -> BroadcastCost:
     """Count what context broadcasting added, and its multiply-adds if given an input to run on.
 
-    One image in, for the cost of one image. T D a layer; CB_hybrid twice, CB_S D more.
+    One image in, for the cost of one image. T D per layer; CB_hybrid twice, CB_S D more.
     """
     layers = {n: m for n, m in model.named_modules() if isinstance(m, ContextBroadcast)}
     if not layers:
@@ -139,7 +139,7 @@ def broadcast_cost(model: nn.Module, *inputs: Any, **named: Any) -> BroadcastCos
 
 
 class _Broadcasts:
-    """Hook: replace what goes into a module, or comes out of it."""
+    """Hook that replaces the input or output of a module."""
 
     def __init__(self, batch: Batch, width: int):
         self.batch, self.width = batch, width
@@ -198,7 +198,7 @@ def _parts(model: nn.Module, where: Where, modules: str | Sequence[str] | None) 
 def _insert(
     model: nn.Module, part: Sublayer, place: int, kind: Kind, form: ScaleForm, init: float
 ) -> Batch:
-    """The layer and its hook at one place."""
+    """Add the layer and its hook at one position."""
     batch, width = Batch(part.hook_modules[place] or part.name), part.widths[place]
     if part.kind == "msa":
         follow_attention(model.get_submodule(part.hook_modules[0] or ""), batch, part.widths[0])

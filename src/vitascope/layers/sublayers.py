@@ -29,7 +29,7 @@ _INPUTS = (*_QUERIES, *_KEYS, *_VALUES)
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayer:
-    """One MLP or attention layer. Modules are named from the model, places in the order above."""
+    """One MLP or attention layer, with module names; triples are (front, mid, end) as above."""
 
     name: str
     kind: str  # mlp or msa
@@ -95,7 +95,7 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _has_shortcut(module: nn.Module) -> bool:
-    """It drops its own branch, so what it puts out has the shortcut in it, unless it says not."""
+    """Whether its output includes a shortcut: it has a drop path and does not deny it."""
     drops = any(name.startswith("drop_path") for name, _ in module.named_children())
     return drops and getattr(module, "has_skip", True)
 
@@ -233,7 +233,7 @@ def _within(name: str, other: str) -> bool:
 
 
 def _caller(model: nn.Module, name: str) -> str:
-    """The nearest module around it that runs; lists do not, and sequences know nothing."""
+    """The nearest enclosing module with a forward of its own: no list, no sequence."""
 
     def above(name: str) -> Iterator[str]:
         while name:

@@ -1,4 +1,4 @@
-"""How well does a segmentation model name the pixels?
+"""Mean intersection over union (mIoU) of a segmentation model.
 
     IoU[k] = TP[k] / (TP[k] + FP[k] + FN[k]),      mIoU = mean over the classes k that occur,
 

@@ -1,4 +1,4 @@
-"""A model's name with what is put into it: ``deit_tiny+cb_s:mid:both``.
+"""Suffixes of model names that insert context broadcasting: ``deit_tiny+cb_s:mid:both``.
 
     NAME+KIND[:POSITION][:WHERE]
 

@@ -67,7 +67,7 @@ def to_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The state dict in a file, out of whatever training wrapped around it."""
+    """The state dict in a file, unwrapped from training checkpoints."""
     path = Path(path)
     try:
         if path.suffix == ".safetensors":

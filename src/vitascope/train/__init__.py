@@ -1,4 +1,7 @@
-"""Train any model by a recipe, into a folder; measure it; look at it on the way.
+"""Train any classifier by a recipe into a run folder, and evaluate it.
+
+Rooms: `recipes`, `trainer`, `run_folder`. Imports `record`, `data` and `capture`; used by `studies`
+and `bench`.
 
     >>> from vitascope.train import recipe
     >>> recipe("laptop").optimizer

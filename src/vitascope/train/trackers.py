@@ -1,4 +1,4 @@
-"""Who else is told the metrics: TensorBoard, W&B, MLflow, ... through Accelerate."""
+"""Experiment trackers (TensorBoard, W&B, MLflow, ...) through Accelerate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTr
     """Checked trackers; None means TensorBoard where it is installed.
 
     Raises:
-        UserError: For a name nobody has, or one that is not installed.
+        UserError: For an unknown tracker, or one that is not installed.
     """
     installed = [str(name) for name in get_available_trackers()]
     if names is None:

@@ -1,4 +1,4 @@
-"""The attention maps of a model by module name, fused kernels or not."""
+"""Attention maps of a model by module name, also from fused kernels."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ __all__ = ["attention", "gated_layers", "watch_maps"]
 
 
 def gated_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Layers that mix content and position under a learned gate per head."""
+    """Layers that mix content and position attention with a learned gate per head."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -90,9 +90,9 @@ def watch_maps(
     wanted: Mapping[str, Collection[str]],
     show: Callable[[str, str, Tensor], None],
 ) -> Iterator[None]:
-    """Call ``show(layer, part, map)`` for the parts wanted, ``{layer: parts}``, as they come.
+    """Call ``show(layer, part, map)`` for each wanted map, ``{layer: parts}``, during the block.
 
-    Several can look on during one pass, and each map is made once; without gradients.
+    Each map is computed once, without gradients.
     """
 
     def on_event(event: Event) -> None:

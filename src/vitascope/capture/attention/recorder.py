@@ -1,11 +1,10 @@
-"""Notice every attention computation of a model, without changing a bit of its output.
+"""Record every attention computation of a model; the output stays bit-identical.
 
-A ``TorchFunctionMode`` watches the calls a model makes: ``scaled_dot_product_attention`` (the map
-is recomputed from its arguments) and a softmax over the last axis whose result multiplies values.
-Hooks tell which module is running. Three layers need their own case: ``nn.MultiheadAttention`` and
-``nn.TransformerEncoderLayer``, whose fast path runs only while nobody watches, and layers that
-never form the map they use. What each computation amounts to is in
-:mod:`vitascope.capture.attention.events`.
+A ``TorchFunctionMode`` sees the calls a model makes: ``scaled_dot_product_attention`` (the map is
+recomputed from its arguments) and a softmax over the last axis whose result multiplies values.
+Hooks tell which module is running. Three kinds of layer are special: ``nn.MultiheadAttention`` and
+``nn.TransformerEncoderLayer``, whose fast path runs only without hooks, and layers that never form
+the map they use. :mod:`vitascope.capture.attention.events` turns each computation into an event.
 """
 
 import threading
@@ -38,7 +37,7 @@ _MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm
 
 
 class _Recorder(TorchFunctionMode):
-    """Tell ``on_event`` of each attention computation while ``model`` runs."""
+    """Call ``on_event`` for each attention computation while ``model`` runs."""
 
     def __init__(self, model: nn.Module, on_event: Callable[[Event], None]):
         super().__init__()
@@ -48,7 +47,7 @@ class _Recorder(TorchFunctionMode):
         self.counts: dict[str, int] = {}
         self.handles: list[Any] = []
         self.opaque_running: list[nn.Module] = []  # opaque layers that are running
-        self.wrapped: list[tuple[nn.Module, Any]] = []  # and the forward of its own, if it had one
+        self.wrapped: list[tuple[nn.Module, Any]] = []  # with the instance's own forward, or None
         fused = [name for name, module in model.named_modules() if is_fused_layer(module)]
         for name in fused:
             self._wrap(name, model.get_submodule(name))
@@ -79,7 +78,7 @@ class _Recorder(TorchFunctionMode):
         enable_modes()
 
     def _wrap(self, name: str, module: nn.Module) -> None:
-        """Run a fused layer unwatched, then ask it."""
+        """Run a fused layer without modes, then compute its map from the same arguments."""
         forward = module.forward
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -115,9 +114,9 @@ class _Recorder(TorchFunctionMode):
             while self.stack and (frame is None or frame.module is not module):
                 frame = self.stack.pop()
             if output is None or frame is None:
-                return  # it failed
+                return  # the module raised
             if self.opaque_running:
-                return  # inside a layer that answers for itself
+                return  # inside an opaque layer, which reports its own map
             with torch._C.DisableTorchFunction():
                 event = of_opaque(name, module, args, kwargs)
             if event is not None:

@@ -1,9 +1,10 @@
-"""Places of a tensor's elements, as planes, and what operators do to them.
+"""Image coordinates of a tensor's elements, as planes, and what operators do to them.
 
-Six planes the size of the tensor hold two places in homogeneous pixel coordinates: ``(w, wy, wx)``
-of the row's (or only) place, then of the column's. ``w = 1`` is a place, ``w = 0`` is none. Sums of
-planes are weighted means of places, so linear operators act on planes as they act on the tensor.
-Which operator does what is :mod:`vitascope.capture.coordinates.tracer`'s business.
+Six planes the size of the tensor hold two points in homogeneous pixel coordinates: ``(w, wy, wx)``
+of the row (or of the element, if there is only one point), then of the column. ``w = 1`` is a
+point, ``w = 0`` means no coordinates. Sums of planes are weighted means of points, so linear
+operators act on planes as they act on the tensor.
+:mod:`vitascope.capture.coordinates.tracer` decides which function here follows which operator.
 """
 
 from typing import Any
@@ -27,27 +28,27 @@ __all__ = [
     "window",
 ]
 
-CoordinatePlanes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
+CoordinatePlanes = list[Tensor]  # w, wy, wx of the row, then of the column
 
 
 def rows(planes: CoordinatePlanes | None) -> Tensor | None:
-    """Places of the tokens of ``(..., T, features)``; NaN where there is none. (..., T, 2)"""
+    """Coordinates of the tokens of ``(..., T, features)``; NaN where unknown. (..., T, 2)"""
     return None if planes is None else positions(contract(single(planes), -1))
 
 
 def centres(planes: CoordinatePlanes) -> Tensor:
-    """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
+    """(y, x) in pixels of every element, NaN where it has no coordinates. (..., 2)"""
     return positions(single(planes))
 
 
 def distinct(values: Tensor) -> int:
-    """How many different places there are along one axis, to a sixteenth of a pixel."""
+    """Number of different coordinates along one axis, to a sixteenth of a pixel."""
     values = values[~values.isnan()]
     return len((values * 16).round().unique())
 
 
 def spacing(coordinates: Tensor) -> tuple[float, float]:
-    """Smallest step between two places (..., 2) down and across, in pixels; 0 along a line."""
+    """Smallest distance between points (..., 2) down and across, in pixels; 0 if all are equal."""
     steps = []
     for axis in (0, 1):
         values = coordinates[..., axis].flatten()
@@ -57,18 +58,18 @@ def spacing(coordinates: Tensor) -> tuple[float, float]:
 
 
 def empty_plane(shape: torch.Size) -> Tensor:
-    """A plane of elements that have no place."""
+    """A plane for elements without coordinates: one expanded zero."""
     return torch.zeros((), dtype=torch.float32).expand(shape)
 
 
 def is_empty(plane: Tensor) -> bool:
-    """Whether a plane is one zero, expanded: no element has a place of this kind."""
+    """Whether a plane is one expanded zero: no element has coordinates."""
     one = plane.untyped_storage().nbytes() == plane.element_size()
     return one and not plane.as_strided((1,), (0,)).item()
 
 
 def positions(planes: CoordinatePlanes) -> Tensor:
-    """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
+    """(y, x) in pixels from three planes, NaN where w = 0. (..., 2)"""
     w, y, x = planes
     placed = w > 1e-6
     safe = torch.where(placed, w, torch.ones_like(w))
@@ -77,7 +78,7 @@ def positions(planes: CoordinatePlanes) -> Tensor:
 
 
 def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
-    """Scale to w = 1 where there is a place."""
+    """Scale to w = 1 wherever w is not 0."""
     scaled: CoordinatePlanes = []
     for w, y, x in (planes[:3], planes[3:]):
         if is_empty(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
@@ -95,15 +96,15 @@ def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
 
 
 def single(planes: CoordinatePlanes) -> CoordinatePlanes:
-    """The one place of each element: its row's, or its column's where no row has any."""
+    """One point per element: its row's, or its column's if no row has one."""
     return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
 
 
 def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
-    """Mean over ``dim``, -1 or -2: the place of the other axis's elements.
+    """Mean over ``dim``, -1 or -2: the coordinates of the other axis's elements.
 
-    Merging neighbours (Swin's patch merging) has their middle for a place. When every element
-    sums over the same different places (token mixing, attention over channels) it has none.
+    Merged neighbours (Swin's patch merging) get their midpoint. When every element sums over the
+    same set of different points (token mixing, attention over channels) it gets none.
     """
     position = positions(planes)
     low = position.nan_to_num(float("inf")).amin(dim - 1)  # behind it, the axis of y and x
@@ -121,7 +122,7 @@ def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
 def product(
     a: CoordinatePlanes | None, b: CoordinatePlanes | None, shape: torch.Size
 ) -> CoordinatePlanes:
-    """Rows of a and columns of b; with weights, both places of what they weigh."""
+    """``a @ b``: row coordinates of a, column coordinates of b."""
     if a is not None and b is not None:
         left, right = (contract(single(a), -1), -1), (contract(single(b), -2), -2)
     elif a is not None:
@@ -136,15 +137,15 @@ def product(
 def attended(
     q: CoordinatePlanes | None, v: CoordinatePlanes | None, shape: torch.Size
 ) -> CoordinatePlanes:
-    """Fused attention: the query's place, or (attention over channels) the value columns'."""
+    """Fused attention: coordinates of the query or, over channels, of the value's columns."""
     heads = [p.expand(*shape[:-2], *p.shape[-2:]) for p in q] if q is not None else None
     return product(heads, v, shape)
 
 
 def carry(before: list[CoordinatePlanes | None], shape: torch.Size) -> CoordinatePlanes | None:
-    """Element-wise: each operand's place where the ones before it have none.
+    """Element-wise operators: coordinates of the first operand that has some.
 
-    What is spread over whole operands (a mean token, a channel's gate) gives its place to nothing.
+    Operands that are broadcast over the others (a mean token, a channel's gate) do not count.
     """
     result: CoordinatePlanes | None = None
     known = [planes for planes in before if planes is not None]

@@ -1,8 +1,8 @@
-"""Where on the image do the queries and keys of each attention layer lie?
+"""Image coordinates of the queries and keys of each attention layer.
 
-Found by running one image with a shadow beside every tensor
-(:mod:`vitascope.capture.coordinates.tracer`), so windows, shifted or dilated, pooled keys,
-subsampled queries, class tokens and padding need no rule of their own.
+Found by tracing one image through the model (:mod:`vitascope.capture.coordinates.tracer`), so
+windows (shifted or dilated), pooled keys, subsampled queries, class tokens and padding need no rule
+of their own.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TokenCoordinates:
-    """Positions in pixels (y, x) of one attention layer's tokens; NaN for those that have none.
+    """Coordinates in pixels (y, x) of one attention layer's queries and keys, in all windows.
 
-    W windows of one image, T queries, S keys. Class tokens and padding have no place.
+    W windows of one image, T queries, S keys. NaN for class tokens and padding.
     """
 
     query: Tensor  # (W, T, 2)
@@ -43,12 +43,12 @@ class TokenCoordinates:
 
     @property
     def over_tokens(self) -> bool:
-        """False for attention over channels, whose rows and columns lie everywhere at once."""
+        """Whether any token has coordinates; False for attention over channels."""
         return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
 
     @property
     def step(self) -> tuple[float, float]:
-        """One patch, down and across, in pixels: the finer grid of queries and keys."""
+        """Size of a patch, down and across, in pixels, on the finer grid of queries and keys."""
         fine = [
             [s for s in pair if s > 0]
             for pair in zip(spacing(self.query), spacing(self.key), strict=True)
@@ -58,7 +58,7 @@ class TokenCoordinates:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Distinct places of the queries, down and across."""
+        """Number of query rows and columns on the image."""
         return distinct(self.query[..., 0]), distinct(self.query[..., 1])
 
 
@@ -84,7 +84,7 @@ def token_coordinates(
     Args:
         model: Any module.
         example_input: Images (B, C, height, width); the first is run.
-        grid: Patches down and across, for the layers whose tokens cannot be followed.
+        grid: Patches down and across, for the layers whose tokens cannot be traced.
         num_prefix_tokens: Tokens before the patches there; by default all that are left over.
     """
     return trace_tokens(model, example_input, grid=grid, num_prefix_tokens=num_prefix_tokens)[0]
@@ -97,7 +97,7 @@ def trace_tokens(
     grid: tuple[int, int] | None = None,
     num_prefix_tokens: int | None = None,
 ) -> tuple[dict[str, TokenCoordinates], dict[str, str]]:
-    """As :func:`token_coordinates`, and beside them the layers that have none, with the reason."""
+    """As :func:`token_coordinates`, with a second dict: untraced layers and the reason."""
     found: dict[str, TokenCoordinates] = {}
     untraced: dict[str, str] = {}
     image = one_image(example_input)
@@ -132,7 +132,7 @@ def trace_tokens(
 def coordinates_from_grid(
     shape: Sequence[int], grid: tuple[int, int], num_prefix: int | None, size: tuple[int, int]
 ) -> TokenCoordinates:
-    """Row-major patches of ``grid`` behind prefix tokens, for the map (1, H, T, S) of an image.
+    """Coordinates of row-major patches of ``grid`` after prefix tokens, for a map (1, H, T, S).
 
     >>> coordinates_from_grid((1, 3, 5, 5), (2, 2), 1, (32, 32)).query[0, :2].tolist()
     [[nan, nan], [7.5, 7.5]]
@@ -157,9 +157,9 @@ def coordinates_from_grid(
 
 
 class inherit_coordinates:
-    """While active, an output as large as its module's input, of unknown place, takes its place.
+    """While active, outputs without coordinates inherit those of an input of the same shape.
 
-    Token mixing sums over all places; its output tokens still stand for the input's.
+    Token mixing sums over all tokens; its output tokens still stand for the input's.
     """
 
     def __init__(self, model: nn.Module, tracer: CoordinateTracer):
@@ -185,7 +185,7 @@ class inherit_coordinates:
 
 
 def coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates | None:
-    """Where the queries and keys of one attention computation lie; None if unknown."""
+    """Coordinates of the queries and keys of one attention computation; None if unknown."""
     with without_modes():
         return _coordinates_of(event, tracer)
 

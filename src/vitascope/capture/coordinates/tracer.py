@@ -1,19 +1,18 @@
-"""Where in the image does each number inside a model come from?
+"""Trace image coordinates through every tensor of a model, for one image.
 
-Windows, shifts, class tokens, key reduction and patch merging are all bookkeeping on positions.
-Instead of knowing each family's bookkeeping, one image is run with a shadow beside every tensor:
-its *place*, in homogeneous pixel coordinates ``(w, w y, w x)``. ``w = 1`` is a place, ``w = 0`` is
-none (parameters, class tokens, padding). The shadow goes through the operators the tensor goes
-through:
+Windows, shifts, class tokens, key reduction and patch merging all rearrange positions. Instead of
+one rule per model family, each tensor gets the coordinates of its elements, in homogeneous pixel
+coordinates ``(w, w y, w x)``: ``w = 1`` is a point, ``w = 0`` means none (parameters, class tokens,
+padding). Coordinates go through the same operators as the tensor:
 
-* what moves numbers (view, permute, roll, pad, slice, cat, ...) moves their places;
-* a convolution or a pooling puts its output at the centre of its window;
-* a product ``a @ b`` keeps the places of a's rows and of b's columns. A sum over *different*
-  places (token mixing, attention over channels) has no place: that is how attention over tokens
-  is told from attention over channels;
-* anything else that keeps a shape keeps the places; what is left is "unknown", never guessed.
+* operators that move elements (view, permute, roll, pad, slice, cat, ...) move their coordinates;
+* a convolution or pooling puts its output at the centre of its window;
+* a product ``a @ b`` keeps the coordinates of a's rows and of b's columns. A sum over *different*
+  points (token mixing, attention over channels) has none: this tells attention over tokens from
+  attention over channels;
+* any other operator that keeps the shape keeps the coordinates; the rest is "unknown", not guessed.
 
-A tensor of attention scores has two places, its query's and its key's: six planes in all.
+Attention scores have two points per element, the query's and the key's: six planes in all.
 """
 
 import threading
@@ -57,14 +56,14 @@ _one_at_a_time = threading.RLock()
 
 
 class CoordinateTracer(TorchDispatchMode):
-    """While active, every tensor computed from ``image`` has a place; see :meth:`of`."""
+    """While active, every tensor computed from ``image`` has coordinates; see :meth:`of`."""
 
     def __init__(self, image: Tensor):
         super().__init__()
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
-        self.layouts: dict[Any, Any] = {}  # by planes, which it keeps: see places.layout_of
+        self.layouts: dict[Any, Any] = {}  # cache of layout.layout_of, by planes
         height, width = image.shape[-2:]
         y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
         x = torch.arange(width, dtype=torch.float32).expand(image.shape)
@@ -82,12 +81,12 @@ class CoordinateTracer(TorchDispatchMode):
             _one_at_a_time.release()
 
     def of(self, tensor: Tensor) -> CoordinatePlanes | None:
-        """The place of every element, or None where it is unknown."""
+        """The coordinates of a tensor's elements, or None if unknown."""
         found = self._planes.get(_key(tensor))
         return found[0] if found else None
 
     def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
-        """State the places of ``tensor``."""
+        """Set the coordinates of ``tensor``."""
         if planes is None:
             self._planes.pop(_key(tensor), None)
             return
@@ -105,7 +104,7 @@ class CoordinateTracer(TorchDispatchMode):
         try:
             self._follow(func, args, kwargs, out, before)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
-            for tensor in _tensors(out):  # an operator used in a way we do not know
+            for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
         return out
 
@@ -155,10 +154,10 @@ class CoordinateTracer(TorchDispatchMode):
         return isinstance(tensor, Tensor) and self.of(tensor) is not None
 
     def _move(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
-        """Apply the operator to each plane in place of the tensor."""
+        """Apply the operator to each plane instead of the tensor."""
         name = func.overloadpacket.__name__
         if name == "constant_pad_nd":
-            args = args[:2]  # padding has no place
+            args = args[:2]  # padding has no coordinates
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
         single = all(is_empty(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
@@ -184,7 +183,7 @@ class CoordinateTracer(TorchDispatchMode):
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:
-    """Views are wrapped anew on their way up to Python; their memory layout stays."""
+    """Identify a tensor by its memory layout: Python wraps views in new objects."""
     storage = tensor.untyped_storage()
     return storage._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 

@@ -1,6 +1,6 @@
-"""Read or replace what the parts of a model put out, and leave no trace.
+"""Read or replace the outputs of modules; hooks are removed afterwards.
 
-Parts are named by their path in the model; wildcards are welcome: ``blocks.*.attn``.
+Modules are named by their path in the model, with wildcards: ``blocks.*.attn``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,7 +65,7 @@ def _replaced(output: Any, new: Tensor) -> Any:
 
 
 def _ran(patterns: Iterable[str], names: Iterable[str], seen: Iterable[str]) -> None:
-    """Every pattern must have met a module that ran."""
+    """Raise if a pattern matched no module that ran."""
     names, seen = list(names), list(seen)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in seen):
@@ -170,7 +170,7 @@ def edit(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run the block in eval mode without gradients; every module's own mode comes back."""
+    """Run the block in eval mode without gradients; each module's mode is restored."""
     with exclusive_access(model):
         modes = [(module, module.training) for module in model.modules()]
         try:

@@ -1,9 +1,9 @@
-"""What kind of part each module of a model is, by what it does with one image.
+"""Classify the modules of a model by what they do with one image.
 
-An *attention* computed a map over tokens, an *mlp* widens and returns to its width by dense layers
-alone, a *convolution* or a *subsampling* shows in the grid of places, the *stem* takes the image
-and is less than half of the model, a *head* puts out one vector an image; other mixing of tokens is
-a *block*.
+*attention* computes a map over tokens; *mlp* widens and returns to its width with dense layers
+only; *convolution* and *subsampling* are seen in the grid of coordinates; the *stem* takes the
+image and is less than half of the model; a *head* outputs one vector per image; any other mixing of
+tokens is a *block*.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class _Call:
     before: Layout | None = None
     after: Layout | None = None
     takes_image: bool = False
-    within: tuple[str, ...] = ()  # modules running around it, by whatever name they have
+    within: tuple[str, ...] = ()  # names of the modules it runs in
 
 
 def kinds_of(model: nn.Module, image: Tensor) -> dict[str, str]:
@@ -43,7 +43,7 @@ def kinds_of(model: nn.Module, image: Tensor) -> dict[str, str]:
 
 
 def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str], set[str]]:
-    """First call of every module, in order, and who attends over tokens or otherwise."""
+    """First call of every module, in order; modules that attend over tokens; other attention."""
     calls: dict[str, _Call] = {}
     attentions: set[str] = set()
     mixings: set[str] = set()
@@ -155,7 +155,7 @@ def _dense(module: nn.Module) -> list[tuple[int, int]]:
 
 
 def _is_mlp(call: _Call, whole: dict[str, str]) -> bool:
-    """Dense layers that widen and come back, over the same places."""
+    """Dense layers that widen and return to the input width, on the same grid."""
     dense = _dense(call.module)
     if len(dense) < 2 or call.inputs != call.output:
         return False
@@ -179,7 +179,7 @@ def _is_mixer(call: _Call, whole: dict[str, str]) -> bool:
 
 
 def _reduces(call: _Call) -> bool:
-    """Fewer places go out than came in, and still more than one."""
+    """Whether the output grid is smaller than the input grid, and not a single point."""
     if call.before is None or call.after is None:
         return False
     (h, w), (down, across) = call.before.grid, call.after.grid

@@ -1,9 +1,9 @@
-"""What a network carries on after a unit: the sum of the unit's branch and its shortcut.
+"""The residual stream after a unit: the sum of the unit's branch and its shortcut.
 
-``x + drop_path(scale(attn(norm(x))))``: no module puts this sum out. It is found by following the
-unit's output through the calls that use it until it is added to a tensor of its own shape that
-does not come from it. Leaving that sum at its other term is exactly the network built without the
-branch, whatever stands between (layer scale, a norm, a projection).
+``x + drop_path(scale(attn(norm(x))))``: no module outputs this sum. It is found by following the
+unit's output through the calls that use it until it is added to a tensor of the same shape that
+does not depend on it. Replacing the sum by its other term is exactly the network built without the
+branch, whatever lies between (layer scale, a norm, a projection).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ __all__ = ["follow_sums", "streams", "without"]
 
 _ADD = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.__radd__}
 
-_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # other code when somebody watches
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # hooks change their code path
 
 OnSum = Callable[[str, Tensor, bool], None]
 
@@ -41,10 +41,10 @@ class _SumFollower(TorchFunctionMode):
         self.sources_of: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
         self.inside: list[tuple[nn.Module, str]] = []  # units that are running
-        self.num_opaque_running = 0  # of them, those that no mode may see into
+        self.num_opaque_running = 0  # of these, layers run with modes disabled
 
     def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
-        """Hook one module; inside it nothing is followed, so that it runs as ever."""
+        """Hook one module; nothing inside it is followed, so it runs unchanged."""
         guarded = any(isinstance(m, _FAST) for m in module.modules())
 
         def entering(_module: nn.Module, inputs: Any) -> None:
@@ -76,7 +76,7 @@ class _SumFollower(TorchFunctionMode):
         stack.callback(module.register_forward_hook(after, always_call=True).remove)
 
     def release(self) -> None:
-        """Close what an exception left open."""
+        """Restore modes that an exception left disabled."""
         while self.num_opaque_running:
             self._restore_modes()
 
@@ -111,7 +111,7 @@ class _SumFollower(TorchFunctionMode):
         return out
 
     def _alone(self, name: str, other: Tensor) -> bool:
-        """No unit, and around a convolution no layer at all, is on the branch but this one."""
+        """Whether no other unit (for a convolution: no other layer) is on the branch."""
         around = self.around.pop(name, None)
         direct = around is None or (
             around.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
@@ -159,7 +159,7 @@ def streams(
     keep: str | Iterable[str] = "*",
     reduce: Callable[[str, Tensor], Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Collect what the network carries on after each unit, by name, without gradients.
+    """Collect the residual stream after each unit, by name, without gradients.
 
     Args:
         model: Any module.
@@ -196,8 +196,8 @@ def streams(
 def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -> Iterator[None]:
     """Run ``model`` as if the units that match ``drop`` had not been built.
 
-    A unit alone on a branch is left out of its sum. Any other becomes the identity, if what goes
-    in has the shape of what comes out.
+    A unit alone on a branch is left out of its sum. Any other is replaced by the identity, if its
+    input and output have the same shape.
 
     Raises:
         UserError: For a unit that is neither: its shape change cannot be left out.

@@ -1,7 +1,7 @@
-"""The parts a vision model is made of, found by running it once on one image.
+"""The units of a vision model (attention, MLPs, convolutions, ...), found by running one image.
 
-Nothing here knows a model's name: :mod:`vitascope.capture.structure.kinds` sees what each part
-does. Parts inside a part are not listed.
+No model names are used: :mod:`vitascope.capture.structure.kinds` classifies modules by what they
+do. Units inside a unit are not listed.
 """
 
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ __all__ = ["Unit", "units"]
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a model, and what the network carries on after it.
+    """A part of a model, described by the residual stream after it.
 
     Shape, layout and grid are those of the sum with the shortcut where there is one. A module that
     runs twice in one pass is two units, ``name`` and ``name@2``.
@@ -71,7 +71,7 @@ def units(
     Args:
         model: Any module.
         example_input: Images (B, C, height, width).
-        grid: Patches down and across, for the parts whose places cannot be followed.
+        grid: Patches down and across, for the units whose coordinates cannot be traced.
         num_prefix_tokens: Tokens before the patches there; by default all that are left over.
     """
     image = one_image(example_input)
@@ -98,7 +98,7 @@ def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
 
 
 def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
-    """A second run follows each part to its sum and sees what is there."""
+    """Run the model again, follow each unit to its residual sum and describe the sum."""
     found: dict[str, Unit] = {}
     tracer = CoordinateTracer(image)
 

@@ -1,4 +1,4 @@
-"""What does a trained model lose without its positions, or without its content?
+"""Masking: accuracy lost without position embeddings, or with gates forced to 0 or 1.
 
 Test-time masking (ConViT, https://arxiv.org/abs/2103.10697, Tables 5 and 6), nothing retrained:
 
@@ -65,7 +65,7 @@ def position_embeddings(model: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[None]:
-    """Run the block with position embeddings at zero; they come back."""
+    """Run the block with position embeddings at zero; they are restored."""
     found = position_embeddings(model)
     if not found:
         raise UserError(f"{type(model).__name__} has no absolute position embeddings to mask")
@@ -75,7 +75,7 @@ def without_positions(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _filled(tensors: Iterable[Tensor], value: float) -> Iterator[None]:
-    """Run the block with all elements at ``value``; theirs come back, to the bit."""
+    """Run the block with all elements at ``value``; their values are restored exactly."""
     kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
         for tensor, _ in kept:

@@ -1,4 +1,4 @@
-"""How dense is attention?
+"""Attention entropy: how dense is the attention of each head?
 
 The entropy of each row of the attention map, averaged over queries and images (context
 broadcasting, supplement; dense attention = high entropy):
@@ -7,8 +7,8 @@ broadcasting, supplement; dense attention = high entropy):
 
 in nats, and relative to log S, its value for a uniform head over S keys: 0 looks at one token, 1 at
 all alike (log 197 = 5.28 nats for a ViT on 14 x 14 patches). Class tokens count, as queries and as
-keys; in windows S is the window. Attention over channels, to a single key, and of layers whose
-tokens cannot be followed is left out (``left_out`` says so), and refused when there is no other.
+keys; in windows S is the window. Layers that attend over channels or to a single key, and layers
+whose tokens cannot be traced, are listed in ``left_out``; it is an error if no layer remains.
 
 Shapes: B images, H heads, T queries, S keys.
 """
@@ -44,7 +44,7 @@ class Entropy:
         return {name: value / log(self.num_keys[name]) for name, value in self.nats.items()}
 
     def to_record(self) -> Record:
-        """Means over heads as values, one array of heads a layer in nats."""
+        """Means over heads as values; per layer an array of all heads, in nats."""
         values = {
             "layers": list(self.nats),
             "nats": [float(v.mean()) for v in self.nats.values()],
@@ -98,7 +98,7 @@ def entropy(
         model: Any model with attention over tokens; it is left as it came.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
     found: Entropy = run_instrument(
         model, batches, lambda structure: StreamingEntropy(structure, layers), **known

@@ -1,4 +1,4 @@
-"""What does one patch look at?
+"""Attention maps of one query patch, per layer and head.
 
 The row of the attention map of one query patch, laid out on the image, per layer and head,
 averaged over images (ConViT, https://arxiv.org/abs/2103.10697, Fig. 3, 7 and 15-17; shown there on
@@ -105,7 +105,7 @@ def _nearest(levels: Tensor, values: Tensor) -> Tensor:
 
 
 def _fraction(levels: Tensor, value: float) -> float:
-    """The place ``value`` in steps of ``levels``: 1.5 is between the second and the third."""
+    """The index of ``value`` among ``levels``: 1.5 is between the second and the third."""
     if len(levels) == 1:
         return 0.0
     step = (levels[-1] - levels[0]).item() / (len(levels) - 1)
@@ -171,7 +171,7 @@ def maps(
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
     found: Maps = run_instrument(
         model, batches, lambda structure: StreamingMaps(structure, layers, query), **known

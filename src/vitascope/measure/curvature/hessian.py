@@ -1,4 +1,4 @@
-"""How curved, and how convex, is the loss where the network stands?
+"""Largest Hessian eigenvalues of the loss: how curved and how convex is it at the weights?
 
 The Hessian max-eigenvalue spectrum (Park & Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 1c and
 4, appendices A.1 and C): for each mini-batch of augmented training images, the few eigenvalues of

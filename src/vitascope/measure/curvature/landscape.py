@@ -1,4 +1,4 @@
-"""What does the loss look like around the weights?
+"""Loss landscape: the loss on a grid of points around the weights.
 
     f(a, b) = NLL(w + a d1 + b d2) + weight_decay / 2 * |w + a d1 + b d2|^2
 
@@ -118,11 +118,13 @@ def landscape(
         grid: Points along each direction, or the coordinates themselves.
         span: The points run from -span to span.
         weight_decay: Of the l2 term, over all weights that train.
-        batch_norm: running or batch; see
-        :func:`vitascope.measure.curvature.objective.deterministic`. dtype: Precision to compute in;
-        the model's when left out. seed: Of the random directions. resume: A file that keeps what is
-        finished; a call with the same question goes on from it. on_point: Called with points done
-        and points in all.
+        batch_norm: ``"running"`` or ``"batch"``; see
+            :func:`vitascope.measure.curvature.objective.deterministic`.
+        dtype: Precision to compute in; the model's when left out.
+        seed: Of the random directions.
+        resume: A file that keeps finished points; a call with the same settings, weights and
+            batches continues from it.
+        on_point: Called with the number of points done and of all points.
     """
     along, chosen = _directions(model, directions, axis, seed)
     axes = grid_axes(grid, span, len(chosen))

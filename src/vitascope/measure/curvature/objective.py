@@ -67,7 +67,7 @@ def nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def trainable_weights(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Copies of the weights that train, by name, as leaves of a new graph; tied ones once."""
+    """Copies of the trainable weights, by name, as leaves of a new graph; tied ones once."""
     with torch.inference_mode(False):
         weights = {
             name: weight.detach().to(dtype or weight.dtype, copy=True).requires_grad_(True)
@@ -80,10 +80,10 @@ def trainable_weights(model: nn.Module, dtype: torch.dtype | None = None) -> dic
 
 
 def slots(model: nn.Module) -> dict[str, str]:
-    """Each place of a module that holds a weight or buffer, to the name of what it holds.
+    """Each attribute path that holds a weight or buffer, to the name of the tensor it holds.
 
-    A shared module is one place under its first name; tied weights are several places with one
-    weight, which has the first one's name.
+    A shared module has one path, under its first name; tied weights have several paths to one
+    tensor, named after the first.
 
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     >>> model[1].weight = model[0].weight
@@ -101,10 +101,10 @@ def slots(model: nn.Module) -> dict[str, str]:
 
 
 def run_with(model: nn.Module, tensors: Weights, images: Tensor) -> Any:
-    """The model's answer with other weights and buffers, by name; it keeps its own.
+    """The model's output with other weights and buffers, by name; the model is unchanged.
 
-    ``functional_call`` fills the places itself here: its own handling of ties writes a shared
-    module twice and then gives it back what it wrote first.
+    ``functional_call`` is given every path explicitly: its own handling of ties writes a shared
+    module twice and then restores the wrong value.
     """
     filled = {slot: tensors[name] for slot, name in slots(model).items() if name in tensors}
     return functional_call(model, filled, (images,), tie_weights=False)

@@ -1,8 +1,8 @@
-"""What is finished of a long measurement, on disk after every step, so that it can go on later.
+"""Resume file of a long measurement, written after every step.
 
 One file holds the question (settings, and fingerprints of weights and batches), a row of numbers
-for every finished step, and what the next step needs of the last. A file that answers another
-question is refused, not overwritten.
+for every finished step, and the state that the next step needs. A file with another question is an
+error; it is not overwritten.
 """
 
 import hashlib

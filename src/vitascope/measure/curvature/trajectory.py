@@ -1,4 +1,4 @@
-"""Which way did the weights go to the optimum?
+"""Trajectory of the weights during training, in polar coordinates.
 
 In polar coordinates around the weights at the end (Park & Kim 2022,
 https://arxiv.org/abs/2202.06709, Fig. 1b and C.4b):

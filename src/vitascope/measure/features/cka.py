@@ -1,4 +1,4 @@
-"""Which units see the images alike?
+"""CKA: similarity of the representations of all pairs of units.
 
 Linear centred kernel alignment, with the unbiased HSIC_1 summed over minibatches before the
 division (Nguyen et al. 2021; Park & Kim 2022, Fig. 10a and D.3):
@@ -8,10 +8,10 @@ division (Nguyen et al. 2021; Park & Kim 2022, Fig. 10a and D.3):
 
 with K = XX', L = YY', and K', L' their copies with a zero diagonal. 1 is the same geometry up to
 rotation and scale; about 0 (a little below is possible) independent features. HSIC_1 is the inner
-product of U-centred Grams, so all pairs of units are one matrix product a batch, in float64.
+product of U-centred Grams, so all pairs of units are one matrix product per batch, in float64.
 
 Deviations. Batches smaller than 4 and features that do not differ between images are refused:
-released codes give NaN there. The features are what the network carries on after a unit, every
+released codes give NaN there. The features are the residual stream after a unit, every
 token flattened; ``at="unit"`` takes the unit's own output instead.
 
 Shapes: n images in a batch, U and V units.
@@ -112,7 +112,7 @@ class _Side:
             raise UserError(f"no CKA: the features of {name} {error}; leave it out") from None
 
     def run(self, images: Tensor) -> None:
-        """Look at a model that is not part of the pass."""
+        """Run a model that is not part of the pass."""
         model, names = self.structure.model, list(self.names)
         if self.at == "stream":
             look = capture.streams(model, self.structure.units, names, self.add)

@@ -1,4 +1,4 @@
-"""A mean over images after each unit that has a grid: what Fourier and variance share."""
+"""Mean over images of a statistic after each unit with a grid, for Fourier and variance."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

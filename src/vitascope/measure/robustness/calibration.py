@@ -1,4 +1,4 @@
-"""Is a model as sure as it should be, and does a temperature mend it?
+"""Calibration: ECE, NLL and Brier score, before and after temperature scaling.
 
     ECE   = sum_m |B_m|/N |accuracy(B_m) - confidence(B_m)|
     NLL   = -1/N sum_i log p_i[y_i]
@@ -38,7 +38,7 @@ NUM_BINS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How good and how honest the probabilities of some images are."""
+    """Accuracy and calibration of the probabilities of some images."""
 
     top1: float  # share of 1
     top5: float | None  # None for fewer than 5 classes (it would be 1)
@@ -53,7 +53,7 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """What a temperature does to images it was not fitted on."""
+    """Scores with a fitted temperature, on images it was not fitted on."""
 
     temperature: float
     num_fitted: int  # images it was fitted on
@@ -64,7 +64,7 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Scores of all images as the model stands, and temperature scaling where it was tried."""
+    """Scores of all images, and temperature scaling if it was fitted."""
 
     scores: Scores
     scaling: Scaling | None

@@ -1,4 +1,4 @@
-"""What does a model lose when its images are changed?
+"""Accuracy lost when the images are changed: shared by corruptions, noise and attacks.
 
     lost(c) = accuracy(images) - accuracy(c(images))
 
@@ -6,8 +6,8 @@ for changes c that are stated in pixels, between 0 (black) and 1 (white). Models
 images, x = (pixel - mean) / std, so :class:`Pixels` goes there and back. Images that are not pixels
 once mean and deviation are undone are refused: an epsilon of 1/255 would mean nothing for them.
 
-Batches are changed and forgotten one by one: memory does not grow with the number of images. Chance
-is drawn from (seed, number of the image), so that it does not depend on the size of a batch.
+Batches are changed and forgotten one by one: memory does not grow with the number of images. Random
+numbers are drawn from (seed, number of the image), so they do not depend on the batch size.
 
 Shapes: B images, C channels, H x W pixels.
 """
@@ -87,7 +87,7 @@ class LabelledBatch:
 
     images: Tensor  # (B, C, H, W), normalised
     labels: Tensor  # (B,) classes
-    numbers: list[int]  # of the images in their set: what chance may depend on
+    numbers: list[int]  # positions in their set, which seed the random numbers
 
 
 Change = Callable[[LabelledBatch], Iterable[tuple[Any, Tensor]]]  # names and normalised images
@@ -103,7 +103,7 @@ class ChangedImageAccuracy:
 
 
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
-    """Labelled batches where the model is; images are numbered as their set numbers them."""
+    """Labelled batches on the model's device, with the images' positions in their set."""
     parameter = next(model.parameters(), None)
     done = 0
     for batch in batches:

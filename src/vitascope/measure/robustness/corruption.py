@@ -1,4 +1,4 @@
-"""How well does a model stand the corruptions of CIFAR-C and ImageNet-C?
+"""Accuracy under the corruptions of CIFAR-C and ImageNet-C, and mCE.
 
 15 corruptions of 5 severities (Hendrycks & Dietterich 2019, https://arxiv.org/abs/1903.12261), made
 on the fly by :mod:`.corruptions`, or read from the published files:

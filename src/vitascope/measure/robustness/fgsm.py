@@ -1,4 +1,4 @@
-"""How far do an adversary's pixels have to go? One step.
+"""FGSM: accuracy under an adversarial attack of one gradient step.
 
 FGSM (Goodfellow et al. 2015, https://arxiv.org/abs/1412.6572) takes one step along the sign of the
 loss's gradient:

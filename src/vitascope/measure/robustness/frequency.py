@@ -1,4 +1,4 @@
-"""Which frequencies of noise does a model suffer from?
+"""Accuracy under noise of one frequency band at a time.
 
 Noise of one band of frequencies is added to the images (Park & Kim 2022,
 https://arxiv.org/abs/2202.06709, Fig. 2b):
@@ -151,7 +151,7 @@ def frequency(
 def _same(
     masks: dict[tuple[int, int], dict[float, Tensor]], asked: Sequence[float] | None, window: float
 ) -> None:
-    """All images have the same windows, and those that were asked for."""
+    """Check that all images have the same windows, including the requested ones."""
     (first, there), *others = masks.items()
     size = f"images of {first[0]} x {first[1]}"
     if any(other.keys() != there.keys() for _, other in others):

@@ -1,4 +1,4 @@
-"""What does a model see when the middle of the image is gone?
+"""Accuracy with the centre of the image hidden.
 
 A box in the centre, ``size`` of the height by ``size`` of the width, is filled with zeros, and the
 accuracy on what is left is measured. With 0.5, half the side, it is the "Occ" of context

@@ -1,4 +1,4 @@
-"""How far do an adversary's pixels have to go? Many steps.
+"""PGD: accuracy under an adversarial attack of many gradient steps.
 
 PGD (Madry et al. 2018, https://arxiv.org/abs/1706.06083) climbs the loss from a random start and
 never leaves the box of FGSM (:mod:`vitascope.measure.robustness.fgsm`):

@@ -1,4 +1,4 @@
-"""Batches as people have them: image tensors, (images, labels) pairs, or objects with both."""
+"""Read batches of any form: image tensors, (images, labels) pairs, or objects with both."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def split(batch: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterator[Tensor]:
-    """The images of each batch, where the model is; at least one batch."""
+    """The images of each batch, on the model's device; no batch is an error."""
     if isinstance(batches, Tensor):
         batches = [batches] if batches.ndim == 4 else batches
     empty = True

@@ -1,4 +1,4 @@
-"""What is known of a model on images of one size: found once, when an instrument asks."""
+"""Units and token coordinates of a model for one image size, computed once, when first used."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,12 +12,12 @@ __all__ = ["ModelStructure"]
 
 
 class ModelStructure:
-    """A model, the places of its tokens and its units.
+    """A model, the coordinates of its tokens, and its units.
 
     Args:
         model: Any vision model.
         images: A batch; its size is the size of all.
-        grid: Patches down and across, where they cannot be found by following the image.
+        grid: Patches down and across, for layers whose tokens cannot be traced.
         num_prefix_tokens: Tokens before the patches there.
     """
 
@@ -44,12 +44,12 @@ class ModelStructure:
 
     @property
     def coordinates(self) -> dict[str, capture.TokenCoordinates]:
-        """Where the tokens of each attention layer lie."""
+        """Image coordinates of the tokens of each attention layer."""
         return self._traced[0]
 
     @property
     def untraced(self) -> dict[str, str]:
-        """Attention layers whose tokens cannot be followed, with the reason."""
+        """Attention layers whose tokens cannot be traced, with the reason."""
         return self._traced[1]
 
     def chosen_units(self, pattern: str | Iterable[str]) -> list[capture.Unit]:

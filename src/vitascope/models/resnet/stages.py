@@ -1,4 +1,4 @@
-"""The body of a staged residual network, declared by a word a stage.
+"""The body of a staged residual network, declared by one word per stage.
 
 A letter is a block: ``c`` of convolutions, ``a`` of windowed self-attention (see
 :mod:`vitascope.models.resnet.blocks`). ``("ccc", "ccca", "cacaca", "caca")`` is the AlterNet-50 of

@@ -47,14 +47,15 @@ class PVTBlock(nn.Module):
 
 
 class PVTStage(nn.Module):
-    """Patches, their places, a class token where one joins, blocks.
+    """Patches, position embeddings, a class token where one joins, blocks.
 
     Args:
         in_chans: Channels of the map before.
-        side: Its height and width; other sizes have their places interpolated unless ``strict``.
+        side: Its height and width; for other sizes position embeddings are interpolated, unless
+            ``strict``.
         dim: Width of the tokens.
         patch_size: Of a patch, on the map before.
-        drop_paths: One rate a block.
+        drop_paths: One rate per block.
         class_token: Whether a class token joins here.
         block: Arguments of :class:`PVTBlock`.
     """

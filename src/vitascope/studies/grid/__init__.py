@@ -1,1 +1,4 @@
-"""Plans of many trainings and who runs them: processes on this machine, or SLURM jobs."""
+"""Many trainings: which ones (cells) and how they run (processes on this machine, or SLURM jobs).
+
+Used by `compare`, `buildup` and `papers`.
+"""

@@ -1,4 +1,4 @@
-"""Whole files or none, and a full disk said in words."""
+"""Atomic files, and clear messages for a full disk."""
 
 import errno
 import os

@@ -1,10 +1,10 @@
 """A run is a folder.
 
 config.yaml         recipe, model, data, seed; versions and commit
-metrics.jsonl       a line an epoch
+metrics.jsonl       one line per epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
-checkpoint/         what it takes to go on
+checkpoint/         state to resume from
 record.json         the result; there once the run is finished
 events/             TensorBoard
 """

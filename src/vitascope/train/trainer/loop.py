@@ -1,4 +1,4 @@
-"""Train any model on any images by a recipe, into a folder, so that nothing is ever lost.
+"""Train any model on any images by a recipe, into a folder that can be resumed.
 
     >>> import tempfile
     >>> from pathlib import Path

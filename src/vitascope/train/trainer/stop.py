@@ -1,4 +1,4 @@
-"""Why a run ends before its last epoch: a signal, or a loss that is no number any more."""
+"""Reasons to stop a run early: a signal, or a diverged loss."""
 
 import math
 import signal
@@ -39,7 +39,7 @@ class Diverged(UserError):
 
 
 class StopRequest:
-    """Whether somebody asked the run to stop; after a second Ctrl-C, Python stops at once."""
+    """Whether the run was asked to stop; a second Ctrl-C interrupts Python at once."""
 
     def __init__(self) -> None:
         self.signal_name = ""
@@ -58,9 +58,9 @@ class StopRequest:
 
 @contextmanager
 def catch_stop_signals() -> Iterator[StopRequest]:
-    """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step.
+    """Inside the block, Ctrl-C and SIGTERM set the request instead of interrupting a step.
 
-    A signal that was ignored stays so: workers leave Ctrl-C to the process that started them.
+    Ignored signals stay ignored: workers leave Ctrl-C to the process that started them.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

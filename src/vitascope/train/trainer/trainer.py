@@ -1,4 +1,4 @@
-"""Where a run stands between two steps, and how it moves on.
+"""The trainer: state of a run between two steps, and its epochs.
 
 Order of events at the end of an epoch: measure, observe, ``metrics.jsonl``, checkpoint. A kill
 between any two of them repeats the epoch from the last checkpoint, to the same bits.
@@ -33,7 +33,7 @@ __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Where a run stands, and how it moves on."""
+    """State of a run, and the loop over its epochs."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Trainer:
             self.progress.tell(self.metrics_log.line())
 
     def _look(self) -> None:
-        """Take the losses in; stop for one that is no number, or because somebody asked."""
+        """Read the losses; stop for one that is not finite, or because a stop was requested."""
         if not self.pending:
             return
         counts = [count for _, _, count in self.pending]
