@@ -15,6 +15,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
+from model_making import of_hub, of_timm
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
 from vitascope.layers.broadcast import context_broadcast
@@ -32,20 +33,8 @@ class Family:
     whole: bool = True  # its MLPs see every token
 
 
-def of_timm(name, **kwargs):
-    return partial(timm.create_model, name, num_classes=5, **kwargs)
-
-
 def ours(name, **kwargs):
     return partial(vitascope.create_model, name, num_classes=5, **kwargs)
-
-
-def of_hub(kind, **kwargs):
-    config = getattr(transformers, f"{kind}Config")
-    model = getattr(transformers, f"{kind}ForImageClassification")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
-    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
-    return lambda: model(config(**sizes, **numbers, **kwargs))
 
 
 def hub_swin(**kwargs):

@@ -5,13 +5,12 @@ so a case that gets there was accepted, and costs no training.
 """
 
 import random
-import signal
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
 
+from data_making import no_waiting
 from vitascope.cli import main
 from vitascope.cli.bench import Bench
 from vitascope.cli.compare import Compare
@@ -95,28 +94,12 @@ def mutated(name, rng):
     return words
 
 
-@contextmanager
-def no_longer_than(seconds, words):
-    """A case that hangs is named."""
-
-    def late(number, frame):
-        raise TimeoutError(f"{words} took more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def told(words, folder, capsys):
     """The exit code and what was said; all else is a failure."""
     words = [str(folder / "held") if word == HERE else word for word in words]
     capsys.readouterr()
     try:
-        with no_longer_than(60, words):
+        with no_waiting(60, words):
             code = main(words)
     except SystemExit as stop:  # help
         code = stop.code

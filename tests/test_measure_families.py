@@ -10,7 +10,6 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-import timm
 import torch
 import transformers
 from timm.models.mlp_mixer import MlpMixer
@@ -19,6 +18,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
+from model_making import of_hub, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -34,18 +34,6 @@ class Family:
     mlps: int
     size: int = 32
     refuses: frozenset[str] = field(default_factory=frozenset)
-
-
-def of_timm(name, **kwargs):
-    return partial(timm.create_model, name, num_classes=5, **kwargs)
-
-
-def of_hub(kind, **kwargs):
-    config = getattr(transformers, f"{kind}Config")
-    model = getattr(transformers, f"{kind}ForImageClassification")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
-    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
-    return lambda: model(config(**sizes, **numbers, **kwargs))
 
 
 def no(*names):

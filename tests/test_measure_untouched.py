@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-import vitascope
+from model_making import small_convit
 from vitascope import capture, measure
 from vitascope.measure.curvature.directions import random_direction
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
@@ -46,15 +46,7 @@ class PerPixel(nn.Module):
 
 def plain():
     torch.manual_seed(0)
-    model = vitascope.create_model(
-        "convit_micro",
-        num_classes=3,
-        img_size=16,
-        embed_dim=16,
-        num_heads=4,
-        depth=3,
-        num_gpsa_blocks=2,
-    )
+    model = small_convit(depth=3, num_gpsa_blocks=2)
     model.norm = nn.Sequential(model.norm, Fuse())
     return model
 
