@@ -90,6 +90,7 @@ figures: $(READY)
 
 api: $(READY)
 	$(BIN)/python docs/make_api.py docs/api
+	$(BIN)/python docs/make_architecture.py
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

@@ -55,11 +55,11 @@ def little_memory(megabytes):
 
 
 @contextmanager
-def no_waiting(seconds=60):
-    """Inside, whoever waits for something that never comes is stopped, and the test fails."""
+def no_waiting(seconds=60, what="it"):
+    """Inside, what takes longer is stopped, and the test fails."""
 
     def stop(*_):
-        raise AssertionError(f"still waiting after {seconds} seconds")
+        raise AssertionError(f"{what} is not done after {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)

@@ -144,8 +144,11 @@ def test_an_msa_block_is_norm_gelu_conv_norm_attention_and_shortcut():
     y = block.norm2(F.conv2d(F.gelu(block.norm1(x)), block.conv.weight))
     torch.testing.assert_close(block(x), x + block.attn(y), rtol=1e-12, atol=1e-12)
     assert {name.split(".")[0] for name, _ in block.named_parameters()} == {
-        "norm1", "conv", "norm2", "attn",
-    }  # fmt: skip
+        "norm1",
+        "conv",
+        "norm2",
+        "attn",
+    }
 
 
 def test_every_place_counts_in_an_msa_block_that_halves_the_map():

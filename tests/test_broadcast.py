@@ -162,8 +162,9 @@ def test_each_place_is_where_the_tables_have_it():
         model = small()
         block = vitascope.broadcast(model, "cb_gate", position).blocks[0]
         block.mlp.load_state_dict(mlp.state_dict())
-        front, mid, end = ((lambda t: t * (t[:, :1] + 1)) if position == p else (lambda t: t)
-                           for p in POSITIONS)  # fmt: skip
+        front, mid, end = (
+            (lambda t: t * (t[:, :1] + 1)) if position == p else (lambda t: t) for p in POSITIONS
+        )
         expected = end(mlp.fc2(mid(mlp.act(mlp.fc1(front(x))))))
         torch.testing.assert_close(block.mlp(x), expected)
 
@@ -347,10 +348,12 @@ def test_onnx_gives_the_same(images, tmp_path):
 def test_capture_still_knows_where_every_patch_lies(name):
     image = torch.randn(1, 3, 32, 32)
     with_it, without = (
-        [(unit.name, unit.kind, unit.grid, unit.num_prefix_tokens)
-         for unit in capture.units(vitascope.create_model(n), image)]
+        [
+            (unit.name, unit.kind, unit.grid, unit.num_prefix_tokens)
+            for unit in capture.units(vitascope.create_model(n), image)
+        ]
         for n in (name, name.split("+")[0])
-    )  # fmt: skip
+    )
     assert with_it == without
     assert all(grid == (8, 8) for _, kind, grid, _ in with_it if kind != "head")
 

@@ -15,6 +15,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
+from model_making import of_hub, of_timm
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
 from vitascope.layers.broadcast import context_broadcast
@@ -32,20 +33,8 @@ class Family:
     whole: bool = True  # its MLPs see every token
 
 
-def of_timm(name, **kwargs):
-    return partial(timm.create_model, name, num_classes=5, **kwargs)
-
-
 def ours(name, **kwargs):
     return partial(vitascope.create_model, name, num_classes=5, **kwargs)
-
-
-def of_hub(kind, **kwargs):
-    config = getattr(transformers, f"{kind}Config")
-    model = getattr(transformers, f"{kind}ForImageClassification")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
-    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
-    return lambda: model(config(**sizes, **numbers, **kwargs))
 
 
 def hub_swin(**kwargs):
@@ -206,15 +195,24 @@ SAM = {"depth": 2, "embed_dim": 16, "num_heads": 2, "window_size": 4, "patch_siz
 WINDOWED = {  # windows of 4 on 10 x 14 patches: blocks, who gets the attention's output, and is the
     "swin": (  # shortcut in it
         of_timm("swin_tiny_patch4_window7_224", img_size=(40, 56), **SWIN),
-        "layers.0.blocks.", "norm2", True),
+        "layers.0.blocks.",
+        "norm2",
+        True,
+    ),
     "swin v2": (
         of_timm("swinv2_tiny_window8_256", img_size=(40, 56), strict_img_size=False, **SWIN),
-        "layers.0.blocks.", "norm1", False),
+        "layers.0.blocks.",
+        "norm1",
+        False,
+    ),
     "sam": (of_timm("samvit_base_patch16", img_size=(40, 56), **SAM), "blocks.", "norm2", True),
     "hub swin": (
         partial(hub_swin, image_size=(40, 56)),
-        "swin.encoder.layers.0.blocks.", "layernorm_after", True),
-}  # fmt: skip
+        "swin.encoder.layers.0.blocks.",
+        "layernorm_after",
+        True,
+    ),
+}
 
 
 def attended(model, block, norm, with_shortcut, images):
@@ -329,9 +327,16 @@ def test_torchs_own_encoder_leaves_masked_tokens_out():
 @pytest.fixture
 def vilt():
     config = transformers.ViltConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        vocab_size=100, image_size=32, patch_size=8, max_image_length=-1, num_labels=7,
-    )  # fmt: skip
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        vocab_size=100,
+        image_size=32,
+        patch_size=8,
+        max_image_length=-1,
+        num_labels=7,
+    )
     return shaken(transformers.ViltForQuestionAnswering(config)).float()
 
 

@@ -167,6 +167,6 @@ def test_threads_that_leave_in_any_order_leave_torchs_switches_as_they_were():
 
 def test_places_found_by_several_threads_leave_no_mode_on():
     with ThreadPoolExecutor(THREADS) as pool:
-        jobs = [pool.submit(capture.places, model_of(s), images_of(s)) for s in range(6)]
+        jobs = [pool.submit(capture.token_coordinates, model_of(s), images_of(s)) for s in range(6)]
         assert all(job.result() for job in jobs)
     assert not is_in_torch_dispatch_mode()

@@ -23,7 +23,7 @@ def test_patches_lie_at_their_centres_and_class_tokens_nowhere():
     model = timm.create_model(
         "deit_tiny_distilled_patch16_224", img_size=(32, 64), depth=1, num_classes=2
     )
-    place = capture.places(model, torch.randn(2, 3, 32, 64))["blocks.0.attn"]
+    place = capture.token_coordinates(model, torch.randn(2, 3, 32, 64))["blocks.0.attn"]
     assert place.query[0, :2].isnan().all()
     torch.testing.assert_close(place.query[0, 2:], pixels(32, 64, 16).reshape(-1, 2))
     assert place.grid == (2, 4)
@@ -32,10 +32,15 @@ def test_patches_lie_at_their_centres_and_class_tokens_nowhere():
 
 def test_shifted_windows_are_where_swin_cuts_them():
     model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=(32, 64), window_size=4, depths=(2, 2),
-        embed_dim=8, num_heads=(1, 2), num_classes=2,
-    )  # fmt: skip
-    places = capture.places(model, torch.randn(1, 3, 32, 64))
+        "swin_tiny_patch4_window7_224",
+        img_size=(32, 64),
+        window_size=4,
+        depths=(2, 2),
+        embed_dim=8,
+        num_heads=(1, 2),
+        num_classes=2,
+    )
+    places = capture.token_coordinates(model, torch.randn(1, 3, 32, 64))
     at = pixels(32, 64, 4)
     for index, shift in enumerate((0, 2)):
         expected = window_partition(at.roll((-shift, -shift), (1, 2)), (4, 4)).flatten(1, 2)
@@ -50,7 +55,7 @@ def test_shifted_windows_are_where_swin_cuts_them():
 
 def test_a_dilated_grid_is_where_maxvit_takes_it():
     model = timm.create_model("maxvit_rmlp_pico_rw_256", img_size=64, num_classes=2)
-    places = capture.places(model, torch.randn(1, 3, 64, 64))
+    places = capture.token_coordinates(model, torch.randn(1, 3, 64, 64))
     block, grid = (places[f"stages.0.blocks.1.attn_{kind}.attn"] for kind in ("block", "grid"))
     at = block.query.new_tensor(range(16)) * 4 + block.query.min()
     at = torch.stack(torch.meshgrid(at, at, indexing="ij"), -1)[None]
@@ -60,7 +65,7 @@ def test_a_dilated_grid_is_where_maxvit_takes_it():
 
 def test_pooled_keys_lie_in_the_middle_of_what_they_pool():
     model = timm.create_model("pvt_v2_b0", depths=(1, 1, 1, 1), num_classes=2)
-    place = capture.places(model, torch.randn(1, 3, 64, 64))["stages.0.blocks.0.attn"]
+    place = capture.token_coordinates(model, torch.randn(1, 3, 64, 64))["stages.0.blocks.0.attn"]
     patches = place.query.view(16, 16, 2)  # reduced 8 times: 2 x 2 keys
     assert patches[:, 0, 0].tolist() == [4.0 * i for i in range(16)]  # 7 x 7, stride 4, padding 3
     expected = patches.unflatten(0, (2, 8)).unflatten(2, (2, 8)).mean((1, 3)).reshape(-1, 2)
@@ -71,7 +76,7 @@ def test_padding_has_no_place():
     model = timm.create_model(
         "twins_svt_small", img_size=(32, 32), depths=(1, 1, 1, 1), wss=(5, 4, 4, 4), num_classes=2
     )
-    place = capture.places(model, torch.randn(1, 3, 32, 32))["blocks.0.0.attn"]
+    place = capture.token_coordinates(model, torch.randn(1, 3, 32, 32))["blocks.0.0.attn"]
     assert place.query.shape == (4, 25, 2)  # 8 x 8 patches in windows of 5 x 5, padded to 10 x 10
     assert int((~place.query[..., 0].isnan()).sum()) == 64
 
@@ -79,7 +84,7 @@ def test_padding_has_no_place():
 def test_attention_over_channels_is_not_over_tokens():
     model = timm.create_model("xcit_nano_12_p16_224", img_size=32, depth=1, num_classes=2)
     x = torch.randn(1, 3, 32, 32)
-    places = capture.places(model, x)
+    places = capture.token_coordinates(model, x)
     assert not places["blocks.0.attn"].over_tokens
     assert places["cls_attn_blocks.0.attn"].over_tokens
     kinds = {unit.name: unit.kind for unit in capture.units(model, x)}

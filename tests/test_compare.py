@@ -24,7 +24,7 @@ from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.papers.scale import LAPTOP
 from vitascope.studies.session.models import build
-from vitascope.train import alone_in, load_run, recipe, train
+from vitascope.train import load_run, lock_folder, recipe, train
 from vitascope.train.run_folder.resume_file import latest
 
 WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
@@ -229,7 +229,7 @@ def test_killed_it_takes_its_workers_along_and_blocks_nobody(tmp_path):
             time.sleep(0.1)
     for folder in runs(out):
         assert saved_step(folder) >= trained_step(folder) > 0
-    with alone_in(out):
+    with lock_folder(out):
         assert (out / ".lock").read_text().split()[0] == str(os.getpid())
 
 

@@ -5,6 +5,7 @@ import timm
 import torch
 from torch import nn
 
+from model_making import check_gradient_checkpointing
 from vitascope import create_model
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, forced_gates, gpsa_layers, without_pos_embed
@@ -279,14 +280,7 @@ def test_intermediates_are_what_the_blocks_give():
 def test_gradient_checkpointing_gives_the_same_gradients():
     model = randomised(micro()).train()
     images = torch.randn(2, 3, 16, 16)
-    gradients = []
-    for enable in (False, True):
-        model.set_grad_checkpointing(enable)
-        model.zero_grad()
-        model(images).square().sum().backward()
-        gradients.append([p.grad.clone() for p in model.parameters()])
-    for plain, again in zip(*gradients, strict=True):
-        torch.testing.assert_close(plain, again)
+    check_gradient_checkpointing(model, images)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,12 @@ def test_shards_behind_an_address_are_fetched_once(server):
     write_shard(server.folder / "t-1.tar", range(6, 12))
     found = load(f"wds:{server.url}/t-{{0..1}}.tar", test_fraction=1 / 3)
     assert (len(found.train), len(found.test)) == (8, 4)
-    values = sorted([*found.train.pixels(range(8))[:, 0, 0, 0].tolist(),
-                     *found.test.pixels(range(4))[:, 0, 0, 0].tolist()])  # fmt: skip
+    values = sorted(
+        [
+            *found.train.pixels(range(8))[:, 0, 0, 0].tolist(),
+            *found.test.pixels(range(4))[:, 0, 0, 0].tolist(),
+        ]
+    )
     assert values == list(range(12))
     assert server.asked == ["/t-0.tar", "/t-1.tar"]
     load(f"wds:{server.url}/t-{{0..1}}.tar", test_fraction=1 / 3)

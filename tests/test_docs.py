@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import vitascope
+from model_making import small_convit
 from vitascope import measure
 from vitascope.cli import COMMANDS
 from vitascope.cli.options import parse
@@ -122,15 +123,22 @@ def shown() -> dict[str, object]:
     """What the pages take as given: a model, images in its statistics, scenes, and some weights."""
     torch.manual_seed(0)
     mean, std = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-    model = vitascope.create_model(
-        "convit_micro", num_classes=3, img_size=16, embed_dim=16, num_heads=4, depth=2,
-        num_gpsa_blocks=1)  # fmt: skip
+    model = small_convit(depth=2, num_gpsa_blocks=1)
     pixels = torch.rand(2, 6, 3, 16, 16)
     batches = [((p - 0.5) / 0.25, torch.tensor([0, 1, 2, 0, 1, 2])) for p in pixels]
     scenes = [(torch.randn(2, 3, 32, 32), torch.randint(3, (2, 32, 32)))]
     start, middle, end = ({"w": torch.tensor(w)} for w in ([1.0, 0.0], [0.5, 0.2], [0.0, 0.0]))
-    return {"model": model, "batches": batches, "mean": mean, "std": std, "scenes": scenes,
-            "images": batches[0][0], "start": start, "middle": middle, "end": end}  # fmt: skip
+    return {
+        "model": model,
+        "batches": batches,
+        "mean": mean,
+        "std": std,
+        "scenes": scenes,
+        "images": batches[0][0],
+        "start": start,
+        "middle": middle,
+        "end": end,
+    }
 
 
 def assert_values(printed: str) -> None:

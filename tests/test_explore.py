@@ -165,7 +165,7 @@ def test_windows_become_whole_maps_that_are_zero_outside():
     """Two windows of 2 x 2 pixels side by side, a class token in each."""
     window = torch.tensor([[np.nan, np.nan], [0, 0], [0, 4], [4, 0], [4, 4.0]])
     places = torch.stack([window, window + torch.tensor([0, 8.0])])
-    layout = grid_layout(capture.Places(places, places))
+    layout = grid_layout(capture.TokenCoordinates(places, places))
     assert layout.grid == layout.keys == (2, 4)
     assert layout.key_axes == ([0.0, 1.0], [0.0, 1.0, 2.0, 3.0])
     weights = torch.rand(3 * 2, 5, 5, 5).softmax(-1)  # three images
@@ -181,7 +181,7 @@ def test_windows_become_whole_maps_that_are_zero_outside():
 def test_patches_with_a_hole_among_them_are_no_grid():
     places = torch.tensor([[[0, 0], [0, 4], [4, 0.0]]])
     with pytest.raises(UserError, match="do not fill a grid"):
-        grid_layout(capture.Places(places, places))
+        grid_layout(capture.TokenCoordinates(places, places))
 
 
 def test_a_record_stays_within_its_bytes_and_says_what_it_leaves_out(digits):

@@ -30,8 +30,16 @@ def test_a_report_shows_all_that_an_earlier_version_wrote(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["left_out"] == []
     shown = {part["kind"] for part in told["sections"]}
-    assert shown == {"compare", "study", "buildup", "spectra", "inspection", "evaluation", "run",
-                     "bench"}  # fmt: skip
+    assert shown == {
+        "compare",
+        "study",
+        "buildup",
+        "spectra",
+        "inspection",
+        "evaluation",
+        "run",
+        "bench",
+    }
     assert len(find(everything, KINDS).sources) == len(list(OLD.rglob("*.json"))) + 1  # unfinished
     assert "explorer" in (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
 
@@ -66,8 +74,11 @@ def test_inspect_and_report_write_the_same_pictures_to_the_same_names(old_run, t
 
 def test_figures_of_several_models_do_not_take_the_name_of_one_models(tmp_path):
     for name in ("a", "a/b"):
-        shutil.copytree(OLD / "inside", tmp_path / name, ignore=lambda _, names: [
-            n for n in names if not n.startswith("gates")])  # fmt: skip
+        shutil.copytree(
+            OLD / "inside",
+            tmp_path / name,
+            ignore=lambda _, names: [n for n in names if not n.startswith("gates")],
+        )
     assert main(["report", str(tmp_path / "a"), "--formats", "png", "--quiet"]) == 0
     assert [p.name for p in (tmp_path / "a" / "figures").iterdir()] == ["gates-2-models.png"]
 

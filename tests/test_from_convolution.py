@@ -6,9 +6,9 @@ import torch
 from timm.layers import StdConv2d
 from torch import nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import vitascope
+from model_making import Largest
 from vitascope import attention_from_convolution, capture, convit_from_resnet, measure
 from vitascope.errors import UserError
 from vitascope.layers import forced_gates, freeze_gates
@@ -148,17 +148,6 @@ def test_resetting_makes_it_the_convolution_of_its_present_kernel():
     assert (layer(x) - conv(x)).abs().max() > 1e-3  # out of balance
     layer.attn.reset_parameters()
     torch.testing.assert_close(layer(x), conv(x), rtol=0, atol=1e-5)
-
-
-class Largest(TorchDispatchMode):
-    numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for leaf in torch.utils._pytree.tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self.numel = max(self.numel, leaf.numel())
-        return out
 
 
 def test_nothing_of_size_patches_squared_is_made():

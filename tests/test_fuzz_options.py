@@ -5,13 +5,12 @@ so a case that gets there was accepted, and costs no training.
 """
 
 import random
-import signal
-from contextlib import contextmanager
 from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
 
+from data_making import no_waiting
 from vitascope.cli import main
 from vitascope.cli.bench import Bench
 from vitascope.cli.compare import Compare
@@ -25,7 +24,7 @@ from vitascope.cli.train import Train
 from vitascope.errors import UserError
 from vitascope.settings import flat
 from vitascope.studies.grid.one_training import recipe_from
-from vitascope.train import Recipe, alone_in, recipe
+from vitascope.train import Recipe, lock_folder, recipe
 
 HELD = "is in use by process"
 HERE = "OUT"  # stands for the folder that is held
@@ -95,28 +94,12 @@ def mutated(name, rng):
     return words
 
 
-@contextmanager
-def no_longer_than(seconds, words):
-    """A case that hangs is named."""
-
-    def late(number, frame):
-        raise TimeoutError(f"{words} took more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def told(words, folder, capsys):
     """The exit code and what was said; all else is a failure."""
     words = [str(folder / "held") if word == HERE else word for word in words]
     capsys.readouterr()
     try:
-        with no_longer_than(60, words):
+        with no_waiting(60, words):
             code = main(words)
     except SystemExit as stop:  # help
         code = stop.code
@@ -139,7 +122,7 @@ def go(count, seed, folder, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     rng = random.Random(seed)
     met = {"held": 0, "refused": 0, "done": 0}
-    with alone_in(folder / "held"):
+    with lock_folder(folder / "held"):
         for case in range(count):
             name = list(COMMANDS)[case % len(COMMANDS)]
             code, said = told(mutated(name, rng), folder, capsys)
@@ -194,5 +177,5 @@ def test_any_setting_makes_a_recipe_that_survives_writing_or_is_refused_in_a_lin
 )
 def test_what_is_meant_is_accepted(words, tmp_path, capsys):
     name, *rest = words.split()
-    with alone_in(tmp_path / "held"):
+    with lock_folder(tmp_path / "held"):
         assert HELD in told([*COMMANDS[name], *rest], tmp_path, capsys)[1]

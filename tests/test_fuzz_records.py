@@ -7,10 +7,8 @@ nested, shapes made wrong, bytes flipped, files cut) and gives what is left to `
 import json
 import random
 import shutil
-import signal
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from data_making import no_waiting
 from vitascope.cli import main
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -153,26 +152,10 @@ def mutate_arrays(draw: random.Random, path: Path) -> None:
     path.write_text(json.dumps(body), encoding="utf-8")
 
 
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Fail what takes longer."""
-
-    def stop(*_: Any) -> None:
-        raise TimeoutError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def outcome(words: list[str]) -> int | str:
     """The exit code of a command, or its traceback."""
     try:
-        with limited(SECONDS):
+        with no_waiting(SECONDS):
             return main(words)
     except BaseException:
         return traceback.format_exc()
@@ -231,8 +214,13 @@ def run_case(number: int, home: Path) -> tuple[str, str | None]:
         mutate_body(draw, path)
     else:
         mutate_bytes(draw, path)
-    words = draw.choice((["report"], ["evaluate", "--images", "8"],
-                         ["inspect", "--images", "2", "--measures", "gates"]))  # fmt: skip
+    words = draw.choice(
+        (
+            ["report"],
+            ["evaluate", "--images", "8"],
+            ["inspect", "--images", "2", "--measures", "gates"],
+        )
+    )
     code = outcome([*words[:1], str(run), *words[1:], "--quiet"])
     name = f"run case {number}, {words[0]} with a damaged {path.name}"
     if code not in (0, 2):

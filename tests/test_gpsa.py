@@ -4,8 +4,8 @@ import pytest
 import torch
 from timm.models.convit import GPSA as TimmGPSA
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from model_making import Largest
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, PSA
 
@@ -81,19 +81,6 @@ def test_the_grid_may_change_from_call_to_call():
     assert (first - other).abs().max() > 1e-3
     torch.testing.assert_close(layer(x, (4, 6)), first, rtol=0, atol=0)
     torch.testing.assert_close(first, dense_by_hand(layer, x, (4, 6))[0])
-
-
-class Largest(TorchDispatchMode):
-    """The size of the largest tensor that any operator returns."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for leaf in torch.utils._pytree.tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self.numel = max(self.numel, leaf.numel())
-        return out
 
 
 def test_nothing_of_size_patches_squared_is_made_forward_or_backward():

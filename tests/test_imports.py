@@ -1,6 +1,6 @@
 """Which way imports point, and what importing costs."""
 
-import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +9,8 @@ import pytest
 
 from vitascope.cli import COMMANDS
 
-SOURCE = Path(__file__).parents[1] / "src" / "vitascope"
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from make_architecture import ANYWHERE, PAGE, SOURCE, package_imports, page
 
 MAY_IMPORT = {
     "errors": set(),
@@ -29,44 +30,28 @@ MAY_IMPORT = {
     "report": {"record"},
     "cli": {"studies", "report", "bench"},
 }
-ANYWHERE = {"errors", "settings", "atomic", "reliability"}
-
-
-def package_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imports_of(path: Path) -> set[str]:
-    """The packages of ours that a file imports, at the top or inside a function."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative import"
-            names = [node.module]
-            if node.module == "vitascope":
-                names = [f"vitascope.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("vitascope.")}
-    return found
 
 
 def test_imports_follow_the_arrows():
-    wrong = []
-    for path in SOURCE.rglob("*.py"):
-        package = package_of(path)
-        if package in ("__init__", "__main__"):
-            continue
-        for other in imports_of(path) - {package, "__version__"} - ANYWHERE:
-            if other not in MAY_IMPORT[package]:
-                wrong.append(f"{path.relative_to(SOURCE)} imports {other}")
-    assert not wrong
+    found = package_imports()
+    wrong = {package: found[package] - ANYWHERE - MAY_IMPORT[package] for package in found}
+    assert not {package: others for package, others in wrong.items() if others}
 
 
 def test_every_package_has_its_arrows():
-    packages = {package_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
-    assert packages == set(MAY_IMPORT)
+    assert set(package_imports()) == set(MAY_IMPORT)
+
+
+def test_the_drawing_of_the_imports_is_current():
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run `make api` and commit docs/architecture.md"
+
+
+def test_every_file_that_the_architecture_names_exists():
+    named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|/))`", PAGE.read_text(encoding="utf-8"))
+    assert len(named) > 10
+    homes = (SOURCE, PAGE.parents[1])
+    assert not [name for name in named if not any((home / name).exists() for home in homes)]
 
 
 def test_no_file_is_called_after_nothing():

@@ -105,8 +105,9 @@ def test_along_a_given_direction_the_loss_is_that_of_the_moved_weights():
     images, labels = torch.randn(4, 3, 1, 1, dtype=torch.float64), torch.tensor([0, 1, 1, 0])
     step = {"map.weight": torch.randn(2, 3, dtype=torch.float64)}
     grid = [[-1.0, 0.0, 0.5, 3.0]]
-    found = landscape(model, [(images[:3], labels[:3]), (images[3:], labels[3:])],
-                      directions=[step], grid=grid)  # fmt: skip
+    found = landscape(
+        model, [(images[:3], labels[:3]), (images[3:], labels[3:])], directions=[step], grid=grid
+    )
     for point, loss in zip(grid[0], found.nll, strict=True):
         logits = images.flatten(1) @ (model.map.weight.detach() + point * step["map.weight"]).T
         assert loss == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-12)

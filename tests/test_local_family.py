@@ -9,6 +9,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch.nn import functional as F
 
 import vitascope
+from model_making import check_gradient_checkpointing
 from vitascope import capture, create_model, measure
 from vitascope.errors import UserError
 from vitascope.layers.neighbors import neighborhood_mask
@@ -114,14 +115,7 @@ def test_without_a_class_token_information_travels_one_patch_a_block():
 def test_recomputing_blocks_gives_the_same_gradients():
     model = convolutional(3).train()
     images = torch.randn(2, 3, 16, 16)
-    gradients = []
-    for enable in (False, True):
-        model.set_grad_checkpointing(enable)
-        model.zero_grad()
-        model(images).square().sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    for plain, recomputed in zip(*gradients, strict=True):
-        torch.testing.assert_close(plain, recomputed)
+    check_gradient_checkpointing(model, images)
 
 
 LARGE = {"img_size": 64, "patch_size": 4, "embed_dim": 12, "depth": 1, "num_heads": 3}  # in blocks

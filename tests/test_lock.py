@@ -81,9 +81,14 @@ def test_pins_are_plain_versions_and_hold_wherever_torch_comes_from():
 
 def test_a_pin_forgets_the_build_and_gpu_packages_are_left_out():
     found = {
-        "vitascope": "0.1.0", "torch": "2.13.0+cpu", "PyYAML": "6.0", "triton": "3.1",
-        "nvidia-cublas": "13.0", "cuda-toolkit": "13.0", "tritonclient": "2.0",
-    }  # fmt: skip
+        "vitascope": "0.1.0",
+        "torch": "2.13.0+cpu",
+        "PyYAML": "6.0",
+        "triton": "3.1",
+        "nvidia-cublas": "13.0",
+        "cuda-toolkit": "13.0",
+        "tritonclient": "2.0",
+    }
     report = {"install": [{"metadata": {"name": n, "version": v}} for n, v in found.items()]}
     assert pins(report) == ["pyyaml==6.0", "torch==2.13.0", "tritonclient==2.0"]
 

@@ -1,5 +1,8 @@
 """Nonlocality, entropy, maps and gates: closed forms, and parity with independent code."""
 
+import pkgutil
+from importlib import import_module
+
 import numpy as np
 import pytest
 import timm
@@ -11,12 +14,12 @@ import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.attention.entropy import row_entropy
-from vitascope.measure.attention.nonlocality import attention_distance, grid_places
+from vitascope.measure.attention.nonlocality import attention_distance, grid_coordinates
 from vitascope.record import load
 
 
 def grid_distances(height, width):
-    places = grid_places(height, width)
+    places = grid_coordinates(height, width)
     return torch.cdist(places, places)
 
 
@@ -173,9 +176,14 @@ def test_a_map_is_the_querys_row_on_the_grid():
 
 def test_maps_of_windows_are_zero_outside_the_window():
     model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, depths=(1,), embed_dim=8,
-        num_heads=(2,), num_classes=2,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        depths=(1,),
+        embed_dim=8,
+        num_heads=(2,),
+        num_classes=2,
+    )
     nn.init.normal_(model.layers[0].blocks[0].attn.qkv.weight)
     x = torch.randn(2, 3, 32, 32)
     result = measure.maps(model, [x], query=(0.1, 0.99))
@@ -246,7 +254,8 @@ def test_a_record_has_all_a_figure_needs(tmp_path):
         assert set(record.values["layers"]) <= {key.split("/")[-1] for key in record.arrays}
 
 
-@pytest.mark.parametrize("name", measure.__all__)
-def test_the_function_wins_over_its_module(name):
-    __import__(f"vitascope.measure.{name}")
-    assert callable(getattr(measure, name))
+@pytest.mark.parametrize("package", [capture, measure])
+def test_functions_win_over_modules_of_the_same_name(package):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+    assert all(callable(getattr(package, name)) for name in package.__all__)

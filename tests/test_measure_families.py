@@ -10,7 +10,6 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-import timm
 import torch
 import transformers
 from timm.models.mlp_mixer import MlpMixer
@@ -19,6 +18,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
+from model_making import of_hub, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -34,18 +34,6 @@ class Family:
     mlps: int
     size: int = 32
     refuses: frozenset[str] = field(default_factory=frozenset)
-
-
-def of_timm(name, **kwargs):
-    return partial(timm.create_model, name, num_classes=5, **kwargs)
-
-
-def of_hub(kind, **kwargs):
-    config = getattr(transformers, f"{kind}Config")
-    model = getattr(transformers, f"{kind}ForImageClassification")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
-    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
-    return lambda: model(config(**sizes, **numbers, **kwargs))
 
 
 def no(*names):
@@ -151,7 +139,7 @@ def test_capture_sees_every_layer_and_changes_nothing(family):
     for weights in maps.values():
         assert weights.ndim == 4
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    places = capture.places(model, images)
+    places = capture.token_coordinates(model, images)
     assert set(places) == set(maps)
     for name, place in places.items():
         windows, queries, keys = *place.query.shape[:2], place.key.shape[1]
@@ -165,7 +153,9 @@ def test_units_are_found_and_followed(family):
     kinds = [unit.kind for unit in units]
     assert kinds[0] == "stem"
     assert kinds[-1] == "head"
-    over_tokens = sum(place.over_tokens for place in capture.places(model, images).values())
+    over_tokens = sum(
+        place.over_tokens for place in capture.token_coordinates(model, images).values()
+    )
     assert kinds.count("attention") == over_tokens
     assert kinds.count("mlp") == kind.mlps
     for unit in units:

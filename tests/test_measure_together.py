@@ -30,9 +30,14 @@ class Encoder(nn.Module):
 
 def swin():
     return timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, depths=(2, 1), embed_dim=16,
-        num_heads=(1, 2), num_classes=3,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        depths=(2, 1),
+        embed_dim=16,
+        num_heads=(1, 2),
+        num_classes=3,
+    )
 
 
 MODELS = {

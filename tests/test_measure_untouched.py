@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-import vitascope
+from model_making import small_convit
 from vitascope import capture, measure
 from vitascope.measure.curvature.directions import random_direction
-from vitascope.measure.curvature.objective import deterministic, moving, objective
+from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.streaming.together import Together
 
@@ -46,9 +46,7 @@ class PerPixel(nn.Module):
 
 def plain():
     torch.manual_seed(0)
-    model = vitascope.create_model(
-        "convit_micro", num_classes=3, img_size=16, embed_dim=16, num_heads=4, depth=3,
-        num_gpsa_blocks=2)  # fmt: skip
+    model = small_convit(depth=3, num_gpsa_blocks=2)
     model.norm = nn.Sequential(model.norm, Fuse())
     return model
 
@@ -289,7 +287,7 @@ def test_one_run_of_a_shared_module_is_dropped_as_the_layer_of_a_copy_is():
 
 def test_shared_and_tied_weights_move_together_in_the_objective():
     model, (batch, _) = woven().eval(), images()
-    weights = moving(model)
+    weights = trainable_weights(model)
     with deterministic(model):
         loss = objective(model, weights, *batch)
     slopes = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)

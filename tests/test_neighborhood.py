@@ -3,8 +3,8 @@
 import pytest
 import torch
 from timm.layers import Attention
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from model_making import Largest
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
@@ -131,19 +131,6 @@ def test_gradients_equal_those_of_dense_attention(prefix):
     for name, found, expected in zip(leaves, ours, dense, strict=True):
         assert found.abs().max() > 0, name
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-class Largest(TorchDispatchMode):
-    """The size of the largest tensor that any operator returns."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for leaf in torch.utils._pytree.tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self.numel = max(self.numel, leaf.numel())
-        return out
 
 
 def largest(side, dim=24, k=3):

@@ -10,9 +10,9 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.objective import (
     deterministic,
     fixed_batches,
-    moving,
     nll,
     objective,
+    trainable_weights,
 )
 from vitascope.models import create_model
 
@@ -25,7 +25,7 @@ def test_the_objective_at_the_models_own_weights_is_its_loss_plus_l2():
     model = create_model("vit_micro", num_classes=10).eval()
     images, labels = batch()
     with deterministic(model):
-        found = objective(model, moving(model), images, labels, weight_decay=0.1)
+        found = objective(model, trainable_weights(model), images, labels, weight_decay=0.1)
     norm = sum(w.square().sum() for w in model.parameters())
     torch.testing.assert_close(found, F.cross_entropy(model(images), labels) + 0.05 * norm)
 
@@ -34,8 +34,8 @@ def test_float64_weights_give_a_float64_objective_and_leave_the_model_in_float32
     model = create_model("convit_micro", num_classes=10)
     images, labels = batch(2)
     with deterministic(model):
-        exact = objective(model, moving(model, torch.float64), images, labels)
-        rough = objective(model, moving(model), images, labels)
+        exact = objective(model, trainable_weights(model, torch.float64), images, labels)
+        rough = objective(model, trainable_weights(model), images, labels)
     assert exact.dtype == torch.float64
     assert exact.item() == pytest.approx(rough.item(), abs=1e-5)
     assert {w.dtype for w in model.parameters()} == {torch.float32}
@@ -51,7 +51,7 @@ def test_a_distilled_model_is_measured_by_the_mean_of_its_heads():
     model.set_distilled_training(True)
     images, labels = batch(2)
     with deterministic(model):
-        found = objective(model, moving(model), images, labels)
+        found = objective(model, trainable_weights(model), images, labels)
     torch.testing.assert_close(found, F.cross_entropy(model.eval()(images), labels))
 
 
@@ -64,8 +64,8 @@ def test_the_mode_is_deterministic_and_everything_comes_back(batch_norm):
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     images, labels = batch(4)
     with pytest.raises(ZeroDivisionError), deterministic(model, batch_norm=batch_norm):
-        one = objective(model, moving(model), images, labels)
-        two = objective(model, moving(model), images, labels)
+        one = objective(model, trainable_weights(model), images, labels)
+        two = objective(model, trainable_weights(model), images, labels)
         assert torch.equal(one, two)
         assert torch.equal(model(images), model(images))  # the model itself may be run too
         raise ZeroDivisionError
@@ -79,9 +79,9 @@ def test_batch_statistics_are_those_of_training():
     images, labels = batch(4, side=6)
     model.train()(images)
     with deterministic(model, batch_norm="batch"):
-        own = objective(model, moving(model), images, labels)
+        own = objective(model, trainable_weights(model), images, labels)
     with deterministic(model):
-        running = objective(model, moving(model), images, labels)
+        running = objective(model, trainable_weights(model), images, labels)
     torch.testing.assert_close(running, F.cross_entropy(model.eval()(images), labels))
     torch.testing.assert_close(own, F.cross_entropy(model.train()(images), labels))
     assert not torch.isclose(own, running)
@@ -91,7 +91,7 @@ def test_attention_has_a_second_derivative():
     model = create_model("vit_micro", num_classes=10)
     images, labels = batch(1)
     with deterministic(model):
-        weights = moving(model)
+        weights = trainable_weights(model)
         loss = objective(model, weights, images, labels)
         slope = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
     norm = sum(s.square().sum() for s in slope)
@@ -103,9 +103,9 @@ def test_attention_has_a_second_derivative():
 def test_frozen_weights_do_not_move_and_a_model_of_them_is_refused():
     model = nn.Linear(3, 2)
     model.bias.requires_grad_(False)
-    assert list(moving(model)) == ["weight"]
+    assert list(trainable_weights(model)) == ["weight"]
     with pytest.raises(UserError, match="no weight that trains"):
-        moving(nn.Flatten())
+        trainable_weights(nn.Flatten())
 
 
 @pytest.mark.parametrize(

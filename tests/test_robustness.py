@@ -8,7 +8,11 @@ from torch.nn import functional as F
 
 from vitascope import measure
 from vitascope.errors import UserError
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+)
 from vitascope.measure.robustness.fgsm import gradient, log_odds, one_step
 from vitascope.measure.robustness.frequency import band, filtered, radius
 from vitascope.measure.robustness.occlusion import box, occlude
@@ -82,8 +86,12 @@ def test_images_that_are_not_pixels_are_refused(net, images, statistics, says):
 
 def test_accuracy_is_of_all_images_whatever_the_batches(net):
     pixels = pixels_of()
-    found = [degraded(net, batches_of(pixels, size), lambda shot: [("same", shot.images)])
-             for size in (1, 5, 12)]  # fmt: skip
+    found = [
+        accuracy_on_changed_images(
+            net, batches_of(pixels, size), lambda shot: [("same", shot.images)]
+        )
+        for size in (1, 5, 12)
+    ]
     right = net.eval()(SPACE.normalised(pixels)).argmax(1) == torch.arange(12) % 4
     for one in found:
         assert one.clean == one.accuracy["same"] == pytest.approx(right.double().mean().item())
@@ -190,8 +198,12 @@ def test_fgsm_is_the_sign_of_the_gradient_of_a_linear_model():
     pixels, labels = pixels_of(2, (3, 4, 4)).double(), torch.tensor([0, 1])
     slope = gradient(Linear(), pixels, labels, SPACE)
     moved = one_step(pixels, pixels, slope, 0.03, 0.03)
-    by_hand = torch.stack([pixels[0] + 0.03 * weight.view(3, 4, 4).sign(),
-                           pixels[1] - 0.03 * weight.view(3, 4, 4).sign()]).clamp(0, 1)  # fmt: skip
+    by_hand = torch.stack(
+        [
+            pixels[0] + 0.03 * weight.view(3, 4, 4).sign(),
+            pixels[1] - 0.03 * weight.view(3, 4, 4).sign(),
+        ]
+    ).clamp(0, 1)
     torch.testing.assert_close(moved, by_hand, rtol=0, atol=1e-15)
 
 
@@ -514,5 +526,5 @@ def test_a_change_sees_labels_and_numbers(net):
         seen.append((shot.labels.tolist(), shot.numbers))
         return ()
 
-    degraded(net, batches_of(pixels_of(7)), change)
+    accuracy_on_changed_images(net, batches_of(pixels_of(7)), change)
     assert seen == [([0, 1, 2, 3, 0], [0, 1, 2, 3, 4]), ([1, 2], [5, 6])]

@@ -15,9 +15,16 @@ from vitascope.train import RECIPES, recipe
 def test_a_recipe_typed_out_in_full_is_that_recipe(name):
     wanted = recipe(name, travel=("*gating_param", "a b"), mixed_precision="no")
     settings = {key: value for key, value in wanted.to_dict().items() if key != "name"}
-    line = command_line(["vitascope", "train"], [
-        ("--model", "convit_micro"), ("--data", "a 'b'"), ("--out", "o"), ("--recipe", name),
-        ("--set", changed(settings))])  # fmt: skip
+    line = command_line(
+        ["vitascope", "train"],
+        [
+            ("--model", "convit_micro"),
+            ("--data", "a 'b'"),
+            ("--out", "o"),
+            ("--recipe", name),
+            ("--set", changed(settings)),
+        ],
+    )
     asked = parse(Train, "vitascope train", shlex.split(line)[2:])
     assert asked.data == "a 'b'"
     assert recipe_from(asked.recipe, None, asked.set) == wanted
@@ -25,9 +32,29 @@ def test_a_recipe_typed_out_in_full_is_that_recipe(name):
 
 @pytest.mark.parametrize(
     "value",
-    ["no", "null", "1", "1e3", "*star", "a: b", "", "a,b", "[", "~", "true", "cosine", "x/y.z",
-     None, True, 3, 0.1, [], ["no", 1, None], "2001-01-01"],
-)  # fmt: skip
+    [
+        "no",
+        "null",
+        "1",
+        "1e3",
+        "*star",
+        "a: b",
+        "",
+        "a,b",
+        "[",
+        "~",
+        "true",
+        "cosine",
+        "x/y.z",
+        None,
+        True,
+        3,
+        0.1,
+        [],
+        ["no", 1, None],
+        "2001-01-01",
+    ],
+)
 def test_every_value_comes_back_as_it_was(value):
     assert pairs(changed({"field": value}), "--set") == {"field": value}
 

@@ -45,8 +45,11 @@ def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_
     assert main([*words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(row["run"], row["epoch"]) for row in told["rows"]] == [
-        ("vit", 0), ("resnet", 0), ("vit", 1), ("resnet", 1)
-    ]  # fmt: skip
+        ("vit", 0),
+        ("resnet", 0),
+        ("vit", 1),
+        ("resnet", 1),
+    ]
     assert told["rows"][0]["nep_verdict"] == ""
     assert told["rows"][3]["nep_verdict"] in ("more", "less", "within noise")
     record = load(tmp_path / "spectra")
@@ -61,8 +64,17 @@ def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_
 
 
 def made_up():
-    row = {"run": "a|b", "epoch": None, "name": "a|b", "nep": [0.25, 0.05], "ape": [12.0, 1.0],
-           "loss": [1.5, 0.1], "nep_verdict": "", "ape_verdict": "", "unconverged": 0}  # fmt: skip
+    row = {
+        "run": "a|b",
+        "epoch": None,
+        "name": "a|b",
+        "nep": [0.25, 0.05],
+        "ape": [12.0, 1.0],
+        "loss": [1.5, 0.1],
+        "nep_verdict": "",
+        "ape_verdict": "",
+        "unconverged": 0,
+    }
     values = {"rows": [row], "reference": "a|b"}
     return Record(kind="spectra", values=values, arrays={"a|b": np.array([[3.0, -1.0]])})
 
@@ -75,8 +87,13 @@ def test_the_table_and_the_page_show_the_numbers():
 
 
 def test_the_page_shows_accuracy_against_the_frequency_of_noise():
-    values = {"frequencies": [0.0, 0.2, 0.8], "accuracy": [0.5, 0.25, 0.7], "clean": 0.75,
-              "num_images": 1000, "rms": 0.1}  # fmt: skip
+    values = {
+        "frequencies": [0.0, 0.2, 0.8],
+        "accuracy": [0.5, 0.25, 0.7],
+        "clean": 0.75,
+        "num_images": 1000,
+        "rms": 0.1,
+    }
     text = section(Record(kind="frequency", values=values, config={"subject": "runs/a"}))
     assert "75.0 % without noise" in text
     assert "| 0.2 π | 25.0 |" in text

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
 import torch
 from safetensors.torch import load_file
 
+from model_making import small_vit
 from vitascope import data
 from vitascope.train import Interrupted, load_run, recipe, train
 
@@ -36,20 +36,18 @@ def go(folder, fsdp=False, resume=False, stop_at=-1, **changes):
     digits = data.load("digits")
     few = {"train": digits.train.take(range(100)), "test": digits.test.take(range(51))}
     torch.manual_seed(5)
-    model = timm.create_model(
-        "vit_tiny_patch16_224",
-        img_size=8,
-        patch_size=4,
-        embed_dim=24,
-        depth=2,
-        num_heads=3,
-        in_chans=1,
-        num_classes=10,
-    )
+    model = small_vit()
     model.register_forward_pre_hook(StopAt(stop_at))
     # plain SGD: where a gradient is nearly zero, Adam makes rounding into a step
-    usual = {"epochs": 2, "batch_size": 16, "eval_batch": 13, "optimizer": "sgd", "lr": 0.1}
-    settings = recipe("laptop", **usual, **{"augmentation.mixup": 0.2, "ema": 0.9, **changes})
+    settings = recipe(
+        "laptop",
+        epochs=2,
+        batch_size=16,
+        eval_batch=13,
+        optimizer="sgd",
+        lr=0.1,
+        **{"augmentation.mixup": 0.2, "ema": 0.9, **changes},
+    )
     images = data.Dataset(**{**digits.__dict__, **few})
     return train(
         model, images, settings, folder, resume=resume, device="cpu", fsdp=fsdp, trackers=()

@@ -8,10 +8,10 @@ import random
 
 import numpy as np
 import pytest
-import timm
 import torch
 from safetensors.torch import load_file
 
+from model_making import small_vit
 from vitascope import data
 from vitascope.train import at_epochs, every, keep_weights, log_spaced, recipe, train
 from vitascope.train.progress import Progress
@@ -21,10 +21,7 @@ def go(folder, observers=(), **changes):
     digits = data.load("digits")
     few = {"train": digits.train.take(range(96)), "test": digits.test.take(range(40))}
     torch.manual_seed(5)
-    model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10, drop_path_rate=0.3,
-    )  # fmt: skip
+    model = small_vit(drop_path_rate=0.3)
     settings = recipe("laptop", **{"epochs": 3, "batch_size": 32, **changes})
     images = data.Dataset(**{**digits.__dict__, **few})
     return train(model, images, settings, folder, observers=observers, quiet=True, trackers=())

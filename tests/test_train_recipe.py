@@ -12,32 +12,18 @@ import torch
 import yaml
 from timm.scheduler import CosineLRScheduler
 
-from vitascope import data
+from model_making import few_digits, small_vit
 from vitascope.errors import UserError
 from vitascope.train import RECIPES, Recipe, load_run, recipe, train
 from vitascope.train.trainer.optimizer import build_optimizer, parameter_groups
 from vitascope.train.trainer.schedule import learning_rate
 
 
-def small_vit(**options):
-    torch.manual_seed(0)
-    return timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10, **options,
-    )  # fmt: skip
-
-
-def digits(num_images=64):
-    images = data.load("digits")
-    few = {"train": images.train.take(range(num_images)), "test": images.test.take(range(40))}
-    return data.Dataset(**{**images.__dict__, **few})
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_trains_and_is_written_out_in_full(name, tmp_path):
     settings = recipe(name, epochs=1, batch_size=32)
     model = small_vit(drop_path_rate=settings.drop_path)
-    run = train(model, digits(), settings, tmp_path / "run", quiet=True, trackers=())
+    run = train(model, few_digits(64, 40), settings, tmp_path / "run", quiet=True, trackers=())
     assert load_run(tmp_path / "run").recipe == settings
     assert run.final["step"] == 2
     assert 0 < run.final["train_loss"] < 10
@@ -49,7 +35,11 @@ def test_every_recipe_trains_and_is_written_out_in_full(name, tmp_path):
 def test_our_small_models_train(name, tmp_path):
     model = vitascope.create_model(name, img_size=8, in_chans=1, num_classes=10)
     run = train(
-        model, digits(), recipe("laptop", epochs=1, batch_size=32), tmp_path / "run", quiet=True
+        model,
+        few_digits(64, 40),
+        recipe("laptop", epochs=1, batch_size=32),
+        tmp_path / "run",
+        quiet=True,
     )
     assert run.final["step"] == 2
     assert list((tmp_path / "run" / "events").rglob("events*"))  # TensorBoard is installed here
@@ -65,7 +55,7 @@ def test_a_model_that_does_not_fit_the_images_is_refused_before_a_folder_is_made
         sizes = {"img_size": 8, "in_chans": 1, "num_classes": 10, **options}
         model = timm.create_model("vit_tiny_patch16_224", patch_size=4, depth=1, **sizes)
         with pytest.raises(UserError, match=message):
-            train(model, digits(), settings, tmp_path / "run", quiet=True, trackers=())
+            train(model, few_digits(64, 40), settings, tmp_path / "run", quiet=True, trackers=())
     assert not (tmp_path / "run").exists()
 
 
@@ -73,19 +63,6 @@ def test_a_model_that_does_not_fit_the_images_is_refused_before_a_folder_is_made
 def test_a_recipe_survives_yaml(name):
     written = yaml.safe_dump(recipe(name).to_dict())
     assert Recipe.from_dict(yaml.safe_load(written)) == recipe(name)
-
-
-def test_the_deit_recipe_is_the_papers():
-    deit = recipe("deit")
-    assert deit.base_lr == pytest.approx(5e-4 * 1024 / 512)
-    assert (deit.optimizer, deit.weight_decay, deit.epochs) == ("adamw", 0.05, 300)
-    assert (deit.warmup_epochs, deit.warmup_lr, deit.min_lr) == (5, 1e-6, 1e-5)
-    assert (deit.drop_path, deit.ema, deit.augmentation.repeats) == (0.1, None, 3)
-    plus = recipe("deit_plus")
-    assert (plus.base_lr, plus.batch_size) == (pytest.approx(4e-4), 512)
-    assert recipe("broadcast").augmentation.repeats == 1
-    assert recipe("broadcast_base").warmup_epochs == 10
-    assert recipe("cifar").base_lr == 1.25e-4
 
 
 def test_fields_are_overridden_by_their_dotted_names_and_text_is_read():

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import timm
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from model_making import small_vit
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Diverged, Interrupted, load_run, recipe, train
@@ -38,10 +38,7 @@ class Watched(nn.Module):
     def __init__(self, at=None, action=lambda: None):
         super().__init__()
         torch.manual_seed(5)
-        self.vit = timm.create_model(
-            "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-            in_chans=1, num_classes=10, drop_path_rate=0.3, proj_drop_rate=0.1,
-        )  # fmt: skip
+        self.vit = small_vit(drop_path_rate=0.3, proj_drop_rate=0.1)
         self.at, self.action, self.count = at, action, 0
 
     def forward(self, x):
@@ -62,9 +59,16 @@ def go(folder, *, resume=False, at=None, action=lambda: None, **changes):
     settings = recipe("laptop", **{**RECIPE, **changes})
     model = Watched(at, action)
     return train(
-        model, digits(), settings, folder, seed=3, resume=resume, quiet=True, device="cpu",
+        model,
+        digits(),
+        settings,
+        folder,
+        seed=3,
+        resume=resume,
+        quiet=True,
+        device="cpu",
         trackers=(),
-    )  # fmt: skip
+    )
 
 
 def everything(folder):

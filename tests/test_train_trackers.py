@@ -49,9 +49,15 @@ def test_any_tracker_of_the_engine_gets_the_settings_and_every_epochs_metrics(tm
     model = vitascope.create_model("vit_micro", img_size=8, in_chans=1, num_classes=10)
     plan = recipe("laptop", epochs=2, batch_size=32)
     run = train(
-        model, few_digits(), plan, tmp_path / "a", seed=7, quiet=True, trackers=[notebook],
+        model,
+        few_digits(),
+        plan,
+        tmp_path / "a",
+        seed=7,
+        quiet=True,
+        trackers=[notebook],
         model_config={"name": "vit_micro"},
-    )  # fmt: skip
+    )
     assert [step for step, _ in notebook.lines] == [2, 4]
     assert notebook.lines[-1][1]["top1"] == run.final["top1"]
     assert notebook.config["recipe.lr"] == plan.lr

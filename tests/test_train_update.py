@@ -12,6 +12,7 @@ from timm.utils import ModelEmaV3
 from torch import nn
 from torch.nn import functional as F
 
+from model_making import small_vit
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Teacher, recipe, train
@@ -131,10 +132,7 @@ def test_applying_the_average_is_undone_bit_for_bit():
 
 def test_frozen_parameters_stay_and_the_flags_come_back(tmp_path):
     digits = data.load("digits")
-    model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, embed_dim=24, depth=2, num_heads=3,
-        in_chans=1, num_classes=10,
-    )  # fmt: skip
+    model = small_vit()
     start = copy.deepcopy(model.state_dict())
     chosen = recipe("laptop", epochs=1, freeze=("blocks.0.*", "pos_embed"))
     train(model, digits, chosen, tmp_path / "run", quiet=True, trackers=())

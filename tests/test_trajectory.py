@@ -30,10 +30,15 @@ def test_a_step_aside_turns_by_its_angle():
 def test_only_named_weights_count_and_states_may_be_read_late():
     model = nn.BatchNorm1d(1)
     points = {
-        epoch: (lambda e=epoch: {**model.state_dict(), "weight": torch.tensor([1.0 - e]),
-                                 "running_mean": torch.tensor([100.0 * e * e])})
+        epoch: (
+            lambda e=epoch: {
+                **model.state_dict(),
+                "weight": torch.tensor([1.0 - e]),
+                "running_mean": torch.tensor([100.0 * e * e]),
+            }
+        )
         for epoch in (0, 3, 9)
-    }  # fmt: skip
+    }
     found = trajectory(points, weights=model)
     assert found.epochs == (0, 3, 9)
     assert found.radius == pytest.approx((1, 6 / 9, 0))

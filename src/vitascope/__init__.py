@@ -1,6 +1,7 @@
 """Vitascope: vision models between a convolution and a transformer, and how they work.
 
-Importing this package costs nothing: torch is loaded with the first name that needs it.
+The public names are functions of the packages inside; docs/architecture.md shows how these depend
+on each other. Importing vitascope is fast: torch is loaded with the first name that needs it.
 
     >>> import vitascope
     >>> model = vitascope.create_model("convit_micro", num_classes=10)

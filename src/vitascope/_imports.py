@@ -1,6 +1,6 @@
-"""`import vitascope` stays light, and still helps the two libraries it stands on.
+"""Import hooks: mend torchvision without operators, enter our models in timm's registry.
 
-Nothing here imports torch. A finder on ``sys.meta_path`` waits for two imports:
+Nothing here imports torch. A finder on ``sys.meta_path`` acts on two imports:
 
 * ``torchvision._meta_registrations``. PyPI's torchvision is a CUDA build; beside a CPU-only
   torch its compiled operators do not load, and importing torchvision (so timm, so most vision
@@ -74,7 +74,7 @@ def _and_then(spec: ModuleSpec | None, action: Callable[[], None]) -> ModuleSpec
 
 
 def install() -> None:
-    """Start waiting; what is already imported is dealt with at once."""
+    """Install the finder; modules that are already imported are handled at once."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     if "timm" in sys.modules and hasattr(sys.modules["timm"], "create_model"):

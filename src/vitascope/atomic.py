@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all.
+"""Atomic writes: a file appears whole or not at all.
 
 A file is written in a hidden folder beside its place (``.NAME.xxxxxxxx.part``), flushed, and
 renamed. The writer holds a lock on that folder, so one that a killed process left can be told from

@@ -1,4 +1,4 @@
-"""The one error type that speaks to a user rather than to a programmer."""
+"""The error type for a user's mistake; its message is shown without a traceback."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ class UserError(ValueError):
 
 
 def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
-    """An error for a name nobody knows, with the nearest names there are.
+    """An error for an unknown name, with the nearest known names.
 
     >>> print(unknown("model", "convit_tyni", ["convit_tiny", "resnet18"]))
     unknown model 'convit_tyni'; did you mean 'convit_tiny'?

@@ -1,4 +1,4 @@
-"""One result on disk, with everything needed to get it again.
+"""A result on disk, with everything needed to reproduce it.
 
 A record named ``runs/a/gates`` is ``gates.json`` (what was found and how: kind, values, config,
 seed, commit, versions, machine, seconds) and, when there are arrays, ``gates.safetensors``.
@@ -35,10 +35,10 @@ __all__ = [
     "FORMAT",
     "Record",
     "atomic_write",
-    "circumstances",
     "load",
     "load_config",
     "load_metrics",
+    "provenance",
     "write_text",
 ]
 
@@ -47,8 +47,8 @@ _LARGEST = 1e100  # of a number in a record: nothing measured is larger
 _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "accelerate")
 
 
-def circumstances() -> dict[str, Any]:
-    """Where and with what this process runs: time, command, commit, versions, machine."""
+def provenance() -> dict[str, Any]:
+    """Provenance of results made now: time, command, commit, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -91,7 +91,7 @@ class Record:
     config: Mapping[str, Any] = field(default_factory=dict)  # what it was asked to do
     seed: int | None = None
     seconds: float | None = None
-    made: Mapping[str, Any] = field(default_factory=circumstances)
+    made: Mapping[str, Any] = field(default_factory=provenance)
 
     def save(self, path: str | Path) -> Path:
         """Write ``path.json`` (and ``path.safetensors``); return the JSON file's path."""
@@ -298,7 +298,7 @@ def _commit() -> str | None:
         return done.stdout.strip() if done.returncode == 0 else None
 
     head = git("rev-parse", "HEAD")
-    ours = git("ls-files", "--error-unmatch", __file__)  # not somebody else's repository around us
+    ours = git("ls-files", "--error-unmatch", __file__)  # or it is another project's repository
     if head is None or ours is None:
         return None
     return head + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", ".") else "")

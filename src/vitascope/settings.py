@@ -1,6 +1,6 @@
-"""Settings: what numbers they take, and how they are typed.
+"""Typed settings: ranges of numbers, and their form on the command line.
 
-A setting says its range once, in its type, whoever sets it (Python, ``--set`` or an option):
+The range of a setting is part of its type, for Python, ``--set`` and options alike:
 
     >>> @dataclass(frozen=True)
     ... class Options:

@@ -64,8 +64,11 @@ def test_pointing_at_another_patch_changes_every_map(visit, explorer):
     before, said = maps(tab), tab.locator("#ex-said").inner_text()
     point(tab, 3, 2)
     after = maps(tab)
-    shown = [place for place, canvas in enumerate(tab.locator(".ex-tile canvas").all())
-             if canvas.is_visible()]  # fmt: skip
+    shown = [
+        place
+        for place, canvas in enumerate(tab.locator(".ex-tile canvas").all())
+        if canvas.is_visible()
+    ]
     assert len(shown) == 6  # two of the plain model, four of the gated one
     assert all(before[place] != after[place] for place in shown)
     assert "row 1 of 4, column 1 of 4" in said

@@ -1,1 +1,4 @@
-"""Speed as a ratio against a peer in the same process: `timing`, then one subject a file."""
+"""Speed measured against a peer in the same process; one file per subject, `timing` shared.
+
+May import everything but `studies` and `report`; only `vitascope bench` uses it.
+"""

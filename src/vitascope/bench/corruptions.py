@@ -1,8 +1,8 @@
 """What the corruptions cost: against imagecorruptions-imaug.
 
 Both make all 15 corruptions at all 5 severities, with ImageNet-C's constants (the peer has no
-others), of the same pieces of a photograph, taking turns in one process; ours a batch at a time,
-the peer one image at a time, as it must. Rates are images a second, median over the rounds. The
+others), of the same pieces of a photograph, taking turns in one process; ours batch by batch, the
+peer image by image, its only way. Rates are images per second, median over the rounds. The
 mean rate is that of the whole set: images made over seconds taken.
 """
 

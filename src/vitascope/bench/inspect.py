@@ -4,8 +4,8 @@ A ViT of 12 blocks (width 192, 3 heads, 26 units) on random images, all in one p
 turns:
 
 * nonlocality, entropy, maps, Fourier, variance and CKA in one pass, against the same images
-  through the plain network. Finding places and units is part of it. Masking and lesions are passes
-  of their own by nature, and are not in it;
+  through the plain network. Tracing tokens and finding units is part of it. Masking
+  and lesions need passes of their own and are not in it;
 * CKA of all pairs of units' outputs against pytorch-cka on the same units and batches, and against
   torch-cka where that is installed. How far the matrices differ is kept too: it is the same work.
 

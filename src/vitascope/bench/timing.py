@@ -1,7 +1,7 @@
-"""How long things take beside each other.
+"""Compare run times: candidates take turns in one process.
 
-A machine's clock, neighbours and temperature drift, so a time alone proves nothing. Here the
-candidates take turns in one process, round after round; each round gives one ratio to the
+A machine's clock, neighbours and temperature drift, so absolute times are
+not comparable. Here the candidates take turns, round after round; each round gives one ratio to the
 reference, and the median over the rounds is reported with its quartiles.
 """
 
@@ -46,7 +46,7 @@ def take_turns(
     least_seconds: float = 0.1,
     progress: Callable[[], object] = lambda: None,
 ) -> Comparison:
-    """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` a turn."""
+    """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` per turn."""
     repeats = {}
     for name, run in candidates.items():
         for _ in range(warmup):
@@ -57,7 +57,7 @@ def take_turns(
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
     for turn in range(rounds):
-        for name in order if turn % 2 == 0 else reversed(order):  # nobody always goes first
+        for name in order if turn % 2 == 0 else reversed(order):  # alternate the order
             start = perf_counter()
             for _ in range(repeats[name]):
                 candidates[name]()

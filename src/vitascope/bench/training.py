@@ -1,4 +1,4 @@
-"""What the loop around a model costs: images/s of `train` against the bare steps.
+"""Overhead of the training loop: images/s of `train` against the bare steps.
 
 Three candidates on the same model and images take turns, a fixed number of updates each:
 

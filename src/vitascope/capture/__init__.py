@@ -1,20 +1,23 @@
-"""See and edit what happens inside any ``nn.Module``, and leave nothing behind.
+"""Read and edit the internals of any ``nn.Module``; hooks and modes are removed afterwards.
 
-* :func:`attention`: the attention maps, by module name, fused kernels or not;
-* :func:`features` and :func:`edit`: read or replace outputs, names by wildcard;
-* :func:`units`: the parts a vision model is made of, found by running it once;
-* :func:`streams` and :func:`without`: what the network carries on after each unit, and the network
-  without some of them;
-* :func:`places`: where on the image each query and key of each attention layer lies
-  (:func:`located`: and which layers' tokens cannot be followed);
-* :func:`evaluating`: eval mode without gradients, everything restored;
-* :func:`logits_of`: what any classifier puts out, as logits;
+* :func:`attention`: attention maps by module name, also from fused kernels;
+* :func:`features` and :func:`edit`: read or replace module outputs, names by wildcard;
+* :func:`units`: the attention layers, MLPs, convolutions, ... of a model, found by running it once;
+* :func:`streams` and :func:`without`: the residual stream after each unit, and the network without
+  some units;
+* :func:`token_coordinates`: image coordinates of the queries and keys of each attention layer
+  (:func:`trace_tokens`: also the layers that cannot be traced, with the reason);
+* :func:`evaluating`: eval mode without gradients, restored at the end;
+* :func:`logits_of`: the logits in any classifier's output;
 * :func:`try_image`: whether a model takes some images.
+
+Rooms: `attention` (maps), `coordinates` (where tokens lie), `structure` (units, residual stream).
+Any package may import this one; it imports only `errors`.
 """
 
 from vitascope.capture.attention.events import has_fused_layers
-from vitascope.capture.attention.maps import attention, gated_layers, showing
-from vitascope.capture.coordinates.tokens import Places, located, places
+from vitascope.capture.attention.maps import attention, gated_layers, watch_maps
+from vitascope.capture.coordinates.tokens import TokenCoordinates, token_coordinates, trace_tokens
 from vitascope.capture.logits import heads_of, logits_of
 from vitascope.capture.one_image import try_image
 from vitascope.capture.structure.features import edit, evaluating, features, matching
@@ -22,7 +25,7 @@ from vitascope.capture.structure.residual_stream import streams, without
 from vitascope.capture.structure.units import Unit, units
 
 __all__ = [
-    "Places",
+    "TokenCoordinates",
     "Unit",
     "attention",
     "edit",
@@ -31,13 +34,13 @@ __all__ = [
     "gated_layers",
     "has_fused_layers",
     "heads_of",
-    "located",
     "logits_of",
     "matching",
-    "places",
-    "showing",
     "streams",
+    "token_coordinates",
+    "trace_tokens",
     "try_image",
     "units",
+    "watch_maps",
     "without",
 ]

@@ -1,4 +1,4 @@
-"""What a classifier puts out, as logits: one reading of a model's output for everything here.
+"""The logits in a classifier's output, read in one way everywhere.
 
 =================================================== ==============================================
 a tensor (timm, torchvision)                        itself
@@ -8,7 +8,7 @@ two tensors of one shape (class, distillation head) their mean, as in DeiT
 any other tuple or list                             its first tensor with two or more dimensions
 =================================================== ==============================================
 
-Half precision becomes single. Anything else is refused, with what was put out.
+Half precision becomes single. Any other output is an error that describes it.
 
 Shapes: B images, K classes.
 """

@@ -1,4 +1,4 @@
-"""Names of a module's runs: a network that uses one module twice in a pass has two places there.
+"""Names for the runs of a module that is called more than once in a forward pass.
 
 The first run has the module's name, the second is ``name@2``, as in
 :func:`vitascope.capture.attention`.
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.threads import only_this_thread
 
 __all__ = ["Runs", "module_of"]
 
@@ -31,7 +31,7 @@ class Runs:
 
     def __init__(self, model: nn.Module, stack: ExitStack):
         self.counts: dict[str, int] | None = None  # None while the whole model is not running
-        begin, end = of_this_thread(self._begin), of_this_thread(self._end)
+        begin, end = only_this_thread(self._begin), only_this_thread(self._end)
         stack.callback(model.register_forward_pre_hook(begin, prepend=True).remove)
         stack.callback(model.register_forward_hook(end, always_call=True).remove)
 
@@ -42,7 +42,7 @@ class Runs:
         self.counts = None
 
     def name(self, module: str) -> str:
-        """The name of the run that begins (or ends) now; ask once a run."""
+        """The name of the run that begins (or ends) now; call once per run."""
         if self.counts is None:
             return module
         self.counts[module] = count = self.counts.get(module, 0) + 1

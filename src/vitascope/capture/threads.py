@@ -1,8 +1,8 @@
-"""One thread at a time looks into a model.
+"""Exclusive access to a model for one thread at a time.
 
-Hooks and modes of evaluation belong to the modules, not to a thread: two threads that look into one
-model would each see what the other runs, and put back what the other has set. So the second one is
-refused. A thread that only runs a model is not seen by one that looks into it.
+Hooks and train/eval modes belong to the modules, not to a thread: two threads that inspect one
+model would each see what the other runs, and restore what the other has set. So the second one gets
+an error. Forward passes of threads that only run the model are not recorded.
 """
 
 import threading
@@ -14,15 +14,15 @@ from torch import nn
 
 from vitascope.errors import UserError
 
-__all__ = ["looking_into", "of_this_thread"]
+__all__ = ["exclusive_access", "only_this_thread"]
 
 _lock = threading.Lock()
 _held: dict[int, tuple[int, int]] = {}  # id of a module -> thread, and how many of its blocks
 
 
 @contextmanager
-def looking_into(model: nn.Module) -> Iterator[None]:
-    """Run the block while no other thread may look into ``model`` or any part of it.
+def exclusive_access(model: nn.Module) -> Iterator[None]:
+    """Run the block while no other thread may inspect ``model`` or any part of it.
 
     Raises:
         UserError: If another thread does already.
@@ -46,8 +46,8 @@ def looking_into(model: nn.Module) -> Iterator[None]:
                     _held[id(module)] = me, blocks - 1
 
 
-def of_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook for runs of the thread that makes it; it leaves those of others alone."""
+def only_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that acts only in the thread that created it."""
     me = threading.get_ident()
 
     def mine(*args: Any, **kwargs: Any) -> Any:

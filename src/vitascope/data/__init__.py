@@ -1,4 +1,7 @@
-"""Where images come from, which of them are used, and how they reach a model.
+"""Data sets, subsets, augmentation and loaders.
+
+Rooms: `sources` (readers), `augment` (batched augmentation). Imports none of our packages but
+`errors`, `settings` and `atomic`; used by `train`, `studies` and `bench`.
 
     >>> from vitascope import data
     >>> digits = data.load("digits")

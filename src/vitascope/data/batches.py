@@ -1,4 +1,4 @@
-"""What a step gets, and the pixels of a training batch for images in memory.
+"""The batch a training step gets, and how its pixels are made for images in memory.
 
 Shapes: b images of the batch (or of this process's slice of it), C channels, H x W pixels,
 K classes.
@@ -17,7 +17,7 @@ from vitascope.data.augment.settings import Augmentation
 from vitascope.data.images import ImageSet, resize
 from vitascope.data.random_streams import Purpose, stream
 
-__all__ = ["Batch", "Normalize", "Place", "flip_chance", "varied_pixels"]
+__all__ = ["Batch", "BatchPosition", "Normalize", "flip_chance", "varied_pixels"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Which rows of which batch: all that randomness may depend on."""
+class BatchPosition:
+    """Seed, epoch, step and rows of a batch: all that its random numbers depend on."""
 
     seed: int
     epoch: int
@@ -72,7 +72,7 @@ def flip_chance(augmentation: Augmentation, flips: bool) -> float:
 def varied_pixels(
     images: ImageSet,
     indices: np.ndarray,
-    place: Place,
+    position: BatchPosition,
     augmentation: Augmentation,
     policy: randaugment.Policy | None,
     *,
@@ -81,30 +81,30 @@ def varied_pixels(
     fill: Tensor,
 ) -> Tensor:
     """Crop, mirror and recolour: (b, C, side, side) uint8 for ``indices``, this process's rows."""
-    a, count, rows = augmentation, place.batch_size, place.rows
+    a, count, rows = augmentation, position.batch_size, position.rows
     pixels = images.pixels(indices)
     height, width = pixels.shape[-2:]
     if a.crop == "resized":
-        boxes = crop_boxes(place.stream(Purpose.CROP), count, height, width, a.scale, a.ratio)
+        boxes = crop_boxes(position.stream(Purpose.CROP), count, height, width, a.scale, a.ratio)
         pixels = resized_crop(pixels, boxes[rows], side, a.interpolation)
     else:
         pixels = resize(pixels, side, side, a.interpolation)
     if a.crop == "pad":
         pad = a.padding(side)
-        offset = place.stream(Purpose.CROP).integers(2 * pad + 1, size=(2, count))
+        offset = position.stream(Purpose.CROP).integers(2 * pad + 1, size=(2, count))
         top, left = torch.from_numpy(offset[:, rows])
         pixels = shifted_crop(pixels, top, left, pad)
     if hflip > 0:
-        which = place.stream(Purpose.FLIP).random(count)[rows] < hflip
+        which = position.stream(Purpose.FLIP).random(count)[rows] < hflip
         pixels = mirror(pixels, torch.from_numpy(which))
     if policy is not None:
-        rng = place.stream(Purpose.RAND_AUGMENT)
+        rng = position.stream(Purpose.RAND_AUGMENT)
         chosen, argument = randaugment.draw(rng, policy, count, side)
         pixels = randaugment.augment(
             pixels, policy, chosen[:, rows], argument[:, rows], fill, a.interpolation
         )
     elif a.color_jitter > 0:
         low = max(0.0, 1 - a.color_jitter)
-        rng = place.stream(Purpose.COLOR)
+        rng = position.stream(Purpose.COLOR)
         pixels = jitter(pixels, rng.uniform(low, 1 + a.color_jitter, (3, count))[:, rows])
     return pixels

@@ -1,4 +1,4 @@
-"""What a source gives: training and test images, their classes and their statistics."""
+"""A data set: training and test images, class names and pixel statistics."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

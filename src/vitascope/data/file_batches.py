@@ -2,7 +2,7 @@
 
 timm's and torchvision's transforms draw from the global generators of ``random``, numpy and torch.
 Here all three are seeded for each sample and put back as they were, so what happens to an image
-depends on the seed, the epoch and its place in the epoch alone.
+depends only on the seed, the epoch and its position in the epoch.
 """
 
 import random
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vitascope.data.augment.settings import Augmentation
-from vitascope.data.batches import Place
+from vitascope.data.batches import BatchPosition
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
 from vitascope.data.random_streams import Purpose, stream
@@ -118,10 +118,10 @@ class _Batches(torch.utils.data.Dataset):
         self,
         images: FileImages,
         orders: list[np.ndarray],
-        places: list[Place] | None,
+        positions: list[BatchPosition] | None,
         view: TrainView | None,
     ):
-        self.images, self.orders, self.places, self.view = images, orders, places, view
+        self.images, self.orders, self.positions, self.view = images, orders, positions, view
 
     def __len__(self) -> int:
         return len(self.orders)
@@ -147,11 +147,13 @@ class _Batches(torch.utils.data.Dataset):
         return (Decoded(torch.stack(pixels), np.array(indices)) if pixels else None), broken
 
     def _one(self, number: int, row: int, index: int) -> Tensor:
-        if self.view is None or self.places is None:
+        if self.view is None or self.positions is None:
             return self.images.view(index)
-        place = self.places[number]
-        sample = place.rows.start + row
-        rng = stream(Purpose.IMAGE, place.seed, epoch=place.epoch, step=place.step, sample=sample)
+        position = self.positions[number]
+        sample = position.rows.start + row
+        rng = stream(
+            Purpose.IMAGE, position.seed, epoch=position.epoch, step=position.step, sample=sample
+        )
         return self.view(self.images.decode(index), int(rng.integers(2**32)))
 
 
@@ -162,7 +164,7 @@ def _as_it_is(batch: Any) -> Any:
 def decoded(
     images: FileImages,
     orders: list[np.ndarray],
-    places: list[Place] | None,
+    positions: list[BatchPosition] | None,
     view: TrainView | None,
     *,
     num_workers: int,
@@ -175,7 +177,7 @@ def decoded(
     stands in for it, with its own label; in evaluation it is left out.
     """
     loader = DataLoader(
-        _Batches(images, orders, places, view),
+        _Batches(images, orders, positions, view),
         batch_size=None,
         collate_fn=_as_it_is,
         num_workers=num_workers,

@@ -14,7 +14,7 @@ from vitascope.data.augment import randaugment
 from vitascope.data.augment.erasing import erase, erasing_boxes
 from vitascope.data.augment.mixing import draw_mix, mix_images, mix_targets, smooth_targets
 from vitascope.data.augment.settings import Augmentation
-from vitascope.data.batches import Batch, Normalize, Place, flip_chance, varied_pixels
+from vitascope.data.batches import Batch, BatchPosition, Normalize, flip_chance, varied_pixels
 from vitascope.data.file_batches import Decoded, TrainView, decoded
 from vitascope.data.images import FileImages, ImageSet, resize
 from vitascope.data.random_streams import Purpose
@@ -101,26 +101,30 @@ class TrainBatches:
             epoch=epoch,
             repeats=self.augmentation.repeats,
         )
-        places = [
-            Place(seed=self.seed, epoch=epoch, step=s, batch_size=self.batch_size, rows=self.rows)
+        positions = [
+            BatchPosition(
+                seed=self.seed, epoch=epoch, step=s, batch_size=self.batch_size, rows=self.rows
+            )
             for s in range(start, len(self))
         ]
-        orders = [order[place.step, self.rows] for place in places]
-        for place, pixels in zip(places, self._pixels(orders, places), strict=True):
-            yield self._finish(pixels, place)
+        orders = [order[position.step, self.rows] for position in positions]
+        for position, pixels in zip(positions, self._pixels(orders, positions), strict=True):
+            yield self._finish(pixels, position)
 
-    def _pixels(self, orders: list[np.ndarray], places: list[Place]) -> Iterator[Decoded]:
+    def _pixels(
+        self, orders: list[np.ndarray], positions: list[BatchPosition]
+    ) -> Iterator[Decoded]:
         if isinstance(self.images, FileImages):
             view = TrainView(
                 self.augmentation, side=self.side, hflip=self.hflip, fill=self.fill.tolist()
             )
-            yield from decoded(self.images, orders, places, view, num_workers=self.num_workers)
+            yield from decoded(self.images, orders, positions, view, num_workers=self.num_workers)
             return
-        for indices, place in zip(orders, places, strict=True):
+        for indices, position in zip(orders, positions, strict=True):
             pixels = varied_pixels(
                 self.images,
                 indices,
-                place,
+                position,
                 self.augmentation,
                 self.policy,
                 side=self.side,
@@ -129,12 +133,12 @@ class TrainBatches:
             )
             yield Decoded(pixels, indices)
 
-    def _finish(self, decoded: Decoded, place: Place) -> Batch:
+    def _finish(self, decoded: Decoded, position: BatchPosition) -> Batch:
         """Normalise, erase, mix."""
         a, shape = self.augmentation, (self.side, self.side)
         images = self.normalize(decoded.pixels)
         if a.random_erasing > 0:
-            rng = place.stream(Purpose.ERASE)
+            rng = position.stream(Purpose.ERASE)
             boxes = erasing_boxes(rng, self.batch_size, *shape, a.random_erasing, a.erasing_area)
             erase(images, boxes[self.rows], rng.random(self.batch_size)[self.rows], self.seed)
         labels = torch.from_numpy(self.images.labels[decoded.indices])
@@ -142,7 +146,7 @@ class TrainBatches:
         if a.soft:
             targets = smooth_targets(labels, self.num_classes, a.label_smoothing)
         if a.mixes:
-            mix = draw_mix(place.stream(Purpose.MIX), a, *shape)
+            mix = draw_mix(position.stream(Purpose.MIX), a, *shape)
             images, targets = mix_images(images, mix), mix_targets(targets, mix)
         return Batch(images, targets, labels, torch.from_numpy(decoded.indices))
 

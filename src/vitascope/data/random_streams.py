@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for, and on nothing else.
+"""Random number streams keyed by purpose, seed, epoch, step and sample.
 
 Every draw in this package comes from a counter-based generator (Philox) keyed by its purpose, the
 seed, the epoch, the step and the sample. No global state is read or written, so a run resumed at

@@ -4,7 +4,7 @@ A fraction is kept *of each class* (ConViT, Table 2, https://arxiv.org/abs/2103.
 classes stay as balanced as they were. The paper does not say which images are kept; its released
 code keeps the first files by name. Here they are drawn at random from a seed, and ``order="first"``
 gives the released code's choice. A smaller fraction with the same seed is contained in a larger
-one. The paper multiplies the epochs by 1 / fraction: that is the recipe's business.
+one. The paper multiplies the epochs by 1 / fraction: see the recipe's ``scale_epochs``.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,17 @@
-"""The papers' equations as modules, smallest part first.
+"""The papers' equations as modules. Imports `capture`; `models`, `studies` and `bench` use it.
 
-`positions` (a Gaussian window per head) -> `psa` (eq. 4) -> `gpsa` (eq. 6-7) -> `pruned`
-(gates at 0 or 1 skip half of the work) -> `switches` (ablations). `neighbors` (who sees whom) ->
-`neighborhood` (attention over the k x k patches around each). `window` (attention inside windows
-of a map). `kernel` -> `from_convolution` (a trained convolution as attention). `broadcast` (every
-token gets the mean) -> `sublayers` (the MLPs and attention of any model) -> `whole_image` (windows
-and padding) -> `broadcasting` (put in, by one call). Plain multi-head self-attention is timm's.
+From the smallest part up:
+
+* `positions` (a Gaussian window per head), `psa` (eq. 4), `gpsa` (eq. 6-7), `pruned` (skips closed
+  branches at inference), `switches` (ablations);
+* `neighbors` and `neighborhood` (attention over the k x k patches around each), `window` (attention
+  inside windows of a map);
+* `kernel` and `from_convolution` (a trained convolution as attention);
+* `broadcast` (every token gets the mean), `class_token` (checks that there is one), `sublayers`
+  (finds MLPs and attention in any model), `whole_image` (windows and padding), `broadcasting`
+  (inserts it into a model).
+
+Plain multi-head self-attention is timm's.
 """
 
 from timm.layers import Attention as SelfAttention

@@ -4,7 +4,7 @@ Uniform attention is what a softmax finds hardest to learn, so it is given for f
 (Hyeon-Woo et al. 2023, https://arxiv.org/abs/2210.08457; the last two from its supplement, 2.7):
 
     CB(x_i)        = (x_i + m) / 2,           m = mean_j x_j over all tokens, the class token too
-    CB_S(x_i)      = (x_i + s m) / 2          s: one learned scale a channel
+    CB_S(x_i)      = (x_i + s m) / 2          s: one learned scale per channel
     CB_gate(x_i)   = x_i (x_0 + 1)            x_0: the class token
     CB_hybrid(x_i) = x_i x_0 + CB(x_i)
 
@@ -16,8 +16,8 @@ Deviation: our documents give neither the form of CB_S nor its start. Both are a
 ``scale_form="halved"`` as above, or ``"added"`` for x_i + s m; ``scale_init=1`` starts ``"halved"``
 as CB itself, and 0 starts ``"added"`` as no broadcasting at all.
 
-Cost (Tables S5 and S6): T D multiply-adds a layer, twice that for CB_hybrid. ViT-S with 12 layers,
-D = 384 and T = 197: 0.9 million, and 3.6 in the hidden width of the MLP.
+Cost (Tables S5 and S6): T D multiply-adds per layer, twice that for CB_hybrid. ViT-S with 12
+layers, D = 384 and T = 197: 0.9 million, and 3.6 in the hidden width of the MLP.
 
 Shapes: B images, T tokens, D width; tensors (B, T, D), (B, h, w, D), (B, D, h, w), or windows of an
 image side by side in the batch.

@@ -1,4 +1,4 @@
-"""Context broadcasting put into any model, by one call, in place.
+"""Insert context broadcasting into any model, in place, with one call.
 
 Where (Table S5) and at which position (Table S6 of Hyeon-Woo et al. 2023, supplement):
 
@@ -67,7 +67,7 @@ def broadcast(
 
     Args:
         model: Any module with MLPs or attention; see :mod:`vitascope.layers.sublayers`.
-        kind: ``"cb"``, ``"cb_s"`` (one scale a channel), ``"cb_gate"`` or ``"cb_hybrid"`` (the
+        kind: ``"cb"``, ``"cb_s"`` (one scale per channel), ``"cb_gate"`` or ``"cb_hybrid"`` (the
             class token).
         position: ``"front"``, ``"mid"`` or ``"end"``, the paper's choice.
         where: ``"mlp"``, the paper's choice, ``"msa"`` or ``"both"``.
@@ -81,8 +81,11 @@ def broadcast(
     >>> broadcast_cost(model).parameters  # 4 layers of width 72
     288
     """
-    for what, given, possible in (("kind", kind, Kind), ("position", position, Position),
-                                  ("where", where, Where)):  # fmt: skip
+    for what, given, possible in (
+        ("kind", kind, Kind),
+        ("position", position, Position),
+        ("where", where, Where),
+    ):
         if given not in get_args(possible):
             raise unknown(f"{what} of context broadcasting", given, get_args(possible))
     if any(isinstance(m, ContextBroadcast) for m in model.modules()):
@@ -92,7 +95,7 @@ def broadcast(
     parts = _parts(model, where, modules)
     place = get_args(Position).index(position)
     for part in parts:
-        if part.places[place] is None:
+        if part.hook_modules[place] is None:
             raise UserError(f"{part.name} has no {position}: its last dense layer is no module")
     if kind in ("cb_gate", "cb_hybrid"):
         require_class_token(model, kind, [part.name for part in parts], example_input)
@@ -106,7 +109,7 @@ def broadcast(
 def broadcast_cost(model: nn.Module, *inputs: Any, **named: Any) -> BroadcastCost:
     """Count what context broadcasting added, and its multiply-adds if given an input to run on.
 
-    One image in, for the cost of one image. T D a layer; CB_hybrid twice, CB_S D more.
+    One image in, for the cost of one image. T D per layer; CB_hybrid twice, CB_S D more.
     """
     layers = {n: m for n, m in model.named_modules() if isinstance(m, ContextBroadcast)}
     if not layers:
@@ -136,7 +139,7 @@ def broadcast_cost(model: nn.Module, *inputs: Any, **named: Any) -> BroadcastCos
 
 
 class _Broadcasts:
-    """Hook: replace what goes into a module, or comes out of it."""
+    """Hook that replaces the input or output of a module."""
 
     def __init__(self, batch: Batch, width: int):
         self.batch, self.width = batch, width
@@ -195,16 +198,21 @@ def _parts(model: nn.Module, where: Where, modules: str | Sequence[str] | None) 
 def _insert(
     model: nn.Module, part: Sublayer, place: int, kind: Kind, form: ScaleForm, init: float
 ) -> Batch:
-    """The layer and its hook at one place."""
-    batch, width = Batch(part.places[place] or part.name), part.widths[place]
+    """Add the layer and its hook at one position."""
+    batch, width = Batch(part.hook_modules[place] or part.name), part.widths[place]
     if part.kind == "msa":
-        follow_attention(model.get_submodule(part.places[0] or ""), batch, part.widths[0])
-    module = model.get_submodule(part.places[place] or "")
+        follow_attention(model.get_submodule(part.hook_modules[0] or ""), batch, part.widths[0])
+    module = model.get_submodule(part.hook_modules[place] or "")
     like = next(model.get_submodule(part.name).parameters())
     layer = ContextBroadcast(
-        width, kind, spatial=part.spatial[place], scale_form=form, scale_init=init,
-        device=like.device, dtype=like.dtype,
-    )  # fmt: skip
+        width,
+        kind,
+        spatial=part.spatial[place],
+        scale_form=form,
+        scale_init=init,
+        device=like.device,
+        dtype=like.dtype,
+    )
     module.add_module(_CHILD, layer)
     if place == 2:
         module.register_forward_hook(_After(batch, width))

@@ -1,8 +1,8 @@
-"""Does the first token of a layer stand for the whole image?
+"""Check that the first token of a layer is a class token.
 
-Equations with x_0, the class token, are wrong without a word where a model has none, or where it
-joins the patches late (ConViT, CaiT). A parameter named after it must be there; and where the model
-can be run on an image, each layer's first tokens must have no place on it.
+Equations with x_0, the class token, would be silently wrong where a model has none, or where it
+joins the patches late (ConViT, CaiT). A parameter named after it must exist; and where the model
+can be run on an image, each layer's first tokens must have no image coordinates.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def require_class_token(
 
     Args:
         model: Any module.
-        what: Who asks, for the message.
+        what: What needs it, for the message.
         layers: Names of modules.
         example_input: Images (B, C, height, width); by default of the size the model states.
     """
@@ -45,8 +45,10 @@ def require_class_token(
     bare = [n for n in layers if n in found and found[n].grid and not found[n].num_prefix_tokens]
     if bare:
         more = ", …" if len(bare) > 3 else ""
-        raise UserError(f"{what} needs a class token, and there is none in {', '.join(bare[:3])}"
-                        f"{more} of {type(model).__name__}")  # fmt: skip
+        raise UserError(
+            f"{what} needs a class token, and there is none in {', '.join(bare[:3])}"
+            f"{more} of {type(model).__name__}"
+        )
 
 
 def image_for(model: nn.Module) -> Tensor | None:

@@ -40,7 +40,14 @@ from torch.nn import functional as F
 
 from vitascope.errors import UserError
 from vitascope.layers.gpsa import GPSA
-from vitascope.layers.kernel import MODES, fold, head_offsets, margins, trimmed, why_not
+from vitascope.layers.kernel import (
+    MODES,
+    fold,
+    head_offsets,
+    margins,
+    reason_not_convertible,
+    trimmed,
+)
 from vitascope.layers.positions import apply_windows, axis_windows
 from vitascope.layers.psa import AttentionMaps, split_heads
 
@@ -171,7 +178,7 @@ def attention_from_convolution(
     >>> bool(torch.allclose(attention_from_convolution(conv)(x), conv(x), atol=1e-5))
     True
     """
-    reason = why_not(conv)
+    reason = reason_not_convertible(conv)
     if reason:
         raise UserError(f"this layer cannot become attention: {reason}")
     if locality_strength <= 0 or gate_init < -2:

@@ -1,4 +1,4 @@
-"""A convolution's kernel as heads that look at offsets: where, how far, and what lies outside.
+"""A convolution's kernel as attention heads at fixed offsets, with padding.
 
 Output i of a convolution with kernel size k, dilation l and padding p on one axis sees the patches
 ``i - p + l j``, j = 0 ... k - 1. Seen from the patch in the middle of the kernel these are the
@@ -12,10 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["MODES", "fold", "head_offsets", "margins", "trimmed", "why_not"]
+__all__ = ["MODES", "fold", "head_offsets", "margins", "reason_not_convertible", "trimmed"]
 
-MODES = {"zeros": "constant", "circular": "circular", "replicate": "replicate",
-          "reflect": "reflect"}  # fmt: skip
+MODES = {
+    "zeros": "constant",
+    "circular": "circular",
+    "replicate": "replicate",
+    "reflect": "reflect",
+}
 
 
 def margins(conv: nn.Conv2d) -> list[tuple[int, int]]:
@@ -63,8 +67,8 @@ def trimmed(conv: nn.Conv2d) -> list[tuple[int, int]]:
     return [(b - pad, b + a - 2 * pad) for pad, (b, a) in zip(conv.padding, reach, strict=True)]
 
 
-def why_not(conv: nn.Module) -> str | None:
-    """Why a layer has no attention that equals it; None if it has."""
+def reason_not_convertible(conv: nn.Module) -> str | None:
+    """Why a layer cannot be converted to attention; None if it can."""
     if not isinstance(conv, nn.Conv2d):
         return f"{type(conv).__name__} is no nn.Conv2d"
     own = type(conv).forward, type(conv)._conv_forward

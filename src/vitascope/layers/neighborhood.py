@@ -5,7 +5,7 @@ after Yang et al. 2019): self-attention "only between feature map points in conv
 fields". Even k, borders, class tokens and how it is computed in time and memory linear in the
 patches: :mod:`vitascope.layers.neighbors`.
 
-The layer is timm's ``Attention`` with another rule of who sees whom: a ViT's weights load.
+The layer is timm's ``Attention`` with another attention mask: a ViT's weights load.
 
 Shapes: B images, H heads, N patches on a grid (h, w), T = prefix tokens + N, D width, d = D / H.
 """
@@ -100,7 +100,7 @@ class NeighborhoodAttention(Attention):
         return self.q_norm(query), self.k_norm(key), value
 
     def count_prefix_tokens(self, x: Tensor, grid: Sequence[int]) -> int:
-        """The tokens that are no patches, or an error that says what does not fit."""
+        """The number of tokens before the patches; an error if the grid does not fit."""
         if len(grid) != 2 or x.shape[1] < grid[0] * grid[1]:
             raise UserError(f"{x.shape[1]} tokens cannot hold a grid of {tuple(grid)} patches")
         return x.shape[1] - grid[0] * grid[1]

@@ -1,4 +1,4 @@
-"""Who sees whom when each patch sees only those around it, and attention by that rule.
+"""Neighbourhood attention: each patch attends to the k x k patches around it.
 
 Row i of the map is
 
@@ -10,7 +10,7 @@ Row i of the map is
   k x k patches, and a k that covers the grid is global attention, as 8 x 8 is on the paper's grid
   of 8 x 8 (Park and Kim 2022, Fig. 7). ``border="clip"`` keeps the window centred and drops what
   lies outside.
-* **Prefix tokens** (class token) have no place: they see every token, and every patch sees them.
+* **Prefix tokens** (class token) see every token, and every patch sees them.
   The paper is silent here.
 
 The grid is cut into blocks of 8 x 8 queries. A block needs the keys of its halo, 7 + k a side, and
@@ -19,7 +19,7 @@ and nothing of size N x N is made. On grids with fewer patches than two halos th
 there one masked product is taken; and where k covers the grid the same call as timm's, without a
 mask.
 
-Shapes: B images, H heads, N patches on a grid (h, w), T = prefix tokens + N, d channels a head.
+Shapes: B images, H heads, N patches on a grid (h, w), T = prefix tokens + N, d channels per head.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def neighborhood_mask(
     num_prefix_tokens: int = 0,
     device: Any = None,
 ) -> Tensor:
-    """Who sees whom, as a dense matrix of booleans. (T, T)
+    """Which token (row) sees which (column), as a dense boolean matrix. (T, T)
 
     >>> neighborhood_mask((1, 4), 3).int().tolist()
     [[1, 1, 1, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 1, 1, 1]]
@@ -80,7 +80,7 @@ def neighborhood_mask(
 
 
 def _blocks(length: int, window: Window, device: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """An axis in blocks: queries (n, b), keys of their halos (n, s), who sees whom (n, b, s).
+    """An axis in blocks: queries (n, b), keys of their halos (n, s), mask (n, b, s).
 
     The blocks are as equal as they can be; the last repeats its last query where it is too long.
     """
@@ -127,7 +127,7 @@ def neighborhood_attention(
 def _blocked(
     query: Tensor, key: Tensor, value: Tensor, grid: Sequence[int], window: Window, dropout: float
 ) -> Tensor:
-    """What the patches see, block by block. (B, H, N, d)"""
+    """Attention output of the patches, block by block. (B, H, N, d)"""
     batch, heads, tokens, dim = query.shape
     device, (_, width), prefix = query.device, grid, tokens - grid[0] * grid[1]
     (qy, ky, down), (qx, kx, across) = (_blocks(n, window, device) for n in grid)

@@ -1,4 +1,4 @@
-"""Attention by position alone: a Gaussian window that each head carries over the grid.
+"""Positional attention: each head attends through a Gaussian window around the query.
 
 A head attends from patch i to patch j with the score (d'Ascoli et al. 2021, eq. 4-5,
 https://arxiv.org/abs/2103.10697)
@@ -18,7 +18,7 @@ O(N (h + w) d) where the dense map costs O(N^2 d), and never makes anything of s
 Weights are stored as the released code stores them: columns (b_last axis, ..., b_first axis, a),
 that is (x, y, square) in two dimensions.
 
-Shapes: B images, H heads, N patches on a grid (n_1, n_2, ...), d channels a head.
+Shapes: B images, H heads, N patches on a grid (n_1, n_2, ...), d channels per head.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def apply_windows(windows: Sequence[Tensor], values: Tensor, grid: Sequence[int]
 
 
 def dense_score(weight: Tensor, grid: Sequence[int]) -> Tensor:
-    """All scores ``v . r_ij``, for those who want to look at them. (H, N, N)"""
+    """All scores ``v . r_ij``, as a dense matrix for inspection. (H, N, N)"""
     dense, *others = axis_scores(weight, grid)
     for score in others:
         dense = dense[:, :, None, :, None] + score[:, None, :, None, :]

@@ -29,7 +29,7 @@ __all__ = ["PSA", "AttentionMaps"]
 
 @dataclass(frozen=True, slots=True)
 class AttentionMaps:
-    """Where each patch looks, and why. Rows sum to one."""
+    """Attention maps by content, by position and mixed. Rows sum to one."""
 
     content: Tensor  # (B, H, N, N)
     position: Tensor  # (1, H, N, N)
@@ -38,7 +38,7 @@ class AttentionMaps:
 
 
 class PSA(nn.Module):
-    """Self-attention whose scores know how far apart two patches are.
+    """Self-attention whose scores depend on content and on relative position.
 
     Args:
         dim: Width D, a multiple of ``num_heads``.
@@ -137,7 +137,7 @@ class PSA(nn.Module):
         return split_heads(self.v(x), self.num_heads)
 
     def resolve_grid(self, num_patches: int, grid: Sequence[int] | None) -> Sequence[int]:
-        """The grid that the patches lie on, or an error that says what does not fit."""
+        """The grid of the patches; an error if its size is not the number of patches."""
         if grid is None and self.ndim == 1:
             return (num_patches,)
         if grid is None and self.ndim == 2 and isqrt(num_patches) ** 2 == num_patches:

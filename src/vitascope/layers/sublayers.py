@@ -22,18 +22,21 @@ from torch import nn
 __all__ = ["Sublayer", "attentions", "mlps"]
 
 _QUERIES = ("q", "qk", "qkv", "query", "q_proj", "qkv_proj", "wq", "to_q", "to_qkv")
-_INPUTS = (*_QUERIES, "k", "v", "kv", "key", "value", "k_proj", "v_proj", "kv_proj", "wk", "wv",
-           "to_k", "to_v", "to_kv")  # fmt: skip
+_KEYS = ("k", "kv", "key", "k_proj", "kv_proj", "wk", "to_k", "to_kv")
+_VALUES = ("v", "value", "v_proj", "wv", "to_v")
+_INPUTS = (*_QUERIES, *_KEYS, *_VALUES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sublayer:
-    """One MLP or attention layer. Modules are named from the model, places in the order above."""
+    """One MLP or attention layer, with module names; triples are (front, mid, end) as above."""
 
     name: str
     kind: str  # mlp or msa
     block: str  # the module that calls it
-    places: tuple[str, str | None, str]  # goes into the first and second, comes out of the third
+    hook_modules: tuple[
+        str, str | None, str
+    ]  # goes into the first and second, comes out of the third
     widths: tuple[int, int, int]
     spatial: tuple[bool, bool, bool]  # does a 4-D tensor there have its channels first
 
@@ -44,10 +47,15 @@ def attentions(model: nn.Module) -> list[Sublayer]:
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):  # its projection is not called as a module
             found.append(
-                Sublayer(name=name, kind="msa", block=_caller(model, name),
-                         places=(name, None, name), widths=(module.embed_dim,) * 3,
-                         spatial=(False, False, False))
-            )  # fmt: skip
+                Sublayer(
+                    name=name,
+                    kind="msa",
+                    block=_caller(model, name),
+                    hook_modules=(name, None, name),
+                    widths=(module.embed_dim,) * 3,
+                    spatial=(False, False, False),
+                )
+            )
         elif _has_queries(module) and not _holds_mlp(model, name):
             found.append(_attention(model, name))
     return found
@@ -87,7 +95,7 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _has_shortcut(module: nn.Module) -> bool:
-    """It drops its own branch, so what it puts out has the shortcut in it, unless it says not."""
+    """Whether its output includes a shortcut: it has a drop path and does not deny it."""
     drops = any(name.startswith("drop_path") for name, _ in module.named_children())
     return drops and getattr(module, "has_skip", True)
 
@@ -122,9 +130,13 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
     beside_it = model.get_submodule(_caller(model, outer)).children()
     maps = _spatial(model, first) or any(isinstance(m, nn.BatchNorm2d) for m in beside_it)
     return Sublayer(
-        name=outer, kind="msa", block=_caller(model, outer), places=(outer, last, end),
-        widths=(width, back, wide), spatial=(maps, _spatial(model, last or first), maps),
-    )  # fmt: skip
+        name=outer,
+        kind="msa",
+        block=_caller(model, outer),
+        hook_modules=(outer, last, end),
+        widths=(width, back, wide),
+        spatial=(maps, _spatial(model, last or first), maps),
+    )
 
 
 def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
@@ -140,19 +152,22 @@ def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
 def _pair(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
     """Two dense layers of a block that also attends, in it or in two of its children."""
     holder = f"{name}." * bool(name) + _step(dense[0], name)
-    places = (holder, dense[-1], _after_dropout(model, dense[-1]))
-    return _sublayer(model, holder, name, places, dense)
+    hook_modules = (holder, dense[-1], _after_dropout(model, dense[-1]))
+    return _sublayer(model, holder, name, hook_modules, dense)
 
 
 def _sublayer(
-    model: nn.Module, name: str, block: str, places: tuple[str, str, str], dense: list[str]
+    model: nn.Module, name: str, block: str, hook_modules: tuple[str, str, str], dense: list[str]
 ) -> Sublayer:
     first, last = dense[0], dense[-1]
     return Sublayer(
-        name=name, kind="mlp", block=block, places=places,
+        name=name,
+        kind="mlp",
+        block=block,
+        hook_modules=hook_modules,
         widths=(_widths(model, first)[0], *_widths(model, last)),
         spatial=(_spatial(model, first), _spatial(model, last), _spatial(model, last)),
-    )  # fmt: skip
+    )
 
 
 def _widens_and_returns(model: nn.Module, dense: list[str]) -> bool:
@@ -218,7 +233,7 @@ def _within(name: str, other: str) -> bool:
 
 
 def _caller(model: nn.Module, name: str) -> str:
-    """The nearest module around it that runs; lists do not, and sequences know nothing."""
+    """The nearest enclosing module with a forward of its own: no list, no sequence."""
 
     def above(name: str) -> Iterator[str]:
         while name:

@@ -1,4 +1,4 @@
-"""Ablations that switch a part of a model off, and leave no trace behind.
+"""Ablations that switch off a part of a model, and restore it afterwards.
 
 Test-time masking (d'Ascoli et al. 2021, appendix F): Table 5 takes the position embeddings away,
 Table 6 forces the gates of the first k GPSA layers to 1 (content masked) or 0 (position masked).

@@ -1,4 +1,4 @@
-"""Which tokens of a running batch make up one image, and which of them are padding?
+"""Group the tokens of a batch by image, and find the padding among them.
 
 A layer inside a block sees only its own tensor. The block's input says how many images there are:
 an attention layer that gets more than that gets windows, side by side. If the windows hold more
@@ -43,7 +43,7 @@ class Batch:
 
 
 def visible(name: str, mask: Any, images: int) -> Tensor | None:
-    """Which tokens a mask lets anyone see; None if it says nothing of padding. (B, T)
+    """Tokens that a mask leaves visible; None if it does not mark padding. (B, T)
 
     Args:
         name: The argument's name; ``src_key_padding_mask`` is true for padding, others for tokens.
@@ -113,7 +113,7 @@ class _AttentionBegins:
 def follow_block(block: nn.Module, batches: list[Batch]) -> None:
     """From now on every call of ``block`` fills ``batches``, and its end forgets the padding.
 
-    A layer that the block does not meet would be left out without a word: that is an error.
+    A layer that does not run inside the block would be left out silently: that is an error.
     """
     block.register_forward_pre_hook(_BlockBegins(block, batches), with_kwargs=True)
     block.register_forward_hook(_BlockEnds(batches))

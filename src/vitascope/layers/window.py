@@ -13,7 +13,7 @@ the padding. On an axis shorter than M the window is the whole axis; the table s
 its middle is used. So the layer equals dense attention over the map in which i sees j if both
 lie in one window.
 
-Shapes: B images, C channels, map (h, w), W windows of T = M^2 places, H heads of width d.
+Shapes: B images, C channels, map (h, w), W windows of T = M^2 pixels, H heads of width d.
 """
 
 from operator import index
@@ -44,7 +44,7 @@ def out_of_windows(x: Tensor, window: tuple[int, int], size: tuple[int, int]) ->
 
 
 def offset_bias(table: Tensor, window: tuple[int, int]) -> Tensor:
-    """The bias of each pair of places in a window that is no larger than the table's.
+    """The bias of each pair of pixels in a window that is no larger than the table's.
 
     (H, 2M - 1, 2M - 1) -> (H, T, T)
     """
@@ -107,7 +107,7 @@ class WindowAttention(nn.Module):
         nn.init.trunc_normal_(self.position_bias, std=0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mix every place with the places of its window. (B, C, h, w) -> (B, dim_out, h, w)"""
+        """Mix every pixel with the pixels of its window. (B, C, h, w) -> (B, dim_out, h, w)"""
         batch, _, *size = x.shape
         height, width = index(size[0]), index(size[1])  # compilers stall over symbolic sizes here
         window = min(self.window, height), min(self.window, width)

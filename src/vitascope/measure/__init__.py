@@ -1,8 +1,10 @@
-"""Instruments: one question each, on any model it makes sense for.
+"""Instruments: each measures one property of any model that has it.
 
 ``vitascope.measure.nonlocality(model, batches)`` returns a frozen result with ``.to_record()``.
 :func:`together` runs several in one pass over the images.
-The functions are imported here, so they, and not their modules, are what the names mean.
+
+Rooms: `attention`, `features`, `ablation`, `robustness`, `curvature`, and `streaming` (how
+instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
 """
 
 from vitascope.measure.ablation.lesion import lesion

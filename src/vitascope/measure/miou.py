@@ -1,4 +1,4 @@
-"""How well does a segmentation model name the pixels?
+"""Mean intersection over union (mIoU) of a segmentation model.
 
     IoU[k] = TP[k] / (TP[k] + FP[k] + FN[k]),      mIoU = mean over the classes k that occur,
 
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import ordinary, split
+from vitascope.measure.streaming.batches import normal_tensor, split
 from vitascope.record import Record
 
 __all__ = ["MeanIoU", "class_iou", "confusion", "miou", "windowed_logits"]
@@ -153,7 +153,7 @@ def miou(
             images, masks = split(batch)
             if masks is None or masks.ndim != 3:
                 raise UserError("miou needs batches of (images, masks), masks (B, height, width)")
-            logits = windowed_logits(model, ordinary(images.to(device)), window)
+            logits = windowed_logits(model, normal_tensor(images.to(device)), window)
             if logits.ndim != 4:
                 raise UserError(f"miou needs logits of every pixel, got {tuple(logits.shape)}")
             if logits.shape[2:] != masks.shape[1:]:

@@ -1,9 +1,8 @@
-"""Whole networks: ours by name, any of timm's otherwise.
+"""Whole networks by name: ours, or any of timm's.
 
-`patches` -> `grid_vit` -> `convit` (`distilled`), `convolutional_vit`, `localvit`; `pvt_stage` ->
-`pvt`; `blocks` -> `stages` -> `resnet` -> `alternet`; all in `family` (sizes and registry) ->
-`cifar` (timm's for images of 32 x 32) -> `suffix` (what is put in) -> `weights` (checkpoints).
-`from_resnet` converts a trained one; `pyramid` -> `segmentation` puts them to dense prediction.
+Rooms: `vit`, `convit`, `resnet` (with AlterNet), `segmentation`. `registry` has the sizes and
+enters them into timm's registry, `suffix` reads ``NAME+cb``, `weights` loads and saves checkpoints.
+Imports `layers` and `record`; used by `studies` and `bench`.
 """
 
 from fnmatch import fnmatchcase

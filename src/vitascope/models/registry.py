@@ -4,7 +4,7 @@ ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled
 and the pre-activation ResNets they come from (Park and Kim 2022), their ViTs without a class token
 (``gap``) and with attention over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into
 which context broadcasting goes, and small ones for small images, which train on two CPU cores.
-``+`` models have as many channels a head as DeiT. Other networks of the papers at CIFAR size:
+``+`` models have as many channels per head as DeiT. Other networks of the papers at CIFAR size:
 :mod:`vitascope.models.vit.cifar`.
 """
 

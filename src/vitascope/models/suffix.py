@@ -1,4 +1,4 @@
-"""A model's name with what is put into it: ``deit_tiny+cb_s:mid:both``.
+"""Suffixes of model names that insert context broadcasting: ``deit_tiny+cb_s:mid:both``.
 
     NAME+KIND[:POSITION][:WHERE]
 
@@ -28,19 +28,19 @@ def split_suffix(name: str) -> tuple[str, dict[str, Any] | None]:
     base, plus, suffix = name.rpartition("+")
     kind, *words = suffix.split(":")
     kinds = get_args(Kind)
-    places = {"position": get_args(Position), "where": get_args(Where)}
+    options = {"position": get_args(Position), "where": get_args(Where)}
     if not plus or (":" in base and kind not in kinds):
         return name, None
     if kind not in kinds:
         raise unknown("kind of context broadcasting", kind, kinds)
     found = {"kind": kind}
     for word in words:
-        key = next((k for k, known in places.items() if word in known), None)
+        key = next((k for k, known in options.items() if word in known), None)
         if key is None:
             raise unknown(
-                "place of context broadcasting", word, [*places["position"], *places["where"]]
+                "place of context broadcasting", word, [*options["position"], *options["where"]]
             )
         if key in found:
-            raise UserError(f"{name!r} has two of {', '.join(places[key])}; give one")
+            raise UserError(f"{name!r} has two of {', '.join(options[key])}; give one")
         found[key] = word
     return base, found

@@ -36,8 +36,20 @@ _BIAS = "pos_proj.bias"
 _WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema")
 _DEEPEST = 2  # wrappers around one another
 # What torch raises for bytes that are no whole file of weights, besides pickle's own error.
-_DAMAGED = (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError,
-            TypeError, AttributeError, MemoryError, OverflowError, AssertionError)  # fmt: skip
+_DAMAGED = (
+    SafetensorError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    OverflowError,
+    AssertionError,
+)
 
 
 def from_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -55,7 +67,7 @@ def to_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The state dict in a file, out of whatever training wrapped around it."""
+    """The state dict in a file, unwrapped from training checkpoints."""
     path = Path(path)
     try:
         if path.suffix == ".safetensors":

@@ -1,1 +1,5 @@
-"""Records become tables, figures and pages; no torch, no model."""
+"""From records to tables, figures and pages. Imports `record` only: no torch, no model.
+
+Rooms: `figures` (figures as data, two renderers), `instruments` (the figure of each instrument),
+`tables`, `sections`, `explorer`. Used by the command line and the Python interface.
+"""

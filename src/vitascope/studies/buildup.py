@@ -47,7 +47,7 @@ from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
-from vitascope.train import Recipe, alone_in, check_trainable, load_run
+from vitascope.train import Recipe, check_trainable, load_run, lock_folder
 
 __all__ = ["BuildUp", "Candidate", "Kinds", "build_up", "candidates", "improves"]
 
@@ -177,7 +177,7 @@ def build_up(
     trial = next(rule, None)
     if trial is None:
         raise UserError(f"{question.base} has no block to replace in {' '.join(start.kinds)}")
-    with alone_in(out):
+    with lock_folder(out):
         refuse_other(out / "buildup", question.config, _SAME, "build-up")
         if not (out / "buildup.json").exists():
             Record(kind="buildup", config=question.config, seed=question.seeds[0]).save(

@@ -19,7 +19,7 @@ import numpy as np
 
 from vitascope.data import Dataset
 from vitascope.errors import UserError
-from vitascope.record import Record, circumstances
+from vitascope.record import Record, provenance
 from vitascope.settings import Seed, Side, check, command_line, flat
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
@@ -38,7 +38,7 @@ from vitascope.studies.recommendation import recommend
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
-from vitascope.train import Recipe, Run, alone_in, check_trainable, load_run
+from vitascope.train import Recipe, Run, check_trainable, load_run, lock_folder
 
 __all__ = ["Comparison", "commands", "compare"]
 
@@ -124,7 +124,7 @@ def compare(question: Comparison, out: str | Path, engine: Engine | None = None)
         UserError: For what cannot work, before anything is written; or if another process is at
             work in ``out``, or the folder holds another comparison.
     """
-    out, started, made = Path(out), perf_counter(), circumstances()
+    out, started, made = Path(out), perf_counter(), provenance()
     load_images.cache_clear()  # they may have changed since
     dataset = load_images(question.data, question.image_size)
     recipes = {
@@ -132,7 +132,7 @@ def compare(question: Comparison, out: str | Path, engine: Engine | None = None)
         for (_, fraction), training in question.trainings().items()
     }
     sizes = {name: _describe(name, dataset, *recipes.values()) for name in question.models}
-    with alone_in(out):
+    with lock_folder(out):
         refuse_other(out / "compare", question.config, _SAME, "comparison")
         run_all(question.runs(), out, engine or Engine())
         runs = {

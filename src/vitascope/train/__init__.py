@@ -1,4 +1,7 @@
-"""Train any model by a recipe, into a folder; measure it; look at it on the way.
+"""Train any classifier by a recipe into a run folder, and evaluate it.
+
+Rooms: `recipes`, `trainer`, `run_folder`. Imports `record`, `data` and `capture`; used by `studies`
+and `bench`.
 
     >>> from vitascope.train import recipe
     >>> recipe("laptop").optimizer
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from vitascope.train.predictions import Predictions
     from vitascope.train.recipes.config import Recipe
     from vitascope.train.recipes.named import RECIPES, recipe
-    from vitascope.train.run_folder.lock import alone_in
+    from vitascope.train.run_folder.lock import lock_folder
     from vitascope.train.run_folder.run import Run, load_run
     from vitascope.train.trainer.distill import Teacher
     from vitascope.train.trainer.loop import check_trainable, train
@@ -32,7 +35,7 @@ _HOME = {
     "Recipe": "recipes.config",
     "Run": "run_folder.run",
     "Teacher": "trainer.distill",
-    "alone_in": "run_folder.lock",
+    "lock_folder": "run_folder.lock",
     "at_epochs": "observe",
     "check_trainable": "trainer.loop",
     "evaluate": "evaluation",
@@ -54,13 +57,13 @@ __all__ = [
     "Recipe",
     "Run",
     "Teacher",
-    "alone_in",
     "at_epochs",
     "check_trainable",
     "evaluate",
     "every",
     "keep_weights",
     "load_run",
+    "lock_folder",
     "log_spaced",
     "recipe",
     "train",

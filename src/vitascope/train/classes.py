@@ -129,7 +129,7 @@ def joined(
     Args:
         images: From anywhere. Some of ImageNet's classes before a model of all 1000 stay as they
             are: ``class_map`` picks their columns.
-        known: Classes of the model; None if nobody kept them.
+        known: Classes of the model; None if unknown.
         outputs: Of the model.
         given: See :func:`columns`.
         strict: Names decide; otherwise, as with a Hugging Face model that calls its classes by

@@ -147,6 +147,8 @@ class Engine:
         self, model: nn.Module, optimizer: torch.optim.Optimizer
     ) -> dict[str, Tensor]:
         """``parameter:entry`` to whole tensor. What is no tensor (lr, betas) is the recipe's."""
+        if not optimizer.state:  # torch would make one by a step, and Adam would count it
+            return {}
         state = get_optimizer_state_dict(self.plain(model), optimizer, options=_WHOLE)
         entries = state.get("state", {}).items()
         return {

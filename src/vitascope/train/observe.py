@@ -1,4 +1,4 @@
-"""Functions that look at a model while it trains, without the loop knowing what they do.
+"""Observers: functions called with the model while it trains.
 
 An observer is called as ``observer(epoch, step, model, run_folder)`` before the first step
 (epoch 0) and after every epoch, on the main process, in eval mode. Whatever it does to random
@@ -22,11 +22,11 @@ from torch import nn
 from vitascope.capture import evaluating
 from vitascope.train.run_folder.files import save_tensors
 
-__all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "undisturbed"]
+__all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "restoring_state"]
 
 
 class Observer(Protocol):
-    """Something that looks at a model in training."""
+    """A function called with a model in training."""
 
     def __call__(self, epoch: int, step: int, model: nn.Module, run_folder: Path) -> None:
         """Look at ``model`` after ``epoch`` epochs and ``step`` steps."""
@@ -63,10 +63,10 @@ def keep_weights(epochs: Collection[int]) -> Observer:
 
 
 @contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; afterwards modes, gradients and generators are as before.
+def restoring_state(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside the block; modes, gradients and random generators are restored after it.
 
-    Gradients may be taken inside: they are switched on, and thrown away at the end.
+    Gradients are enabled inside, and discarded at the end.
     """
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     gradients = [(p, p.grad, p.requires_grad) for p in model.parameters()]

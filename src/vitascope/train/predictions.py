@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from vitascope.atomic import replacing
 from vitascope.errors import UserError
-from vitascope.train.run_folder.files import writing
+from vitascope.train.run_folder.files import explain_write_errors
 
 __all__ = ["Collector", "Predictions", "load_predictions", "save_predictions"]
 
@@ -95,7 +95,7 @@ class Collector:
 
 def save_predictions(folder: Path, predictions: Predictions) -> None:
     """Write a run's predictions; the file appears whole or not at all."""
-    with writing(folder / FILE), replacing(folder / FILE) as temporary:
+    with explain_write_errors(folder / FILE), replacing(folder / FILE) as temporary:
         save_file(predictions.arrays, temporary)
 
 

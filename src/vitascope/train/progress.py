@@ -1,4 +1,4 @@
-"""What a person watching a run sees: a bar on a terminal, plain lines elsewhere, or nothing."""
+"""Progress of a run: a bar on a terminal, plain lines elsewhere, or nothing."""
 
 import sys
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""Who else is told the metrics: TensorBoard, W&B, MLflow, ... through Accelerate."""
+"""Experiment trackers (TensorBoard, W&B, MLflow, ...) through Accelerate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_availa
 from vitascope.errors import UserError, unknown
 from vitascope.settings import flat
 
-__all__ = ["PROJECT", "chosen", "told"]
+__all__ = ["PROJECT", "chosen", "flat_config"]
 
 PROJECT = "vitascope"  # what services file the runs under
 USUAL = "tensorboard"
@@ -18,7 +18,7 @@ def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTr
     """Checked trackers; None means TensorBoard where it is installed.
 
     Raises:
-        UserError: For a name nobody has, or one that is not installed.
+        UserError: For an unknown tracker, or one that is not installed.
     """
     installed = [str(name) for name in get_available_trackers()]
     if names is None:
@@ -37,10 +37,10 @@ def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTr
     return list(names)
 
 
-def told(config: Mapping[str, Any]) -> dict[str, int | float | str]:
+def flat_config(config: Mapping[str, Any]) -> dict[str, int | float | str]:
     """Nested settings as one level of plain values, which is all that trackers take.
 
-    >>> told({"recipe": {"lr": 0.1, "ema": None}, "seed": 3})
+    >>> flat_config({"recipe": {"lr": 0.1, "ema": None}, "seed": 3})
     {'recipe.lr': 0.1, 'recipe.ema': 'None', 'seed': 3}
     """
     return {

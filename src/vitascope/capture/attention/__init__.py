@@ -1,3 +1,5 @@
-"""Attention maps of any model while it runs, fused kernels or not.
+"""Attention maps of a running model, also from fused kernels.
 
-Used by `measure` through `vitascope.capture`; imports only `capture`."""
+`recorder` notices each attention computation, `events` describes one, `maps` collects them by
+module name; `function_modes` switches torch function modes off. Used through `vitascope.capture`.
+"""

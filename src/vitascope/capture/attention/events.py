@@ -1,9 +1,9 @@
-"""What one attention computation was: its map, its tokens, and the two parts of a gated one.
+"""One attention computation as an event: its map, its queries and keys, the parts of a gated map.
 
-Four ways lead to an event: a fused kernel, whose map is recomputed from its arguments; a product
-with a softmax; an ``nn.MultiheadAttention`` or ``nn.TransformerEncoderLayer``, asked again with the
-same input; and a layer with a method ``attention`` that never forms the map it uses: a gated one
-(``gating_param``), or one that says so (``maps_on_request = True``).
+An event comes from one of four sources: a fused kernel (the map is recomputed from its arguments);
+a product with a softmax; an ``nn.MultiheadAttention`` or ``nn.TransformerEncoderLayer`` (run again
+on the same input); or a layer with a method ``attention`` that never forms the map it uses: a gated
+one (``gating_param``), or one that declares it (``maps_on_request = True``).
 
 The map is what multiplies the values. Where its rows do not sum to 1 (dropout in training mode,
 the talking heads of CaiT) it is the softmax itself.
@@ -18,27 +18,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Event", "Frame", "attention_weights", "has_fused_layers", "is_fused_layer",
-           "is_opaque", "of_fused_layer", "of_kernel", "of_opaque", "of_product",
-           "with_heads"]  # fmt: skip
+__all__ = [
+    "Event",
+    "Frame",
+    "attention_weights",
+    "has_fused_layers",
+    "is_fused_layer",
+    "is_opaque",
+    "of_fused_layer",
+    "of_kernel",
+    "of_opaque",
+    "of_product",
+    "with_heads",
+]
 
 
 @dataclass
 class Event:
-    """One attention computation: who, and how to get its map and its tokens."""
+    """One attention computation: module name, and functions that give its map and its tokens."""
 
     name: str
     weights: Callable[[], Tensor]
-    query: Tensor | None = None  # (..., T, features), for their places
+    query: Tensor | None = None  # (..., T, features), to find their coordinates
     key: Tensor | None = None
-    scores: Tensor | None = None  # (..., T, S), where queries and keys are not at hand
+    scores: Tensor | None = None  # (..., T, S), if queries and keys are unknown
     content: Callable[[], Tensor] | None = None  # the two parts of a gated layer
     position: Callable[[], Tensor] | None = None
 
 
 @dataclass
 class Frame:
-    """A module that is running."""
+    """A module that is running, with the softmaxes it has computed."""
 
     name: str
     module: nn.Module
@@ -53,9 +63,9 @@ def attention_weights(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The matrix that ``scaled_dot_product_attention`` multiplies the values with. (..., T, S)
+    """The attention matrix of ``scaled_dot_product_attention``. (..., T, S)
 
-    Rows that may look nowhere are zero, as the kernel's output is.
+    Rows whose keys are all masked are zero, as the kernel's output is.
     """
     if query.dtype in (torch.float16, torch.bfloat16):
         query, key = query.float(), key.float()
@@ -72,7 +82,7 @@ def attention_weights(
 
 
 def is_opaque(module: nn.Module) -> bool:
-    """Layers that run differently when watched, or do not form the map they use."""
+    """Whether hooks would change how the layer runs, or it never forms its attention map."""
     return isinstance(module, nn.MultiheadAttention) or (
         (hasattr(module, "gating_param") or getattr(module, "maps_on_request", False) is True)
         and callable(getattr(module, "attention", None))
@@ -80,7 +90,7 @@ def is_opaque(module: nn.Module) -> bool:
 
 
 def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | None:
-    """The event of a layer that was not watched from inside."""
+    """The event of an opaque layer, from its arguments."""
     if isinstance(module, nn.MultiheadAttention):
         names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
         given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -90,23 +100,29 @@ def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | N
         tokens = args[0] if args else next(iter(kwargs.values()))
         if not hasattr(module, "gating_param"):
             return Event(name, parts, tokens, tokens)
-        return Event(name, lambda: parts().mixed, tokens, tokens, content=lambda: parts().content,
-                     position=lambda: parts().position.expand_as(parts().mixed))  # fmt: skip
+        return Event(
+            name,
+            lambda: parts().mixed,
+            tokens,
+            tokens,
+            content=lambda: parts().content,
+            position=lambda: parts().position.expand_as(parts().mixed),
+        )
     return None
 
 
 def is_fused_layer(module: nn.Module) -> bool:
-    """Whether it is torch's own encoder layer, which has a path of one kernel."""
+    """Whether it is torch's ``TransformerEncoderLayer``, which has a fused fast path."""
     return type(module).forward is nn.TransformerEncoderLayer.forward
 
 
 def has_fused_layers(model: nn.Module) -> bool:
-    """Whether layers inside answer for themselves, so that their parts cannot be seen as well."""
+    """Whether the model has fused layers, inside which hooks cannot run."""
     return any(is_fused_layer(module) for module in model.modules())
 
 
 def of_fused_layer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event:
-    """What the attention inside an ``nn.TransformerEncoderLayer`` did, on either of its paths."""
+    """The attention inside an ``nn.TransformerEncoderLayer``, on its fast or slow path."""
     names = ("src", "attn_mask", "key_padding_mask")
     given = dict(zip(names, args, strict=False))
     x = given.get("src", kwargs.get("src"))
@@ -127,8 +143,14 @@ def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) 
         dropout, module.dropout = module.dropout, 0.0
         try:
             _, maps = nn.MultiheadAttention.forward(
-                module, query, key, given["value"], need_weights=True,
-                average_attn_weights=False, **rest)  # fmt: skip
+                module,
+                query,
+                key,
+                given["value"],
+                need_weights=True,
+                average_attn_weights=False,
+                **rest,
+            )
         finally:
             module.dropout = dropout
         assert maps is not None  # asked for
@@ -151,7 +173,7 @@ def of_kernel(name: str, args: Any, kwargs: dict[str, Any]) -> Event:
 
 
 def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
-    """A product whose operand is the softmax, or what became of it."""
+    """The event of a matrix product with a softmax, possibly after dropout or talking heads."""
     soft = frame.softmaxes[-1]
     for operand in operands:
         for candidate in (operand, operand.mT) if operand.ndim >= 2 else ():
@@ -171,7 +193,7 @@ def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
 
 
 def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
-    """Content and position of a gated layer that forms both: the two must mix into ``mixed``."""
+    """Find content and position maps of a gated layer: two softmaxes that mix into ``mixed``."""
     gating = getattr(frame.module, "gating_param", None)
     if not isinstance(gating, Tensor) or len(frame.softmaxes) != 2:
         return
@@ -189,7 +211,7 @@ def _same(tensor: Tensor) -> Tensor:
 
 
 def with_heads(weights: Tensor, module: nn.Module) -> Tensor:
-    """(B * windows, H, T, S), whatever the layer's own arrangement."""
+    """The map as (B * windows, H, T, S), from any of the shapes that layers use."""
     if weights.ndim == 3:  # (B * H, T, S), or one head
         heads = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", 1)
         heads = heads if isinstance(heads, int) and len(weights) % heads == 0 else 1

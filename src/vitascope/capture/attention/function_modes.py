@@ -1,8 +1,8 @@
-"""Modes switched off between two hooks, which may be several people's and leave in any order.
+"""Re-entrant guard that disables torch function modes, per thread.
 
-``torch._C.DisableTorchFunction`` restores what it found when it was entered, so two that are not
-left in reverse order leave the modes off for good. Here the first one in enters it and the last
-one out leaves it.
+``torch._C.DisableTorchFunction`` restores the state it found on entry, so two of them that are not
+left in reverse order leave the modes off for good. Here the calls are counted: the first disables
+the modes, the last restores them, in any order between hooks of several recorders.
 """
 
 import threading
@@ -22,7 +22,7 @@ _STATE = _State()
 
 
 def disable_modes() -> None:
-    """No mode sees what follows, until as many calls of :func:`enable_modes`."""
+    """Disable torch function modes until :func:`enable_modes` was called as often."""
     if _STATE.depth == 0:
         _STATE.guard = torch._C.DisableTorchFunction()
         _STATE.guard.__enter__()
@@ -30,7 +30,7 @@ def disable_modes() -> None:
 
 
 def enable_modes() -> None:
-    """Take one :func:`disable_modes` back."""
+    """Undo one :func:`disable_modes`."""
     _STATE.depth -= 1
     if _STATE.depth == 0:
         _STATE.guard.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The attention maps of a model by module name, fused kernels or not."""
+"""Attention maps of a model by module name, also from fused kernels."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event, with_heads
-from vitascope.capture.attention.recorder import watching
+from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.structure.features import matching
 from vitascope.errors import UserError
 
-__all__ = ["attention", "gated_layers", "showing"]
+__all__ = ["attention", "gated_layers", "watch_maps"]
 
 
 def gated_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Layers that mix content and position under a learned gate per head."""
+    """Layers that mix content and position attention with a learned gate per head."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -73,7 +73,10 @@ def attention(
             kept.pop(event.name, None)
             kept[event.name] = reduce(event.name, weights) if reduce else weights
 
-    with torch.set_grad_enabled(grad and torch.is_grad_enabled()), watching(model, on_event):
+    with (
+        torch.set_grad_enabled(grad and torch.is_grad_enabled()),
+        record_attention(model, on_event),
+    ):
         yield kept
     if not names:
         what = "gated attention" if part != "mixed" else "attention map"
@@ -82,21 +85,21 @@ def attention(
 
 
 @contextmanager
-def showing(
+def watch_maps(
     model: nn.Module,
     wanted: Mapping[str, Collection[str]],
     show: Callable[[str, str, Tensor], None],
 ) -> Iterator[None]:
-    """Call ``show(layer, part, map)`` for the parts wanted, ``{layer: parts}``, as they come.
+    """Call ``show(layer, part, map)`` for each wanted map, ``{layer: parts}``, during the block.
 
-    Several can look on during one pass, and each map is made once; without gradients.
+    Each map is computed once, without gradients.
     """
 
     def on_event(event: Event) -> None:
         for part in wanted.get(event.name, ()):
             show(event.name, part, _part(event, part, model))
 
-    with torch.no_grad(), watching(model, on_event):
+    with torch.no_grad(), record_attention(model, on_event):
         yield
 
 

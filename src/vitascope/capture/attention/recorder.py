@@ -1,11 +1,10 @@
-"""Notice every attention computation of a model, without changing a bit of its output.
+"""Record every attention computation of a model; the output stays bit-identical.
 
-A ``TorchFunctionMode`` watches the calls a model makes: ``scaled_dot_product_attention`` (the map
-is recomputed from its arguments) and a softmax over the last axis whose result multiplies values.
-Hooks tell which module is running. Three layers need their own case: ``nn.MultiheadAttention`` and
-``nn.TransformerEncoderLayer``, whose fast path runs only while nobody watches, and layers that
-never form the map they use. What each computation amounts to is in
-:mod:`vitascope.capture.attention.events`.
+A ``TorchFunctionMode`` sees the calls a model makes: ``scaled_dot_product_attention`` (the map is
+recomputed from its arguments) and a softmax over the last axis whose result multiplies values.
+Hooks tell which module is running. Three kinds of layer are special: ``nn.MultiheadAttention`` and
+``nn.TransformerEncoderLayer``, whose fast path runs only without hooks, and layers that never form
+the map they use. :mod:`vitascope.capture.attention.events` turns each computation into an event.
 """
 
 import threading
@@ -29,16 +28,16 @@ from vitascope.capture.attention.events import (
     of_product,
 )
 from vitascope.capture.attention.function_modes import disable_modes, enable_modes
-from vitascope.capture.threads import looking_into, of_this_thread
+from vitascope.capture.threads import exclusive_access, only_this_thread
 
-__all__ = ["watching"]
+__all__ = ["record_attention"]
 
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 _MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.einsum}
 
 
-class _Watcher(TorchFunctionMode):
-    """Tell ``on_event`` of each attention computation while ``model`` runs."""
+class _Recorder(TorchFunctionMode):
+    """Call ``on_event`` for each attention computation while ``model`` runs."""
 
     def __init__(self, model: nn.Module, on_event: Callable[[Event], None]):
         super().__init__()
@@ -47,8 +46,8 @@ class _Watcher(TorchFunctionMode):
         self.stack: list[Frame] = []
         self.counts: dict[str, int] = {}
         self.handles: list[Any] = []
-        self.hushed: list[nn.Module] = []  # opaque layers that are running
-        self.wrapped: list[tuple[nn.Module, Any]] = []  # and the forward of its own, if it had one
+        self.opaque_running: list[nn.Module] = []  # opaque layers that are running
+        self.wrapped: list[tuple[nn.Module, Any]] = []  # with the instance's own forward, or None
         fused = [name for name, module in model.named_modules() if is_fused_layer(module)]
         for name in fused:
             self._wrap(name, model.get_submodule(name))
@@ -71,15 +70,15 @@ class _Watcher(TorchFunctionMode):
             del module.forward  # type: ignore[attr-defined]
             if before is not None:
                 module.forward = before  # type: ignore[method-assign]
-        while self.hushed:
-            self._unhush()
+        while self.opaque_running:
+            self._restore_modes()
 
-    def _unhush(self) -> None:
-        self.hushed.pop()
+    def _restore_modes(self) -> None:
+        self.opaque_running.pop()
         enable_modes()
 
     def _wrap(self, name: str, module: nn.Module) -> None:
-        """Run a fused layer unwatched, then ask it."""
+        """Run a fused layer without modes, then compute its map from the same arguments."""
         forward = module.forward
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -90,7 +89,7 @@ class _Watcher(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 output = forward(*args, **kwargs)
                 event = of_fused_layer(name, module, args, kwargs)
-            self._tell(event)
+            self._report(event)
             return output
 
         self.wrapped.append((module, module.__dict__.get("forward")))
@@ -103,29 +102,29 @@ class _Watcher(TorchFunctionMode):
             self.stack.append(Frame(name, module))
             if is_opaque(module):
                 disable_modes()
-                self.hushed.append(module)
+                self.opaque_running.append(module)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     def _leaving(self, name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            while self.hushed and self.hushed[-1] is module:
-                self._unhush()
+            while self.opaque_running and self.opaque_running[-1] is module:
+                self._restore_modes()
             frame = None
             while self.stack and (frame is None or frame.module is not module):
                 frame = self.stack.pop()
             if output is None or frame is None:
-                return  # it failed
-            if self.hushed:
-                return  # inside a layer that answers for itself
+                return  # the module raised
+            if self.opaque_running:
+                return  # inside an opaque layer, which reports its own map
             with torch._C.DisableTorchFunction():
                 event = of_opaque(name, module, args, kwargs)
             if event is not None:
-                self._tell(event)
+                self._report(event)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         self.counts[event.name] = count = self.counts.get(event.name, 0) + 1
         if count > 1:
             event.name = f"{event.name}@{count}"
@@ -141,7 +140,7 @@ class _Watcher(TorchFunctionMode):
             return out
         frame = self.stack[-1]
         if func is F.scaled_dot_product_attention:
-            self._tell(of_kernel(frame.name, args, kwargs))
+            self._report(of_kernel(frame.name, args, kwargs))
         elif func in _SOFTMAX:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if out.ndim >= 3 and dim in (-1, out.ndim - 1):
@@ -150,16 +149,16 @@ class _Watcher(TorchFunctionMode):
             event = of_product(frame, [a for a in args if isinstance(a, Tensor)])
             if event is not None:
                 frame.softmaxes = []
-                self._tell(event)
+                self._report(event)
         return out
 
 
 @contextmanager
-def watching(model: nn.Module, on_event: Callable[[Event], None]) -> Iterator[None]:
+def record_attention(model: nn.Module, on_event: Callable[[Event], None]) -> Iterator[None]:
     """Call ``on_event`` for each attention computation of ``model`` in the block."""
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
-        watch = _Watcher(model, on_event)
-        stack.callback(watch.remove)
-        stack.enter_context(watch)
+        stack.enter_context(exclusive_access(model))
+        recorder = _Recorder(model, on_event)
+        stack.callback(recorder.remove)
+        stack.enter_context(recorder)
         yield

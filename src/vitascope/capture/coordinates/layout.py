@@ -1,4 +1,4 @@
-"""How an image-like tensor is arranged: which axes are the image's, and where its patches begin."""
+"""Layout of an image-like tensor: which axes are height and width, how many prefix tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from vitascope.capture.coordinates.operators import centres, distinct
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["Layout", "aside", "layout_of"]
+__all__ = ["Layout", "layout_of", "without_modes"]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an image-like tensor is arranged."""
+    """Layout of an image-like tensor."""
 
     name: str  # NCHW, NHWC, NLC or NCL
     grid: tuple[int, int]
@@ -24,28 +24,28 @@ class Layout:
 
 
 @contextmanager
-def aside() -> Iterator[None]:
-    """Compute without being watched or shadowed."""
+def without_modes() -> Iterator[None]:
+    """Disable all torch function and dispatch modes inside the block."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
-def layout_of(shadows: CoordinateTracer, tensor: Tensor) -> Layout | None:
-    """Which axes of ``tensor`` (one image) are the image's; None when it is not image-like."""
-    planes = shadows.of(tensor)
+def layout_of(tracer: CoordinateTracer, tensor: Tensor) -> Layout | None:
+    """The layout of ``tensor`` (one image) from its coordinates; None if it is not image-like."""
+    planes = tracer.of(tensor)
     if planes is None or tensor.ndim not in (3, 4) or len(tensor) != 1:
         return None
     key = tuple((plane.data_ptr(), plane.shape, plane.stride()) for plane in planes)
-    if key not in shadows.layouts:  # most layers leave every place where it is
-        with aside():
-            shadows.layouts[key] = _layout(centres(planes), tensor.ndim), planes
-        if len(shadows.layouts) > 16:
-            shadows.layouts.pop(next(iter(shadows.layouts)))
-    return shadows.layouts[key][0]
+    if key not in tracer.layouts:  # most layers keep the coordinates
+        with without_modes():
+            tracer.layouts[key] = _layout(centres(planes), tensor.ndim), planes
+        if len(tracer.layouts) > 16:
+            tracer.layouts.pop(next(iter(tracer.layouts)))
+    return tracer.layouts[key][0]
 
 
 def _layout(position: Tensor, ndim: int) -> Layout | None:
-    """Of places (1, ..., 2)."""
+    """The layout of coordinates (1, ..., 2)."""
     for name, channels in {3: (("NLC", 2), ("NCL", 1)), 4: (("NCHW", 1), ("NHWC", 3))}[ndim]:
         if position.narrow(channels, 0, 1).isnan().all():
             continue
@@ -64,7 +64,7 @@ def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
 
 
 def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
-    """Row-major patches behind prefix tokens that have no place."""
+    """Grid and number of prefix tokens, for row-major patches after tokens without coordinates."""
     placed = ~at[:, 0].isnan()
     patches = at[placed]
     down, across = distinct(patches[:, 0]), distinct(patches[:, 1])

@@ -1,9 +1,10 @@
-"""Places of a tensor's elements, as planes, and what operators do to them.
+"""Image coordinates of a tensor's elements, as planes, and what operators do to them.
 
-Six planes the size of the tensor hold two places in homogeneous pixel coordinates: ``(w, wy, wx)``
-of the row's (or only) place, then of the column's. ``w = 1`` is a place, ``w = 0`` is none. Sums of
-planes are weighted means of places, so linear operators act on planes as they act on the tensor.
-Which operator does what is :mod:`vitascope.capture.coordinates.tracer`'s business.
+Six planes the size of the tensor hold two points in homogeneous pixel coordinates: ``(w, wy, wx)``
+of the row (or of the element, if there is only one point), then of the column. ``w = 1`` is a
+point, ``w = 0`` means no coordinates. Sums of planes are weighted means of points, so linear
+operators act on planes as they act on the tensor.
+:mod:`vitascope.capture.coordinates.tracer` decides which function here follows which operator.
 """
 
 from typing import Any
@@ -11,51 +12,64 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Planes", "attended", "carry", "centres", "distinct", "none", "nowhere", "positions",
-           "product", "rows", "spacing", "unit", "window"]  # fmt: skip
+__all__ = [
+    "CoordinatePlanes",
+    "attended",
+    "carry",
+    "centres",
+    "distinct",
+    "empty_plane",
+    "is_empty",
+    "positions",
+    "product",
+    "rows",
+    "spacing",
+    "unit",
+    "window",
+]
 
-Planes = list[Tensor]  # w, wy, wx of the row (or only) place, then of the column place
+CoordinatePlanes = list[Tensor]  # w, wy, wx of the row, then of the column
 
 
-def rows(planes: Planes | None) -> Tensor | None:
-    """Places of the tokens of ``(..., T, features)``; NaN where there is none. (..., T, 2)"""
+def rows(planes: CoordinatePlanes | None) -> Tensor | None:
+    """Coordinates of the tokens of ``(..., T, features)``; NaN where unknown. (..., T, 2)"""
     return None if planes is None else positions(contract(single(planes), -1))
 
 
-def centres(planes: Planes) -> Tensor:
-    """(y, x) in pixels of every element, NaN where it has no place. (..., 2)"""
+def centres(planes: CoordinatePlanes) -> Tensor:
+    """(y, x) in pixels of every element, NaN where it has no coordinates. (..., 2)"""
     return positions(single(planes))
 
 
 def distinct(values: Tensor) -> int:
-    """How many different places there are along one axis, to a sixteenth of a pixel."""
+    """Number of different coordinates along one axis, to a sixteenth of a pixel."""
     values = values[~values.isnan()]
     return len((values * 16).round().unique())
 
 
-def spacing(places: Tensor) -> tuple[float, float]:
-    """Smallest step between two places (..., 2) down and across, in pixels; 0 along a line."""
+def spacing(coordinates: Tensor) -> tuple[float, float]:
+    """Smallest distance between points (..., 2) down and across, in pixels; 0 if all are equal."""
     steps = []
     for axis in (0, 1):
-        values = places[..., axis].flatten()
+        values = coordinates[..., axis].flatten()
         values = (values[~values.isnan()] * 16).round().unique() / 16
         steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
     return steps[0], steps[1]
 
 
-def none(shape: torch.Size) -> Tensor:
-    """A plane of elements that have no place."""
+def empty_plane(shape: torch.Size) -> Tensor:
+    """A plane for elements without coordinates: one expanded zero."""
     return torch.zeros((), dtype=torch.float32).expand(shape)
 
 
-def nowhere(plane: Tensor) -> bool:
-    """Whether a plane is one zero, expanded: no element has a place of this kind."""
+def is_empty(plane: Tensor) -> bool:
+    """Whether a plane is one expanded zero: no element has coordinates."""
     one = plane.untyped_storage().nbytes() == plane.element_size()
     return one and not plane.as_strided((1,), (0,)).item()
 
 
-def positions(planes: Planes) -> Tensor:
-    """(y, x) in pixels of three planes, NaN where there is no place. (..., 2)"""
+def positions(planes: CoordinatePlanes) -> Tensor:
+    """(y, x) in pixels from three planes, NaN where w = 0. (..., 2)"""
     w, y, x = planes
     placed = w > 1e-6
     safe = torch.where(placed, w, torch.ones_like(w))
@@ -63,31 +77,34 @@ def positions(planes: Planes) -> Tensor:
     return torch.stack([torch.where(placed, y / safe, nan), torch.where(placed, x / safe, nan)], -1)
 
 
-def unit(planes: Planes) -> Planes:
-    """Scale to w = 1 where there is a place."""
-    scaled: Planes = []
+def unit(planes: CoordinatePlanes) -> CoordinatePlanes:
+    """Scale to w = 1 wherever w is not 0."""
+    scaled: CoordinatePlanes = []
     for w, y, x in (planes[:3], planes[3:]):
-        if nowhere(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
+        if is_empty(w) or w.numel() == 0 or bool(((w - 1).abs() < 1e-6).logical_or(w == 0).all()):
             scaled += [w, y, x]
             continue
         placed = w > 1e-6
         safe = torch.where(placed, w, torch.ones_like(w))
         zero = torch.zeros_like(w)
-        scaled += [placed.float(), torch.where(placed, y / safe, zero),
-                   torch.where(placed, x / safe, zero)]  # fmt: skip
+        scaled += [
+            placed.float(),
+            torch.where(placed, y / safe, zero),
+            torch.where(placed, x / safe, zero),
+        ]
     return scaled
 
 
-def single(planes: Planes) -> Planes:
-    """The one place of each element: its row's, or its column's where no row has any."""
+def single(planes: CoordinatePlanes) -> CoordinatePlanes:
+    """One point per element: its row's, or its column's if no row has one."""
     return planes[:3] if bool(planes[0].any()) or not bool(planes[3].any()) else planes[3:]
 
 
-def contract(planes: Planes, dim: int) -> Planes:
-    """Mean over ``dim``, -1 or -2: the place of the other axis's elements.
+def contract(planes: CoordinatePlanes, dim: int) -> CoordinatePlanes:
+    """Mean over ``dim``, -1 or -2: the coordinates of the other axis's elements.
 
-    Merging neighbours (Swin's patch merging) has their middle for a place. When every element
-    sums over the same different places (token mixing, attention over channels) it has none.
+    Merged neighbours (Swin's patch merging) get their midpoint. When every element sums over the
+    same set of different points (token mixing, attention over channels) it gets none.
     """
     position = positions(planes)
     low = position.nan_to_num(float("inf")).amin(dim - 1)  # behind it, the axis of y and x
@@ -97,13 +114,15 @@ def contract(planes: Planes, dim: int) -> Planes:
     if bool(spread.any()):
         at = positions(middle)
         apart = (at.nan_to_num(float("-inf")).amax(-2) - at.nan_to_num(float("inf")).amin(-2)) > 0.5
-        lost = spread & ~apart.any(-1, keepdim=True)
-        middle = [plane * ~lost for plane in middle]
+        mixed = spread & ~apart.any(-1, keepdim=True)
+        middle = [plane * ~mixed for plane in middle]
     return middle
 
 
-def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
-    """Rows of a and columns of b; with weights, both places of what they weigh."""
+def product(
+    a: CoordinatePlanes | None, b: CoordinatePlanes | None, shape: torch.Size
+) -> CoordinatePlanes:
+    """``a @ b``: row coordinates of a, column coordinates of b."""
     if a is not None and b is not None:
         left, right = (contract(single(a), -1), -1), (contract(single(b), -2), -2)
     elif a is not None:
@@ -111,22 +130,24 @@ def product(a: Planes | None, b: Planes | None, shape: torch.Size) -> Planes:
     elif b is not None:
         left, right = ((contract(triple, -2), -2) for triple in (b[:3], b[3:]))
     else:
-        return [none(shape)] * 6
+        return [empty_plane(shape)] * 6
     return unit([p.unsqueeze(dim).expand(shape) for planes, dim in (left, right) for p in planes])
 
 
-def attended(q: Planes | None, v: Planes | None, shape: torch.Size) -> Planes:
-    """Fused attention: the query's place, or (attention over channels) the value columns'."""
+def attended(
+    q: CoordinatePlanes | None, v: CoordinatePlanes | None, shape: torch.Size
+) -> CoordinatePlanes:
+    """Fused attention: coordinates of the query or, over channels, of the value's columns."""
     heads = [p.expand(*shape[:-2], *p.shape[-2:]) for p in q] if q is not None else None
     return product(heads, v, shape)
 
 
-def carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
-    """Element-wise: each operand's place where the ones before it have none.
+def carry(before: list[CoordinatePlanes | None], shape: torch.Size) -> CoordinatePlanes | None:
+    """Element-wise operators: coordinates of the first operand that has some.
 
-    What is spread over whole operands (a mean token, a channel's gate) gives its place to nothing.
+    Operands that are broadcast over the others (a mean token, a channel's gate) do not count.
     """
-    result: Planes | None = None
+    result: CoordinatePlanes | None = None
     known = [planes for planes in before if planes is not None]
     for planes in [planes for planes in known if planes[0].shape == shape] or known:
         try:
@@ -142,13 +163,18 @@ def carry(before: list[Planes | None], shape: torch.Size) -> Planes | None:
 
 
 def window(
-    planes: Planes | None, kernel: Any, stride: Any, padding: Any, dilation: Any, shape: torch.Size
-) -> Planes | None:
+    planes: CoordinatePlanes | None,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    shape: torch.Size,
+) -> CoordinatePlanes | None:
     """The centre of each output's window; beyond the border the grid is continued."""
     if planes is None:
         return None
     spatial = len(shape) - 2
-    moved: Planes = []
+    moved: CoordinatePlanes = []
     for plane in planes[:3]:
         plane = plane.mean(1, keepdim=True)
         for axis in range(spatial):
@@ -156,7 +182,7 @@ def window(
             mix = _interpolation(plane.shape[2 + axis], shape[2 + axis], s, d * (k - 1) / 2 - p)
             plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
         moved.append(plane.expand(shape))
-    return [*unit([*moved, *moved])[:3], *[none(shape)] * 3]
+    return [*unit([*moved, *moved])[:3], *[empty_plane(shape)] * 3]
 
 
 def _at(value: Any, axis: int) -> int:

@@ -1,8 +1,8 @@
-"""Where on the image do the queries and keys of each attention layer lie?
+"""Image coordinates of the queries and keys of each attention layer.
 
-Found by running one image with a shadow beside every tensor
-(:mod:`vitascope.capture.coordinates.tracer`), so windows, shifted or dilated, pooled keys,
-subsampled queries, class tokens and padding need no rule of their own.
+Found by tracing one image through the model (:mod:`vitascope.capture.coordinates.tracer`), so
+windows (shifted or dilated), pooled keys, subsampled queries, class tokens and padding need no rule
+of their own.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,29 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
-from vitascope.capture.attention.recorder import watching
-from vitascope.capture.coordinates.layout import aside
+from vitascope.capture.attention.recorder import record_attention
+from vitascope.capture.coordinates.layout import without_modes
 from vitascope.capture.coordinates.operators import distinct, positions, rows, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.threads import only_this_thread
 from vitascope.errors import UserError
 
-__all__ = ["Places", "inheriting", "located", "one_image", "places", "places_of"]
+__all__ = [
+    "TokenCoordinates",
+    "coordinates_of",
+    "inherit_coordinates",
+    "one_image",
+    "token_coordinates",
+    "trace_tokens",
+]
 
 
 @dataclass(frozen=True)
-class Places:
-    """Positions in pixels (y, x) of one attention layer's tokens; NaN for those that have none.
+class TokenCoordinates:
+    """Coordinates in pixels (y, x) of one attention layer's queries and keys, in all windows.
 
-    W windows of one image, T queries, S keys. Class tokens and padding have no place.
+    W windows of one image, T queries, S keys. NaN for class tokens and padding.
     """
 
     query: Tensor  # (W, T, 2)
@@ -36,20 +43,22 @@ class Places:
 
     @property
     def over_tokens(self) -> bool:
-        """False for attention over channels, whose rows and columns lie everywhere at once."""
+        """Whether any token has coordinates; False for attention over channels."""
         return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
 
     @property
     def step(self) -> tuple[float, float]:
-        """One patch, down and across, in pixels: the finer grid of queries and keys."""
-        fine = [[s for s in pair if s > 0] for pair in zip(spacing(self.query), spacing(self.key),
-                                                          strict=True)]  # fmt: skip
+        """Size of a patch, down and across, in pixels, on the finer grid of queries and keys."""
+        fine = [
+            [s for s in pair if s > 0]
+            for pair in zip(spacing(self.query), spacing(self.key), strict=True)
+        ]
         down, across = (min(steps) if steps else 0.0 for steps in fine)
         return down or across or 1.0, across or down or 1.0
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Distinct places of the queries, down and across."""
+        """Number of query rows and columns on the image."""
         return distinct(self.query[..., 0]), distinct(self.query[..., 1])
 
 
@@ -61,66 +70,71 @@ def one_image(example_input: Tensor) -> Tensor:
     return example_input[:1].detach().clone()
 
 
-def places(
+def token_coordinates(
     model: nn.Module,
     example_input: Tensor,
     *,
     grid: tuple[int, int] | None = None,
     num_prefix_tokens: int | None = None,
-) -> dict[str, Places]:
-    """Places of every attention layer's tokens on images the size of ``example_input``.
+) -> dict[str, TokenCoordinates]:
+    """Coordinates of every attention layer's tokens, on images the size of ``example_input``.
 
-    Layers whose tokens cannot be followed are not among them; :func:`located` says which and why.
+    Layers whose tokens cannot be traced are left out; :func:`trace_tokens` gives the reasons.
 
     Args:
         model: Any module.
         example_input: Images (B, C, height, width); the first is run.
-        grid: Patches down and across, for the layers whose tokens cannot be followed.
+        grid: Patches down and across, for the layers whose tokens cannot be traced.
         num_prefix_tokens: Tokens before the patches there; by default all that are left over.
     """
-    return located(model, example_input, grid=grid, num_prefix_tokens=num_prefix_tokens)[0]
+    return trace_tokens(model, example_input, grid=grid, num_prefix_tokens=num_prefix_tokens)[0]
 
 
-def located(
+def trace_tokens(
     model: nn.Module,
     example_input: Tensor,
     *,
     grid: tuple[int, int] | None = None,
     num_prefix_tokens: int | None = None,
-) -> tuple[dict[str, Places], dict[str, str]]:
-    """As :func:`places`, and beside them the layers that have none, with the reason."""
-    found: dict[str, Places] = {}
-    lost: dict[str, str] = {}
+) -> tuple[dict[str, TokenCoordinates], dict[str, str]]:
+    """As :func:`token_coordinates`, with a second dict: untraced layers and the reason."""
+    found: dict[str, TokenCoordinates] = {}
+    untraced: dict[str, str] = {}
     image = one_image(example_input)
     size = (image.shape[-2], image.shape[-1])
 
     def on_event(event: Event) -> None:
-        place = places_of(event, shadows)
-        if place is None and grid is not None:
-            with aside():
+        tokens = coordinates_of(event, tracer)
+        if tokens is None and grid is not None:
+            with without_modes():
                 shape = event.weights().shape
             try:
-                place = stated_places(shape, grid, num_prefix_tokens, size)
+                tokens = coordinates_from_grid(shape, grid, num_prefix_tokens, size)
             except UserError as error:
-                lost[event.name] = str(error)
+                untraced[event.name] = str(error)
                 return
-        if place is None:
-            lost[event.name] = "its tokens cannot be followed back to the image; state the grid"
+        if tokens is None:
+            untraced[event.name] = "its tokens cannot be followed back to the image; state the grid"
         else:
-            found[event.name] = place
+            found[event.name] = tokens
 
-    shadows = CoordinateTracer(image)
-    with evaluating(model), inheriting(model, shadows), shadows, watching(model, on_event):
+    tracer = CoordinateTracer(image)
+    with (
+        evaluating(model),
+        inherit_coordinates(model, tracer),
+        tracer,
+        record_attention(model, on_event),
+    ):
         model(image)
-    return found, lost
+    return found, untraced
 
 
-def stated_places(
+def coordinates_from_grid(
     shape: Sequence[int], grid: tuple[int, int], num_prefix: int | None, size: tuple[int, int]
-) -> Places:
-    """Row-major patches of ``grid`` behind prefix tokens, for the map (1, H, T, S) of an image.
+) -> TokenCoordinates:
+    """Coordinates of row-major patches of ``grid`` after prefix tokens, for a map (1, H, T, S).
 
-    >>> stated_places((1, 3, 5, 5), (2, 2), 1, (32, 32)).query[0, :2].tolist()
+    >>> coordinates_from_grid((1, 3, 5, 5), (2, 2), 1, (32, 32)).query[0, :2].tolist()
     [[nan, nan], [7.5, 7.5]]
     """
     down, across = (
@@ -137,32 +151,32 @@ def stated_places(
                 f"its {shape[0]} x {count} tokens are not the stated grid of "
                 f"{grid[0]} x {grid[1]}{more}"
             )
-        nowhere = patches.new_full((prefix, 2), float("nan"))
-        sides.append(torch.cat([nowhere, patches])[None])
-    return Places(*sides)
+        missing = patches.new_full((prefix, 2), float("nan"))
+        sides.append(torch.cat([missing, patches])[None])
+    return TokenCoordinates(*sides)
 
 
-class inheriting:
-    """While active, an output as large as its module's input, of unknown place, takes its place.
+class inherit_coordinates:
+    """While active, outputs without coordinates inherit those of an input of the same shape.
 
-    Token mixing sums over all places; its output tokens still stand for the input's.
+    Token mixing sums over all tokens; its output tokens still stand for the input's.
     """
 
-    def __init__(self, model: nn.Module, shadows: CoordinateTracer):
-        self.model, self.shadows = model, shadows
+    def __init__(self, model: nn.Module, tracer: CoordinateTracer):
+        self.model, self.tracer = model, tracer
         self.handles: list[Any] = []
 
     def _hook(self, _module: nn.Module, inputs: Any, output: Any) -> None:
         before, after = tensor_in(inputs), tensor_in(output)
         if before is None or after is None or before.shape != after.shape:
             return
-        planes = self.shadows.of(after)
-        with aside():
+        planes = self.tracer.of(after)
+        with without_modes():
             if planes is None or not (bool(planes[0].any()) or bool(planes[3].any())):
-                self.shadows.put(after, self.shadows.of(before))
+                self.tracer.put(after, self.tracer.of(before))
 
     def __enter__(self) -> None:
-        hook = of_this_thread(self._hook)
+        hook = only_this_thread(self._hook)
         self.handles = [m.register_forward_hook(hook) for m in self.model.modules()]
 
     def __exit__(self, *_: Any) -> None:
@@ -170,26 +184,26 @@ class inheriting:
             handle.remove()
 
 
-def places_of(event: Event, shadows: CoordinateTracer) -> Places | None:
-    """Where the queries and keys of one attention computation lie; None if unknown."""
-    with aside():
-        return _places(event, shadows)
+def coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates | None:
+    """Coordinates of the queries and keys of one attention computation; None if unknown."""
+    with without_modes():
+        return _coordinates_of(event, tracer)
 
 
-def _places(event: Event, shadows: CoordinateTracer) -> Places | None:
+def _coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates | None:
     if event.scores is not None:
-        planes = shadows.of(event.scores)
+        planes = tracer.of(event.scores)
         if planes is None:
             return None
         query = positions([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
         key = positions([p[..., 0, :] for p in planes[3:]])
-        return Places(_per_window(query), _per_window(key))
+        return TokenCoordinates(_per_window(query), _per_window(key))
     if event.query is None or event.key is None:
         return None
-    query_rows, key_rows = rows(shadows.of(event.query)), rows(shadows.of(event.key))
+    query_rows, key_rows = rows(tracer.of(event.query)), rows(tracer.of(event.key))
     if query_rows is None or key_rows is None:
         return None
-    return Places(_per_window(query_rows), _per_window(key_rows))
+    return TokenCoordinates(_per_window(query_rows), _per_window(key_rows))
 
 
 def _per_window(position: Tensor) -> Tensor:

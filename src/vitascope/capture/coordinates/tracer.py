@@ -1,19 +1,18 @@
-"""Where in the image does each number inside a model come from?
+"""Trace image coordinates through every tensor of a model, for one image.
 
-Windows, shifts, class tokens, key reduction and patch merging are all bookkeeping on positions.
-Instead of knowing each family's bookkeeping, one image is run with a shadow beside every tensor:
-its *place*, in homogeneous pixel coordinates ``(w, w y, w x)``. ``w = 1`` is a place, ``w = 0`` is
-none (parameters, class tokens, padding). The shadow goes through the operators the tensor goes
-through:
+Windows, shifts, class tokens, key reduction and patch merging all rearrange positions. Instead of
+one rule per model family, each tensor gets the coordinates of its elements, in homogeneous pixel
+coordinates ``(w, w y, w x)``: ``w = 1`` is a point, ``w = 0`` means none (parameters, class tokens,
+padding). Coordinates go through the same operators as the tensor:
 
-* what moves numbers (view, permute, roll, pad, slice, cat, ...) moves their places;
-* a convolution or a pooling puts its output at the centre of its window;
-* a product ``a @ b`` keeps the places of a's rows and of b's columns. A sum over *different*
-  places (token mixing, attention over channels) has no place: that is how attention over tokens
-  is told from attention over channels;
-* anything else that keeps a shape keeps the places; what is left is "unknown", never guessed.
+* operators that move elements (view, permute, roll, pad, slice, cat, ...) move their coordinates;
+* a convolution or pooling puts its output at the centre of its window;
+* a product ``a @ b`` keeps the coordinates of a's rows and of b's columns. A sum over *different*
+  points (token mixing, attention over channels) has none: this tells attention over tokens from
+  attention over channels;
+* any other operator that keeps the shape keeps the coordinates; the rest is "unknown", not guessed.
 
-A tensor of attention scores has two places, its query's and its key's: six planes in all.
+Attention scores have two points per element, the query's and the key's: six planes in all.
 """
 
 import threading
@@ -26,11 +25,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from vitascope.capture.coordinates.operators import (
-    Planes,
+    CoordinatePlanes,
     attended,
     carry,
-    none,
-    nowhere,
+    empty_plane,
+    is_empty,
     product,
     unit,
     window,
@@ -57,19 +56,19 @@ _one_at_a_time = threading.RLock()
 
 
 class CoordinateTracer(TorchDispatchMode):
-    """While active, every tensor computed from ``image`` has a place; see :meth:`of`."""
+    """While active, every tensor computed from ``image`` has coordinates; see :meth:`of`."""
 
     def __init__(self, image: Tensor):
         super().__init__()
         # a weak reference keeps a storage's address from being used again, not its memory
-        self._planes: dict[tuple[Any, ...], tuple[Planes, StorageWeakRef]] = {}
+        self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
-        self.layouts: dict[Any, Any] = {}  # by planes, which it keeps: see places.layout_of
+        self.layouts: dict[Any, Any] = {}  # cache of layout.layout_of, by planes
         height, width = image.shape[-2:]
         y = torch.arange(height, dtype=torch.float32).view(-1, 1).expand(image.shape)
         x = torch.arange(width, dtype=torch.float32).expand(image.shape)
         here = torch.ones((), dtype=torch.float32).expand(image.shape)
-        self.put(image, [here, y, x, *[none(image.shape)] * 3])
+        self.put(image, [here, y, x, *[empty_plane(image.shape)] * 3])
 
     def __enter__(self) -> Any:
         _one_at_a_time.acquire()  # torch keeps flags of active modes that all threads share
@@ -81,13 +80,13 @@ class CoordinateTracer(TorchDispatchMode):
         finally:
             _one_at_a_time.release()
 
-    def of(self, tensor: Tensor) -> Planes | None:
-        """The place of every element, or None where it is unknown."""
+    def of(self, tensor: Tensor) -> CoordinatePlanes | None:
+        """The coordinates of a tensor's elements, or None if unknown."""
         found = self._planes.get(_key(tensor))
         return found[0] if found else None
 
-    def put(self, tensor: Tensor, planes: Planes | None) -> None:
-        """State the places of ``tensor``."""
+    def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
+        """Set the coordinates of ``tensor``."""
         if planes is None:
             self._planes.pop(_key(tensor), None)
             return
@@ -105,12 +104,17 @@ class CoordinateTracer(TorchDispatchMode):
         try:
             self._follow(func, args, kwargs, out, before)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
-            for tensor in _tensors(out):  # an operator used in a way we do not know
+            for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
         return out
 
     def _follow(
-        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, before: list[Planes | None]
+        self,
+        func: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        out: Any,
+        before: list[CoordinatePlanes | None],
     ) -> None:
         name = func.overloadpacket.__name__.rstrip("_")
         known = any(planes is not None for planes in before) or (
@@ -130,14 +134,18 @@ class CoordinateTracer(TorchDispatchMode):
         elif name == "convolution":
             stride, padding, dilation, transposed = args[3:7]
             kernel = args[1].shape[2:]
-            planes = None if transposed else window(self.of(args[0]), kernel, stride, padding,
-                                                     dilation, out.shape)  # fmt: skip
+            planes = (
+                None
+                if transposed
+                else window(self.of(args[0]), kernel, stride, padding, dilation, out.shape)
+            )
             self.put(out, planes)
         elif name in ("max_pool2d_with_indices", "avg_pool2d"):
             kernel, stride, padding = (*args[1:4], *([], 0)[len(args) - 2 :])[:3]
             tensor = _tensors(out)[0]
-            self.put(tensor, window(self.of(args[0]), kernel, stride or kernel, padding, 1,
-                                     tensor.shape))  # fmt: skip
+            self.put(
+                tensor, window(self.of(args[0]), kernel, stride or kernel, padding, 1, tensor.shape)
+            )
         else:
             for index, tensor in enumerate(_tensors(out)):
                 self.put(tensor, carry(before, tensor.shape) if index == 0 else None)
@@ -146,13 +154,13 @@ class CoordinateTracer(TorchDispatchMode):
         return isinstance(tensor, Tensor) and self.of(tensor) is not None
 
     def _move(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> None:
-        """Apply the operator to each plane in place of the tensor."""
+        """Apply the operator to each plane instead of the tensor."""
         name = func.overloadpacket.__name__
         if name == "constant_pad_nd":
-            args = args[:2]  # padding has no place
+            args = args[:2]  # padding has no coordinates
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
-        single = all(nowhere(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
+        single = all(is_empty(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
         for index in range(3 if single else 6):
 
             def plane(tensor: Tensor, index: int = index) -> Tensor:
@@ -170,12 +178,12 @@ class CoordinateTracer(TorchDispatchMode):
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*found, *[none(tensor.shape)] * (6 - len(found))]
+            planes = [*found, *[empty_plane(tensor.shape)] * (6 - len(found))]
             self.put(tensor, unit(planes) if name in _MIXES else planes)
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:
-    """Views are wrapped anew on their way up to Python; their memory layout stays."""
+    """Identify a tensor by its memory layout: Python wraps views in new objects."""
     storage = tensor.untyped_storage()
     return storage._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 

@@ -1,1 +1,5 @@
-"""The parts of a model: units, their kinds, their outputs and the residual stream between them."""
+"""The units of a model, their kinds and outputs, and the residual stream between them.
+
+`features` reads and edits outputs, `kinds` classifies modules, `residual_stream` follows the sums,
+`units` joins them. Used through `vitascope.capture`.
+"""

@@ -1,6 +1,6 @@
-"""Read or replace what the parts of a model put out, and leave no trace.
+"""Read or replace the outputs of modules; hooks are removed afterwards.
 
-Parts are named by their path in the model; wildcards are welcome: ``blocks.*.attn``.
+Modules are named by their path in the model, with wildcards: ``blocks.*.attn``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.capture.runs import Runs, module_of
-from vitascope.capture.threads import looking_into, of_this_thread
+from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["edit", "evaluating", "features", "matching", "tensor_in"]
@@ -65,7 +65,7 @@ def _replaced(output: Any, new: Tensor) -> Any:
 
 
 def _ran(patterns: Iterable[str], names: Iterable[str], seen: Iterable[str]) -> None:
-    """Every pattern must have met a module that ran."""
+    """Raise if a pattern matched no module that ran."""
     names, seen = list(names), list(seen)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in seen):
@@ -119,10 +119,10 @@ def features(
                 seen.pop(run, None)
                 seen[run] = reduce(run, tensor) if reduce else tensor
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
+        stack.enter_context(exclusive_access(model))
         runs = Runs(model, stack)
         for name in names:
             stack.callback(modules[name].register_forward_hook(keep(name)).remove)
@@ -156,11 +156,11 @@ def edit(
                 raise UserError(f"{name} puts out no tensor but {type(output).__name__}")
             return _replaced(output, fn(tensor))
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     wanted = [(n, fn) for p, fn in edits.items() for n in matching(p, modules, "unit")]
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
+        stack.enter_context(exclusive_access(model))
         for name, fn in wanted:
             stack.callback(modules[name].register_forward_hook(replace(name, fn)).remove)
         stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))
@@ -170,8 +170,8 @@ def edit(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Run the block in eval mode without gradients; every module's own mode comes back."""
-    with looking_into(model):
+    """Run the block in eval mode without gradients; each module's mode is restored."""
+    with exclusive_access(model):
         modes = [(module, module.training) for module in model.modules()]
         try:
             model.eval()

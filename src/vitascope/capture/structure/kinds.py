@@ -1,9 +1,9 @@
-"""What kind of part each module of a model is, by what it does with one image.
+"""Classify the modules of a model by what they do with one image.
 
-An *attention* computed a map over tokens, an *mlp* widens and returns to its width by dense layers
-alone, a *convolution* or a *subsampling* shows in the grid of places, the *stem* takes the image
-and is less than half of the model, a *head* puts out one vector an image; other mixing of tokens is
-a *block*.
+*attention* computes a map over tokens; *mlp* widens and returns to its width with dense layers
+only; *convolution* and *subsampling* are seen in the grid of coordinates; the *stem* takes the
+image and is less than half of the model; a *head* outputs one vector per image; any other mixing of
+tokens is a *block*.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
-from vitascope.capture.attention.recorder import watching
+from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.coordinates.layout import Layout, layout_of
-from vitascope.capture.coordinates.tokens import inheriting, places_of
+from vitascope.capture.coordinates.tokens import coordinates_of, inherit_coordinates
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.threads import only_this_thread
 
 __all__ = ["kinds_of"]
 
@@ -33,7 +33,7 @@ class _Call:
     before: Layout | None = None
     after: Layout | None = None
     takes_image: bool = False
-    within: tuple[str, ...] = ()  # modules running around it, by whatever name they have
+    within: tuple[str, ...] = ()  # names of the modules it runs in
 
 
 def kinds_of(model: nn.Module, image: Tensor) -> dict[str, str]:
@@ -43,27 +43,33 @@ def kinds_of(model: nn.Module, image: Tensor) -> dict[str, str]:
 
 
 def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str], set[str]]:
-    """First call of every module, in order, and who attends over tokens or otherwise."""
+    """First call of every module, in order; modules that attend over tokens; other attention."""
     calls: dict[str, _Call] = {}
     attentions: set[str] = set()
     mixings: set[str] = set()
-    shadows = CoordinateTracer(image)
+    tracer = CoordinateTracer(image)
     running: list[str] = []
 
     def on_event(event: Event) -> None:
-        place = places_of(event, shadows)
+        tokens = coordinates_of(event, tracer)
         name = event.name.split("@")[0]
-        (mixings if place is not None and not place.over_tokens else attentions).add(name)
+        (mixings if tokens is not None and not tokens.over_tokens else attentions).add(name)
 
     def entering(name: str) -> Any:
         def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
             x = tensor_in(args) if args else tensor_in(kwargs)
             if x is not None and name not in calls:
-                calls[name] = _Call(name, module, tuple(x.shape), before=layout_of(shadows, x),
-                                    takes_image=x is image, within=tuple(running))  # fmt: skip
+                calls[name] = _Call(
+                    name,
+                    module,
+                    tuple(x.shape),
+                    before=layout_of(tracer, x),
+                    takes_image=x is image,
+                    within=tuple(running),
+                )
             running.append(name)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     def leaving(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -71,17 +77,17 @@ def _trace(model: nn.Module, image: Tensor) -> tuple[dict[str, _Call], set[str],
             running.pop()
             if out is not None and name in calls and not calls[name].output:
                 calls[name].output = tuple(out.shape)
-                calls[name].after = layout_of(shadows, out)
+                calls[name].after = layout_of(tracer, out)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     handles: list[Any] = []
     try:
-        with evaluating(model), inheriting(model, shadows), shadows:
+        with evaluating(model), inherit_coordinates(model, tracer), tracer:
             for name, module in model.named_modules():
                 handles.append(module.register_forward_pre_hook(entering(name), with_kwargs=True))
                 handles.append(module.register_forward_hook(leaving(name)))
-            with watching(model, on_event):
+            with record_attention(model, on_event):
                 model(image)
     finally:
         for handle in handles:
@@ -149,7 +155,7 @@ def _dense(module: nn.Module) -> list[tuple[int, int]]:
 
 
 def _is_mlp(call: _Call, whole: dict[str, str]) -> bool:
-    """Dense layers that widen and come back, over the same places."""
+    """Dense layers that widen and return to the input width, on the same grid."""
     dense = _dense(call.module)
     if len(dense) < 2 or call.inputs != call.output:
         return False
@@ -173,7 +179,7 @@ def _is_mixer(call: _Call, whole: dict[str, str]) -> bool:
 
 
 def _reduces(call: _Call) -> bool:
-    """Fewer places go out than came in, and still more than one."""
+    """Whether the output grid is smaller than the input grid, and not a single point."""
     if call.before is None or call.after is None:
         return False
     (h, w), (down, across) = call.before.grid, call.after.grid

@@ -1,9 +1,9 @@
-"""What a network carries on after a unit: the sum of the unit's branch and its shortcut.
+"""The residual stream after a unit: the sum of the unit's branch and its shortcut.
 
-``x + drop_path(scale(attn(norm(x))))``: no module puts this sum out. It is found by following the
-unit's output through the calls that use it until it is added to a tensor of its own shape that
-does not come from it. Leaving that sum at its other term is exactly the network built without the
-branch, whatever stands between (layer scale, a norm, a projection).
+``x + drop_path(scale(attn(norm(x))))``: no module outputs this sum. It is found by following the
+unit's output through the calls that use it until it is added to a tensor of the same shape that
+does not depend on it. Replacing the sum by its other term is exactly the network built without the
+branch, whatever lies between (layer scale, a norm, a projection).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,19 +18,19 @@ from torch.utils.weak import WeakIdKeyDictionary
 from vitascope.capture.attention.function_modes import disable_modes, enable_modes
 from vitascope.capture.runs import Runs, module_of
 from vitascope.capture.structure.features import features, matching, tensor_in
-from vitascope.capture.threads import looking_into, of_this_thread
+from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
 
-__all__ = ["following", "streams", "without"]
+__all__ = ["follow_sums", "streams", "without"]
 
 _ADD = {torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__iadd__, Tensor.__radd__}
 
-_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # other code when somebody watches
+_FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # hooks change their code path
 
 OnSum = Callable[[str, Tensor, bool], None]
 
 
-class _Follow(TorchFunctionMode):
+class _SumFollower(TorchFunctionMode):
     """Follow the outputs of named modules, run by run, to the sums they go into."""
 
     def __init__(self, runs: Runs, on_sum: OnSum, drop: Iterable[str] = ()):
@@ -38,13 +38,13 @@ class _Follow(TorchFunctionMode):
         self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
         self.open: set[str] = set()  # ran, not yet summed or used by the next unit
         self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
-        self.taint: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
+        self.sources_of: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
         self.inside: list[tuple[nn.Module, str]] = []  # units that are running
-        self.hushed = 0  # of them, those that no mode may see into
+        self.num_opaque_running = 0  # of these, layers run with modes disabled
 
     def attach(self, stack: ExitStack, name: str, module: nn.Module) -> None:
-        """Hook one module; inside it nothing is followed, so that it runs as ever."""
+        """Hook one module; nothing inside it is followed, so it runs unchanged."""
         guarded = any(isinstance(m, _FAST) for m in module.modules())
 
         def entering(_module: nn.Module, inputs: Any) -> None:
@@ -56,7 +56,7 @@ class _Follow(TorchFunctionMode):
             self.inside.append((module, run))
             if guarded:
                 disable_modes()
-                self.hushed += 1
+                self.num_opaque_running += 1
 
         def leaving(_module: nn.Module, _inputs: Any, output: Any) -> None:
             running = [inner for inner, _ in self.inside]
@@ -65,33 +65,33 @@ class _Follow(TorchFunctionMode):
             run = self.inside[running.index(module)][1]
             del self.inside[running.index(module) :]
             if guarded:
-                self._unhush()
+                self._restore_modes()
             tensor = tensor_in(output)
             if tensor is not None:
                 self.open.add(run)
-                self.taint[tensor] = {run}
+                self.sources_of[tensor] = {run}
 
-        before, after = of_this_thread(entering), of_this_thread(leaving)
+        before, after = only_this_thread(entering), only_this_thread(leaving)
         stack.callback(module.register_forward_pre_hook(before).remove)
         stack.callback(module.register_forward_hook(after, always_call=True).remove)
 
     def release(self) -> None:
-        """Close what an exception left open."""
-        while self.hushed:
-            self._unhush()
+        """Restore modes that an exception left disabled."""
+        while self.num_opaque_running:
+            self._restore_modes()
 
-    def _unhush(self) -> None:
-        self.hushed -= 1
+    def _restore_modes(self) -> None:
+        self.num_opaque_running -= 1
         enable_modes()
 
     def _from(self, tensor: Any) -> set[str]:
-        return self.taint.get(tensor, set()) if isinstance(tensor, Tensor) else set()
+        return self.sources_of.get(tensor, set()) if isinstance(tensor, Tensor) else set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.inside or not self.taint:
+        if self.inside or not self.sources_of:
             return func(*args, **kwargs)
         flat = [*args, *kwargs.values()]
         flat += [item for group in flat if isinstance(group, (list, tuple)) for item in group]
@@ -105,13 +105,13 @@ class _Follow(TorchFunctionMode):
         self.open -= set(summed)
         for tensor in out if isinstance(out, (tuple, list)) else [out]:
             if isinstance(tensor, Tensor):
-                self.taint[tensor] = sources - set(summed)
+                self.sources_of[tensor] = sources - set(summed)
         for name in summed:
             self.on_sum(name, out, alone[name])
         return out
 
     def _alone(self, name: str, other: Tensor) -> bool:
-        """No unit, and around a convolution no layer at all, is on the branch but this one."""
+        """Whether no other unit (for a convolution: no other layer) is on the branch."""
         around = self.around.pop(name, None)
         direct = around is None or (
             around.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
@@ -130,7 +130,7 @@ class _Follow(TorchFunctionMode):
 
 
 @contextmanager
-def following(
+def follow_sums(
     model: nn.Module, names: Iterable[str], on_sum: OnSum, drop: Iterable[str] = ()
 ) -> Iterator[None]:
     """Call ``on_sum(run, sum, alone)`` when a named module's output is added to a shortcut.
@@ -143,8 +143,8 @@ def following(
         drop: Runs whose branch is left out of its sum.
     """
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
-        follow = _Follow(Runs(model, stack), on_sum, drop)
+        stack.enter_context(exclusive_access(model))
+        follow = _SumFollower(Runs(model, stack), on_sum, drop)
         stack.callback(follow.release)
         for name in names:
             follow.attach(stack, name, model.get_submodule(name))
@@ -159,7 +159,7 @@ def streams(
     keep: str | Iterable[str] = "*",
     reduce: Callable[[str, Tensor], Any] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Collect what the network carries on after each unit, by name, without gradients.
+    """Collect the residual stream after each unit, by name, without gradients.
 
     Args:
         model: Any module.
@@ -185,7 +185,7 @@ def streams(
         if own:
             stack.enter_context(features(model, own, reduce=lambda n, x: put(n, x)))
         if wanted:
-            stack.enter_context(following(model, _followed(units), on_sum))
+            stack.enter_context(follow_sums(model, _followed(units), on_sum))
         yield seen
     silent = [name for name in kept if name not in seen]
     if silent:
@@ -196,8 +196,8 @@ def streams(
 def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -> Iterator[None]:
     """Run ``model`` as if the units that match ``drop`` had not been built.
 
-    A unit alone on a branch is left out of its sum. Any other becomes the identity, if what goes
-    in has the shape of what comes out.
+    A unit alone on a branch is left out of its sum. Any other is replaced by the identity, if its
+    input and output have the same shape.
 
     Raises:
         UserError: For a unit that is neither: its shape change cannot be left out.
@@ -220,17 +220,17 @@ def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -
                 raise UserError(f"{run} cannot be dropped: it turns {shapes[0]} into {shapes[1]}")
             return before
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     with ExitStack() as stack:
-        stack.enter_context(looking_into(model))
+        stack.enter_context(exclusive_access(model))
         runs = Runs(model, stack)
         for name in {module_of(run) for run in within}:
             module = model.get_submodule(name)
             stack.callback(module.register_forward_hook(identity(name)).remove)
         if branches:
             stack.enter_context(
-                following(model, _followed(units), lambda name, *_: left.add(name), branches)
+                follow_sums(model, _followed(units), lambda name, *_: left.add(name), branches)
             )
         yield
         if not left.issuperset(branches):

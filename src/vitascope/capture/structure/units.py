@@ -1,7 +1,7 @@
-"""The parts a vision model is made of, found by running it once on one image.
+"""The units of a vision model (attention, MLPs, convolutions, ...), found by running one image.
 
-Nothing here knows a model's name: :mod:`vitascope.capture.structure.kinds` sees what each part
-does. Parts inside a part are not listed.
+No model names are used: :mod:`vitascope.capture.structure.kinds` classifies modules by what they
+do. Units inside a unit are not listed.
 """
 
 from contextlib import ExitStack
@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.capture.coordinates.layout import layout_of
-from vitascope.capture.coordinates.tokens import inheriting, one_image
+from vitascope.capture.coordinates.tokens import inherit_coordinates, one_image
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.runs import Runs, module_of
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
-from vitascope.capture.structure.residual_stream import following
-from vitascope.capture.threads import of_this_thread
+from vitascope.capture.structure.residual_stream import follow_sums
+from vitascope.capture.threads import only_this_thread
 from vitascope.errors import UserError
 
 __all__ = ["Unit", "units"]
@@ -25,7 +25,7 @@ __all__ = ["Unit", "units"]
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a model, and what the network carries on after it.
+    """A part of a model, described by the residual stream after it.
 
     Shape, layout and grid are those of the sum with the shortcut where there is one. A module that
     runs twice in one pass is two units, ``name`` and ``name@2``.
@@ -71,7 +71,7 @@ def units(
     Args:
         model: Any module.
         example_input: Images (B, C, height, width).
-        grid: Patches down and across, for the parts whose places cannot be followed.
+        grid: Patches down and across, for the units whose coordinates cannot be traced.
         num_prefix_tokens: Tokens before the patches there; by default all that are left over.
     """
     image = one_image(example_input)
@@ -98,16 +98,23 @@ def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
 
 
 def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
-    """A second run follows each part to its sum and sees what is there."""
+    """Run the model again, follow each unit to its residual sum and describe the sum."""
     found: dict[str, Unit] = {}
-    shadows = CoordinateTracer(image)
+    tracer = CoordinateTracer(image)
 
-    def see(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
-        layout = layout_of(shadows, tensor)
+    def describe(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
+        layout = layout_of(tracer, tensor)
         found[run] = Unit(
-            run, kinds[module_of(run)], 0, layout.grid if layout else None,
-            layout.num_prefix_tokens if layout else 0, tuple(tensor.shape),
-            layout.name if layout else None, residual, branch)  # fmt: skip
+            run,
+            kinds[module_of(run)],
+            0,
+            layout.grid if layout else None,
+            layout.num_prefix_tokens if layout else 0,
+            tuple(tensor.shape),
+            layout.name if layout else None,
+            residual,
+            branch,
+        )
 
     running: dict[str, str] = {}  # module -> its run
     order: list[str] = []
@@ -117,27 +124,27 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
             running[name] = runs.name(name)
             order.append(running[name])
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     def leaving(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             tensor = tensor_in(output)
             if tensor is not None:
-                see(running[name], tensor)
+                describe(running[name], tensor)
 
-        return of_this_thread(hook)
+        return only_this_thread(hook)
 
     names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
-    sums = following(model, names, lambda name, out, alone: see(name, out, True, alone))
+    sums = follow_sums(model, names, lambda name, out, alone: describe(name, out, True, alone))
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
-        stack.enter_context(inheriting(model, shadows))  # its hooks run first
+        stack.enter_context(inherit_coordinates(model, tracer))  # its hooks run first
         runs = Runs(model, stack)
         for name in filter(None, kinds):
             module = model.get_submodule(name)
             stack.callback(module.register_forward_pre_hook(entering(name)).remove)
             stack.callback(module.register_forward_hook(leaving(name)).remove)
-        stack.enter_context(shadows)
+        stack.enter_context(tracer)
         stack.enter_context(sums)
         model(image)
     return [found[run] for run in order if run in found]

@@ -1,6 +1,7 @@
-"""How training images are varied: settings, and operations on whole batches.
+"""Augmentation: settings, and operations on whole uint8 batches.
 
-The named settings (`augment.deit()`, `augment.laptop()`, ...) are given here and cost no torch.
+The named settings (`augment.deit()`, `augment.laptop()`, ...) import no torch. The operations
+(`color`, `geometry`, `randaugment`, `mixing`, `erasing`, ...) are called by `data.loader`.
 """
 
 from vitascope.data.augment.settings import Augmentation, cifar, deit, laptop, none

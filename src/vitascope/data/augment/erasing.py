@@ -1,8 +1,8 @@
 """Random erasing (Zhong et al. 2020, https://arxiv.org/abs/1708.04896), timm's "pixel" kind.
 
 A box of random area and shape is filled with normal noise, after normalisation, so that the noise
-has the statistics of an image. Noise is cheap to copy and dear to draw: each box takes a piece,
-from a random place, of a bank of at least a million numbers that is drawn once.
+has the statistics of an image. Drawing noise is slow, copying is fast: each box takes a piece,
+from a random offset, of a bank of at least a million numbers that is drawn once.
 """
 
 from functools import lru_cache
@@ -51,17 +51,17 @@ def noise_bank(seed: int, length: int) -> Tensor:
     return torch.from_numpy(noise)
 
 
-def erase(images: Tensor, boxes: np.ndarray, places: np.ndarray, seed: int) -> Tensor:
+def erase(images: Tensor, boxes: np.ndarray, offsets: np.ndarray, seed: int) -> Tensor:
     """Fill each image's box with noise, in place.
 
     Args:
         images: (b, C, H, W) float32, normalised.
         boxes: (b, 4) top, left, height, width; nothing is erased where the height is 0.
-        places: (b,) in [0, 1): where in the bank the noise of an image begins.
+        offsets: (b,) in [0, 1): where in the bank the noise of an image begins.
         seed: Of the bank.
     """
     bank = noise_bank(seed, max(2**20, 4 * images[0].numel()))
-    begins = (places * (len(bank) - images[0].numel())).astype(np.int64).tolist()
+    begins = (offsets * (len(bank) - images[0].numel())).astype(np.int64).tolist()
     for i in np.flatnonzero((boxes[:, 2] > 0) & (boxes[:, 3] > 0)).tolist():
         top, left, height, width = boxes[i].tolist()
         area = images[i, :, top : top + height, left : left + width]

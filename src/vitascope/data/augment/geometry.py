@@ -1,4 +1,4 @@
-"""Where the pixels of a batch come from: shifted and resized crops, mirrors, affine maps.
+"""Geometric augmentation: shifted and resized crops, mirrors, affine maps.
 
 All work on whole uint8 batches with one draw of random numbers per image.
 

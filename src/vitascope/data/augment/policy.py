@@ -1,4 +1,4 @@
-"""What RandAugment does to which image: timm's string, and the operations drawn from it.
+"""RandAugment policies: timm's configuration string, and the operations drawn from it.
 
 Cubuk et al. 2020, https://arxiv.org/abs/1909.13719, in timm's form: per image and layer one
 operation out of fifteen, applied with probability 0.5, its magnitude drawn around ``m``.

@@ -1,6 +1,6 @@
 """RandAugment (Cubuk et al. 2020, https://arxiv.org/abs/1909.13719) on whole batches.
 
-What is drawn is :mod:`vitascope.data.augment.policy`'s business. Images are grouped by what their
+Operations are drawn by :mod:`vitascope.data.augment.policy`. Images are grouped by what their
 operation needs - a table look-up, an affine map, a blend with grey or with the smoothed image - so
 a layer costs four batched calls however many operations are drawn.
 
@@ -22,7 +22,7 @@ __all__ = ["Policy", "arguments", "augment", "draw", "policy"]
 
 
 def matrices(name: str, argument: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Pillow's affine matrices: from a place in the output to one in the input. (b, 2, 3)"""
+    """Pillow's affine matrices: from output to input coordinates. (b, 2, 3)"""
     matrix = np.zeros((len(argument), 2, 3))
     matrix[:, 0, 0] = matrix[:, 1, 1] = 1
     if name == "Rotate":

@@ -1,4 +1,4 @@
-"""How training images are varied: one dataclass, and the recipes' settings of it.
+"""Augmentation settings: one dataclass, and its named presets.
 
 The order is timm's: crop, mirror, RandAugment or colour jitter, normalise, erase, and then mix
 pairs of the batch. As in timm, RandAugment takes the place of colour jitter.

@@ -36,13 +36,13 @@ class CorruptedSets:
     """The corruptions in a folder; images are read when they are asked for."""
 
     root: Path
-    places: dict[str, Path]  # corruption -> its array or its folder
+    paths: dict[str, Path]  # corruption -> its array or its folder
     image_size: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The corruptions that are there."""
-        return tuple(self.places)
+        return tuple(self.paths)
 
     def images(self, name: str, severity: int) -> ImageSet:
         """The images of one corruption and severity, with labels.
@@ -50,11 +50,11 @@ class CorruptedSets:
         Raises:
             UserError: If they are not there or not what they should be.
         """
-        if name not in self.places:
+        if name not in self.paths:
             raise UserError(f"{self.root}: {unknown('corruption', name, self.names)}")
         if severity not in SEVERITIES:
             raise UserError(f"severity {severity} is out of range; give 1 to 5")
-        place = self.places[name]
+        place = self.paths[name]
         read = _from_folder if place.is_dir() else _from_array
         return read(place, severity, self.image_size)
 

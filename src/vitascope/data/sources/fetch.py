@@ -1,4 +1,4 @@
-"""A file behind an http address, on disk: fetched once, whole or not at all.
+"""Download a file once, atomically, into a cache.
 
 Kept under ``torch.hub.get_dir()`` (``$TORCH_HOME``, or ``~/.cache/torch``) beside the weights that
 timm fetches. Two processes that ask for the same file fetch it once.

@@ -82,7 +82,7 @@ def label_of(content: bytes, extension: str, where: str) -> int:
 
 
 def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
-    """Place and label of every image in a shard.
+    """Location and label of every image in a shard.
 
     Raises:
         UserError: If it is no tar file, or not a whole one: python's reader stops in silence at

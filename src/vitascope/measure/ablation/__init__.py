@@ -1,1 +1,4 @@
-"""Instruments that remove a part and measure the accuracy lost: lesions and masking."""
+"""Instruments that remove a part and measure the accuracy lost: `lesion` and `masking`.
+
+Called through `vitascope.measure`.
+"""

@@ -1,4 +1,4 @@
-"""Top-1 accuracy of a model as it stands: what masking and lesions compare."""
+"""Top-1 accuracy, for masking and lesions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which units does a trained network need?
+"""Lesions: accuracy lost when one unit of a trained network is removed.
 
 One unit is dropped at a time, nothing retrained, and the accuracy lost is reported (Park & Kim
 2022, https://arxiv.org/abs/2202.06709, Fig. 10b and D.4):

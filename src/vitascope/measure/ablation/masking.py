@@ -1,4 +1,4 @@
-"""What does a trained model lose without its positions, or without its content?
+"""Masking: accuracy lost without position embeddings, or with gates forced to 0 or 1.
 
 Test-time masking (ConViT, https://arxiv.org/abs/2103.10697, Tables 5 and 6), nothing retrained:
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.capture.threads import looking_into
+from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError
 from vitascope.measure.ablation.accuracy import accuracy
 from vitascope.measure.streaming.batches import labelled_in
@@ -65,17 +65,17 @@ def position_embeddings(model: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[None]:
-    """Run the block with position embeddings at zero; they come back."""
+    """Run the block with position embeddings at zero; they are restored."""
     found = position_embeddings(model)
     if not found:
         raise UserError(f"{type(model).__name__} has no absolute position embeddings to mask")
-    with looking_into(model), _filled(found.values(), 0.0):
+    with exclusive_access(model), _filled(found.values(), 0.0):
         yield
 
 
 @contextmanager
 def _filled(tensors: Iterable[Tensor], value: float) -> Iterator[None]:
-    """Run the block with all elements at ``value``; theirs come back, to the bit."""
+    """Run the block with all elements at ``value``; their values are restored exactly."""
     kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
         for tensor, _ in kept:
@@ -98,7 +98,7 @@ def forced_gates(layers: Iterable[nn.Module], gate: float) -> Iterator[None]:
     others = [m.get_parameter("gating_param") for m in layers if not hasattr(m, "forced_gate")]
     with ExitStack() as stack:
         for layer in layers:
-            stack.enter_context(looking_into(layer))
+            stack.enter_context(exclusive_access(layer))
         stack.enter_context(_filled(others, 1e4 if gate else -1e4))
         try:
             for module, _ in forced:

@@ -1,4 +1,4 @@
-"""How dense is attention?
+"""Attention entropy: how dense is the attention of each head?
 
 The entropy of each row of the attention map, averaged over queries and images (context
 broadcasting, supplement; dense attention = high entropy):
@@ -7,8 +7,8 @@ broadcasting, supplement; dense attention = high entropy):
 
 in nats, and relative to log S, its value for a uniform head over S keys: 0 looks at one token, 1 at
 all alike (log 197 = 5.28 nats for a ViT on 14 x 14 patches). Class tokens count, as queries and as
-keys; in windows S is the window. Attention over channels, to a single key, and of layers whose
-tokens cannot be followed is left out (``left_out`` says so), and refused when there is no other.
+keys; in windows S is the window. Layers that attend over channels or to a single key, and layers
+whose tokens cannot be traced, are listed in ``left_out``; it is an error if no layer remains.
 
 Shapes: B images, H heads, T queries, S keys.
 """
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
 __all__ = ["Entropy", "StreamingEntropy", "entropy", "row_entropy"]
@@ -44,7 +44,7 @@ class Entropy:
         return {name: value / log(self.num_keys[name]) for name, value in self.nats.items()}
 
     def to_record(self) -> Record:
-        """Means over heads as values, one array of heads a layer in nats."""
+        """Means over heads as values; per layer an array of all heads, in nats."""
         values = {
             "layers": list(self.nats),
             "nats": [float(v.mean()) for v in self.nats.values()],
@@ -70,22 +70,22 @@ class StreamingEntropy(StreamingInstrument):
     """Sums entropies over images."""
 
     def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):
-        places = structure.places.items()
-        unable = {name: "attends to a single key" for name, p in places if p.key.shape[1] == 1}
-        unable |= {name: "attends over channels" for name, p in places if not p.over_tokens}
-        self.places, self.left_out = structure.chosen_layers(layers, unable, "entropy")
-        self.maps = dict.fromkeys(self.places, ("mixed",))
-        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+        coordinates = structure.coordinates.items()
+        unable = {name: "attends to a single key" for name, p in coordinates if p.key.shape[1] == 1}
+        unable |= {name: "attends over channels" for name, p in coordinates if not p.over_tokens}
+        self.coordinates, self.left_out = structure.chosen_layers(layers, unable, "entropy")
+        self.maps = dict.fromkeys(self.coordinates, ("mixed",))
+        self.sums: dict[str, Any] = dict.fromkeys(self.coordinates, 0.0)
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch; windows are averaged."""
-        images = len(weights) / len(self.places[layer].query)
+        images = len(weights) / len(self.coordinates[layer].query)
         self.sums[layer] += row_entropy(weights).mean(0).cpu() * images
 
     def result(self, num_images: int) -> Entropy:
         """Means over images."""
         nats = {name: (value / num_images).numpy() for name, value in self.sums.items()}
-        num_keys = {name: place.key.shape[1] for name, place in self.places.items()}
+        num_keys = {name: tokens.key.shape[1] for name, tokens in self.coordinates.items()}
         return Entropy(nats, num_keys, num_images, self.left_out)
 
 
@@ -98,9 +98,9 @@ def entropy(
         model: Any model with attention over tokens; it is left as it came.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Entropy = alone(
+    found: Entropy = run_instrument(
         model, batches, lambda structure: StreamingEntropy(structure, layers), **known
     )
     return found

@@ -1,4 +1,4 @@
-"""How much does each head of a gated layer trust positions?
+"""Gates of GPSA: how much does each head attend by position?
 
     gate[h] = sigmoid(lambda[h])        A[h] = (1 - gate) content + gate position
 
@@ -40,7 +40,7 @@ class Gates:
         return np.array([float(g.mean()) for g in self.gate.values()])
 
     def to_record(self) -> Record:
-        """Layers and means as values, one array of heads a layer."""
+        """Layers and means as values, one array of heads per layer."""
         values = {"layers": list(self.layers), "per_layer": self.per_layer().tolist()}
         return Record(kind="gates", values=values, arrays=dict(self.gate))
 
@@ -54,7 +54,7 @@ def gates_in_force(layer: nn.Module) -> np.ndarray:
 
 
 def gates(model: nn.Module, batches: Any = None, *, layers: str | Iterable[str] = "*") -> Gates:
-    """The gates of every gated layer of ``model``; ``batches`` are taken and not used."""
+    """The gates of every gated layer of ``model``; ``batches`` is ignored."""
     gated = capture.gated_layers(model)
     if not gated:
         raise UserError(

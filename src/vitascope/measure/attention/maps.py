@@ -1,4 +1,4 @@
-"""What does one patch look at?
+"""Attention maps of one query patch, per layer and head.
 
 The row of the attention map of one query patch, laid out on the image, per layer and head,
 averaged over images (ConViT, https://arxiv.org/abs/2103.10697, Fig. 3, 7 and 15-17; shown there on
@@ -26,7 +26,7 @@ from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.nonlocality import without_patches
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
 __all__ = ["Maps", "StreamingMaps", "maps"]
@@ -64,20 +64,27 @@ class Maps:
 class _Layer:
     """Which row of a layer's maps to take, and where its keys go on the image."""
 
-    def __init__(self, places: capture.Places, query: tuple[float, float], size: tuple[int, int]):
-        target = places.query.new_tensor([q * s - 0.5 for q, s in zip(query, size, strict=True)])
-        distance = (places.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
+    def __init__(
+        self,
+        coordinates: capture.TokenCoordinates,
+        query: tuple[float, float],
+        size: tuple[int, int],
+    ):
+        target = coordinates.query.new_tensor(
+            [q * s - 0.5 for q, s in zip(query, size, strict=True)]
+        )
+        distance = (coordinates.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
         self.window, self.row = divmod(int(distance.argmin()), distance.shape[1])
         self.num_windows = len(distance)
-        flat = places.key.reshape(-1, 2)
+        flat = coordinates.key.reshape(-1, 2)
         rows, columns = (_levels(flat[:, axis]) for axis in (0, 1))
-        key = places.key[self.window]
+        key = coordinates.key[self.window]
         self.placed = ~key[:, 0].isnan()
         self.index = torch.stack(
             [_nearest(rows, key[self.placed, 0]), _nearest(columns, key[self.placed, 1])]
         )
         self.shape = len(rows), len(columns)
-        at = places.query[self.window, self.row]
+        at = coordinates.query[self.window, self.row]
         self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
 
     def __call__(self, weights: Tensor) -> Tensor:
@@ -98,7 +105,7 @@ def _nearest(levels: Tensor, values: Tensor) -> Tensor:
 
 
 def _fraction(levels: Tensor, value: float) -> float:
-    """The place ``value`` in steps of ``levels``: 1.5 is between the second and the third."""
+    """The index of ``value`` among ``levels``: 1.5 is between the second and the third."""
     if len(levels) == 1:
         return 0.0
     step = (levels[-1] - levels[0]).item() / (len(levels) - 1)
@@ -118,16 +125,18 @@ class StreamingMaps(StreamingInstrument):
             raise UserError(
                 f"query {query} is not on the image; give fractions (down, across) in 0..1"
             )
-        places, self.left_out = structure.chosen_layers(layers, without_patches(structure), "maps")
+        coordinates, self.left_out = structure.chosen_layers(
+            layers, without_patches(structure), "maps"
+        )
         size = (structure.images.shape[-2], structure.images.shape[-1])
-        self.read = {name: _Layer(place, query, size) for name, place in places.items()}
+        self.read = {name: _Layer(tokens, query, size) for name, tokens in coordinates.items()}
         gated = capture.gated_layers(structure.model)
-        self.gated = {n: gated[module_of(n)] for n in places if module_of(n) in gated}
+        self.gated = {n: gated[module_of(n)] for n in coordinates if module_of(n) in gated}
         parts = ("mixed", "content", "position")
-        self.maps = {name: parts if name in self.gated else parts[:1] for name in places}
+        self.maps = {name: parts if name in self.gated else parts[:1] for name in coordinates}
         self.sums: dict[str, dict[str, Any]] = {part: {} for part in parts}
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
         known = self.sums[part]
         known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
@@ -162,9 +171,9 @@ def maps(
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Maps = alone(
+    found: Maps = run_instrument(
         model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
     )
     return found

@@ -1,4 +1,4 @@
-"""How far attention reaches, in patches.
+"""Nonlocality: mean attention distance per head, in patches.
 
 The nonlocality of a head is the mean distance from a query patch to the key patches it attends to
 (ConViT, https://arxiv.org/abs/2103.10697, eq. 8):
@@ -9,13 +9,13 @@ The nonlocality of a head is the mean distance from a query patch to the key pat
 one step of the layer's own grid (the finer of queries and keys); ``step`` gives it in pixels.
 
 Deviations. The released script feeds every layer the patch embedding: here each layer is measured
-on the input it really gets. Tokens without a place (class, distillation, registers, padding) are
-dropped and the rows renormalised over the patches (the paper has none in its GPSA layers). Windows
-count with distances on the image; pooled keys lie at the middle of what they pool. Layers whose
-only query is a class token, attention over channels, and layers whose tokens cannot be followed
-have no distance: ``left_out`` names them, and a model that has nothing else is refused.
+on the input it really gets. Tokens without coordinates (class, distillation, registers, padding)
+are dropped and the rows renormalised over the patches (the paper has none in its GPSA layers).
+Windows count with distances on the image; pooled keys lie at the middle of what they pool. Layers
+whose only query is a class token, attention over channels, and layers whose tokens cannot be traced
+have no distance: ``left_out`` names them, and it is an error if no layer remains.
 
-Shapes: B images, W windows an image, H heads, T queries, S keys.
+Shapes: B images, W windows per image, H heads, T queries, S keys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,14 +28,14 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
 __all__ = [
     "Nonlocality",
     "StreamingNonlocality",
     "attention_distance",
-    "grid_places",
+    "grid_coordinates",
     "nonlocality",
     "without_patches",
 ]
@@ -48,7 +48,7 @@ class Nonlocality:
     distance: Mapping[str, np.ndarray]  # layer -> (H,)
     grid: Mapping[str, tuple[int, int]]  # patches down and across
     step: Mapping[str, tuple[float, float]]  # one patch in pixels
-    uniform: Mapping[str, float]  # what a head that looks everywhere it may would have
+    uniform: Mapping[str, float]  # distance of a head that attends uniformly
     num_images: int
     left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
 
@@ -62,7 +62,7 @@ class Nonlocality:
         return np.array([float(d.mean()) for d in self.distance.values()])
 
     def to_record(self) -> Record:
-        """Layers, grids and means as values, one array of heads a layer."""
+        """Layers, grids and means as values, one array of heads per layer."""
         values = {
             "layers": list(self.layers),
             "per_layer": self.per_layer().tolist(),
@@ -76,8 +76,8 @@ class Nonlocality:
         return Record(kind="nonlocality", values=values, arrays=dict(self.distance))
 
 
-def grid_places(height: int, width: int) -> Tensor:
-    """Places (y, x) of a grid's patches in row-major order, one apart. (1, N, 2)"""
+def grid_coordinates(height: int, width: int) -> Tensor:
+    """Coordinates (y, x) of a grid's patches in row-major order, in patches. (1, N, 2)"""
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     return torch.stack([rows, columns], dim=-1).reshape(1, -1, 2).double()
 
@@ -87,11 +87,11 @@ def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
 
     Args:
         weights: Rows sum to one. (B * W, H, T, S), image by image.
-        distances: NaN where a query or a key has no place. (W, T, S)
+        distances: NaN where a query or a key has no coordinates. (W, T, S)
 
     >>> uniform = torch.full((1, 1, 4, 4), 0.25)
-    >>> places = grid_places(2, 2)
-    >>> attention_distance(uniform, torch.cdist(places, places)).round(decimals=3)
+    >>> coordinates = grid_coordinates(2, 2)
+    >>> attention_distance(uniform, torch.cdist(coordinates, coordinates)).round(decimals=3)
     tensor([[0.8540]], dtype=torch.float64)
     """
     distances = distances.to(weights.device, weights.dtype)
@@ -108,22 +108,22 @@ def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
     return reached.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
 
 
-def distances_of(places: capture.Places) -> Tensor:
-    """Between every query and key of each window, in patches. (W, T, S)"""
-    step = torch.tensor(places.step, dtype=torch.float64)
-    query, key = places.query.double() / step, places.key.double() / step
+def distances_of(coordinates: capture.TokenCoordinates) -> Tensor:
+    """Distance between every query and key of each window, in patches. (W, T, S)"""
+    step = torch.tensor(coordinates.step, dtype=torch.float64)
+    query, key = coordinates.query.double() / step, coordinates.key.double() / step
     return (query.unsqueeze(2) - key.unsqueeze(1)).pow(2).sum(-1).sqrt()
 
 
 def without_patches(structure: ModelStructure) -> dict[str, str]:
     """Attention layers in which no patch attends to a patch, and why."""
     reasons = {}
-    for name, place in structure.places.items():
-        if not place.over_tokens:
+    for name, tokens in structure.coordinates.items():
+        if not tokens.over_tokens:
             reasons[name] = "attends over channels"
-        elif place.query.isnan().all():
+        elif tokens.query.isnan().all():
             reasons[name] = "only a class token attends"
-        elif place.key.isnan().all():
+        elif tokens.key.isnan().all():
             reasons[name] = "no patch is attended to"
     return reasons
 
@@ -133,12 +133,12 @@ class StreamingNonlocality(StreamingInstrument):
 
     def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):
         unable = without_patches(structure)
-        self.places, self.left_out = structure.chosen_layers(layers, unable, "nonlocality")
-        self.maps = dict.fromkeys(self.places, ("mixed",))
-        self.distances = {name: distances_of(place) for name, place in self.places.items()}
-        self.sums: dict[str, Any] = dict.fromkeys(self.places, 0.0)
+        self.coordinates, self.left_out = structure.chosen_layers(layers, unable, "nonlocality")
+        self.maps = dict.fromkeys(self.coordinates, ("mixed",))
+        self.distances = {name: distances_of(tokens) for name, tokens in self.coordinates.items()}
+        self.sums: dict[str, Any] = dict.fromkeys(self.coordinates, 0.0)
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
         self.sums[layer] += attention_distance(weights, self.distances[layer]).sum(0).cpu()
 
@@ -146,8 +146,8 @@ class StreamingNonlocality(StreamingInstrument):
         """Means over images."""
         return Nonlocality(
             {name: (value / num_images).numpy() for name, value in self.sums.items()},
-            {name: place.grid for name, place in self.places.items()},
-            {name: place.step for name, place in self.places.items()},
+            {name: tokens.grid for name, tokens in self.coordinates.items()},
+            {name: tokens.step for name, tokens in self.coordinates.items()},
             {name: float(distance.nanmean()) for name, distance in self.distances.items()},
             num_images,
             self.left_out,
@@ -163,9 +163,9 @@ def nonlocality(
         model: Any model with attention over patches; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Nonlocality = alone(
+    found: Nonlocality = run_instrument(
         model, batches, lambda structure: StreamingNonlocality(structure, layers), **known
     )
     return found

@@ -1,1 +1,5 @@
-"""Instruments on the loss as a function of the weights: Hessian, landscape, trajectory."""
+"""Instruments on the loss as a function of the weights.
+
+`hessian`, `density`, `landscape` and `trajectory` are public through `vitascope.measure`;
+`objective`, `products`, `eigenvalues`, `spectrum`, `directions` and `resume` are their parts.
+"""

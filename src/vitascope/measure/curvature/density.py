@@ -1,4 +1,4 @@
-"""How are all the eigenvalues of the Hessian spread, and what do they sum to?
+"""Density of all eigenvalues of the Hessian, and its trace.
 
 Stochastic Lanczos quadrature (Ghorbani et al. 2019, https://arxiv.org/abs/1901.10159, after Golub &
 Welsch): m Lanczos steps from a random direction v give nodes θ_i and weights ω_i with

@@ -1,6 +1,6 @@
-"""Directions in the space of weights, with one scale a filter.
+"""Filter-normalised directions in the space of weights.
 
-A random direction means nothing by itself: scaling one layer up and the next one down leaves a
+A random direction has no scale by itself: scaling one layer up and the next one down leaves a
 network's function alone and changes every distance. Filter normalisation (Li et al. 2018,
 https://arxiv.org/abs/1712.09913, section 4) gives each filter of the direction the norm of the
 filter it moves:

@@ -1,4 +1,4 @@
-"""How curved, and how convex, is the loss where the network stands?
+"""Largest Hessian eigenvalues of the loss: how curved and how convex is it at the weights?
 
 The Hessian max-eigenvalue spectrum (Park & Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 1c and
 4, appendices A.1 and C): for each mini-batch of augmented training images, the few eigenvalues of
@@ -32,7 +32,7 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.eigenvalues import Eigenpairs, largest
 from vitascope.measure.curvature.objective import fixed_batches
 from vitascope.measure.curvature.products import HessianProducts
-from vitascope.measure.curvature.resume import Finished, fingerprint
+from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.measure.curvature.spectrum import HessianSpectrum
 
 __all__ = ["HessianSpectrum", "eigenvectors", "hessian"]
@@ -101,7 +101,7 @@ def hessian(
         "warm_start": warm_start,
         "weights": fingerprint(chain(model.parameters(), model.buffers())),
     }
-    done = Finished(resume, {**settings, "first_batch": first_batch})
+    done = ResumeFile(resume, {**settings, "first_batch": first_batch})
     for number, (images, targets) in enumerate(fixed_batches(batches, model)):
         name = fingerprint([images, targets])
         if number < len(done.rows):

@@ -1,4 +1,4 @@
-"""What does the loss look like around the weights?
+"""Loss landscape: the loss on a grid of points around the weights.
 
     f(a, b) = NLL(w + a d1 + b d2) + weight_decay / 2 * |w + a d1 + b d2|^2
 
@@ -26,8 +26,13 @@ from torch import nn
 
 from vitascope.errors import UserError
 from vitascope.measure.curvature.directions import Direction, random_direction
-from vitascope.measure.curvature.objective import deterministic, fixed_batches, moving, objective
-from vitascope.measure.curvature.resume import Finished, fingerprint
+from vitascope.measure.curvature.objective import (
+    deterministic,
+    fixed_batches,
+    objective,
+    trainable_weights,
+)
+from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.record import Record
 
 __all__ = ["Landscape", "landscape"]
@@ -113,25 +118,32 @@ def landscape(
         grid: Points along each direction, or the coordinates themselves.
         span: The points run from -span to span.
         weight_decay: Of the l2 term, over all weights that train.
-        batch_norm: running or batch; see
-        :func:`vitascope.measure.curvature.objective.deterministic`. dtype: Precision to compute in;
-        the model's when left out. seed: Of the random directions. resume: A file that keeps what is
-        finished; a call with the same question goes on from it. on_point: Called with points done
-        and points in all.
+        batch_norm: ``"running"`` or ``"batch"``; see
+            :func:`vitascope.measure.curvature.objective.deterministic`.
+        dtype: Precision to compute in; the model's when left out.
+        seed: Of the random directions.
+        resume: A file that keeps finished points; a call with the same settings, weights and
+            batches continues from it.
+        on_point: Called with the number of points done and of all points.
     """
     along, chosen = _directions(model, directions, axis, seed)
     axes = grid_axes(grid, span, len(chosen))
     kept = list(fixed_batches(batches, model))
-    weights = {name: w.detach() for name, w in moving(model, dtype).items()}
+    weights = {name: w.detach() for name, w in trainable_weights(model, dtype).items()}
     foreign = [name for step in chosen for name in step if name not in weights]
     if foreign:
         raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
     images = sum(len(batch) for batch, _ in kept)
-    question = {"along": along, "axes": [a.tolist() for a in axes], "batch_norm": batch_norm,
-                "dtype": str(dtype), "weights": fingerprint(weights.values()),
-                "directions": fingerprint(d for step in chosen for d in step.values()),
-                "batches": fingerprint(tensor for batch in kept for tensor in batch)}  # fmt: skip
-    finished = Finished(resume, question)
+    question = {
+        "along": along,
+        "axes": [a.tolist() for a in axes],
+        "batch_norm": batch_norm,
+        "dtype": str(dtype),
+        "weights": fingerprint(weights.values()),
+        "directions": fingerprint(d for step in chosen for d in step.values()),
+        "batches": fingerprint(tensor for batch in kept for tensor in batch),
+    }
+    finished = ResumeFile(resume, question)
     points = list(product(*axes))
     with deterministic(model, batch_norm=batch_norm), torch.no_grad():
         for done, point in enumerate(points, start=1):
@@ -147,12 +159,17 @@ def landscape(
     ones = [np.ones(shape), *np.meshgrid(*axes, indexing="ij")]
     length = sum(gram[i, j] * ones[i] * ones[j] for i in range(len(ones)) for j in range(len(ones)))
     return Landscape(
-        axes=axes, nll=nll, l2=weight_decay / 2 * np.asarray(length), along=along,
-        weight_decay=weight_decay, batch_norm=batch_norm, num_images=images,
+        axes=axes,
+        nll=nll,
+        l2=weight_decay / 2 * np.asarray(length),
+        along=along,
+        weight_decay=weight_decay,
+        batch_norm=batch_norm,
+        num_images=images,
         num_moved=sum(d.numel() for d in chosen[0].values()),
         num_weights=sum(w.numel() for w in weights.values()),
         seed=seed if isinstance(directions, int) else None,
-    )  # fmt: skip
+    )
 
 
 def _directions(

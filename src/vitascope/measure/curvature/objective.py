@@ -28,18 +28,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitascope.capture import logits_of
-from vitascope.capture.threads import looking_into
+from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError, unknown
-from vitascope.measure.streaming.batches import ordinary, split
+from vitascope.measure.streaming.batches import normal_tensor, split
 
 __all__ = [
     "deterministic",
     "fixed_batches",
-    "moving",
     "nll",
     "objective",
     "run_with",
     "slots",
+    "trainable_weights",
 ]
 
 BATCH_NORM = ("running", "batch")
@@ -66,8 +66,8 @@ def nll(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits, targets.long())
 
 
-def moving(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Copies of the weights that train, by name, as leaves of a new graph; tied ones once."""
+def trainable_weights(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """Copies of the trainable weights, by name, as leaves of a new graph; tied ones once."""
     with torch.inference_mode(False):
         weights = {
             name: weight.detach().to(dtype or weight.dtype, copy=True).requires_grad_(True)
@@ -80,10 +80,10 @@ def moving(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tens
 
 
 def slots(model: nn.Module) -> dict[str, str]:
-    """Each place of a module that holds a weight or buffer, to the name of what it holds.
+    """Each attribute path that holds a weight or buffer, to the name of the tensor it holds.
 
-    A shared module is one place under its first name; tied weights are several places with one
-    weight, which has the first one's name.
+    A shared module has one path, under its first name; tied weights have several paths to one
+    tensor, named after the first.
 
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     >>> model[1].weight = model[0].weight
@@ -101,10 +101,10 @@ def slots(model: nn.Module) -> dict[str, str]:
 
 
 def run_with(model: nn.Module, tensors: Weights, images: Tensor) -> Any:
-    """The model's answer with other weights and buffers, by name; it keeps its own.
+    """The model's output with other weights and buffers, by name; the model is unchanged.
 
-    ``functional_call`` fills the places itself here: its own handling of ties writes a shared
-    module twice and then gives it back what it wrote first.
+    ``functional_call`` is given every path explicitly: its own handling of ties writes a shared
+    module twice and then restores the wrong value.
     """
     filled = {slot: tensors[name] for slot, name in slots(model).items() if name in tensors}
     return functional_call(model, filled, (images,), tie_weights=False)
@@ -146,7 +146,7 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
     """
     if batch_norm not in BATCH_NORM:
         raise unknown("batch_norm", batch_norm, BATCH_NORM)
-    with looking_into(model), torch.inference_mode(False):
+    with exclusive_access(model), torch.inference_mode(False):
         norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
         modes = [(module, module.training) for module in model.modules()]
         tracking = [(norm, norm.track_running_stats) for norm in norms]
@@ -206,6 +206,6 @@ def fixed_batches(
             raise UserError("the loss needs targets: give batches of (images, targets)")
         parameter = next(model.parameters(), None) if model is not None else None
         where = images.device if parameter is None else parameter.device
-        yield ordinary(images.to(where)), ordinary(torch.as_tensor(targets).to(where))
+        yield normal_tensor(images.to(where)), normal_tensor(torch.as_tensor(targets).to(where))
     if empty:
         raise UserError("no images to measure on: the batches are empty")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.measure.curvature.objective import deterministic, moving, objective
+from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 
 __all__ = ["HessianProducts"]
 
@@ -48,7 +48,7 @@ class HessianProducts:
         batch_norm: str = "running",
     ):
         self.weight_decay = weight_decay
-        self.weights = moving(model, dtype)
+        self.weights = trainable_weights(model, dtype)
         leaves = list(self.weights.values())
         self.size = sum(leaf.numel() for leaf in leaves)
         total = sum(len(images) for images, _ in batches)

@@ -1,8 +1,8 @@
-"""What is finished of a long measurement, on disk after every step, so that it can go on later.
+"""Resume file of a long measurement, written after every step.
 
 One file holds the question (settings, and fingerprints of weights and batches), a row of numbers
-for every finished step, and what the next step needs of the last. A file that answers another
-question is refused, not overwritten.
+for every finished step, and the state that the next step needs. A file with another question is an
+error; it is not overwritten.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from torch import Tensor
 from vitascope.errors import UserError
 from vitascope.record import atomic_write
 
-__all__ = ["Finished", "fingerprint"]
+__all__ = ["ResumeFile", "fingerprint"]
 
 Row = Mapping[str, Any]  # numbers and arrays by name, the same names and shapes in every row
 
@@ -39,7 +39,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-class Finished:
+class ResumeFile:
     """Finished rows in order; with a path they are kept there.
 
     Args:

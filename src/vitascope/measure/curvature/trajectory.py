@@ -1,4 +1,4 @@
-"""Which way did the weights go to the optimum?
+"""Trajectory of the weights during training, in polar coordinates.
 
 In polar coordinates around the weights at the end (Park & Kim 2022,
 https://arxiv.org/abs/2202.06709, Fig. 1b and C.4b):
@@ -39,8 +39,13 @@ class Trajectory:
 
     def to_record(self) -> Record:
         """All of it as values."""
-        values = {"epochs": self.epochs, "radius": self.radius, "angle": self.angle,
-                  "distance": self.distance, "num_weights": self.num_weights}  # fmt: skip
+        values = {
+            "epochs": self.epochs,
+            "radius": self.radius,
+            "angle": self.angle,
+            "distance": self.distance,
+            "num_weights": self.num_weights,
+        }
         return Record(kind="trajectory", values=values)
 
 
@@ -103,9 +108,12 @@ def trajectory(
         radius.append(r)
         angle.append(theta)
     return Trajectory(
-        epochs=tuple(order), radius=tuple(radius), angle=tuple(angle),
-        distance=float(np.sqrt(start)), num_weights=sum(v.numel() for v in begin.values()),
-    )  # fmt: skip
+        epochs=tuple(order),
+        radius=tuple(radius),
+        angle=tuple(angle),
+        distance=float(np.sqrt(start)),
+        num_weights=sum(v.numel() for v in begin.values()),
+    )
 
 
 def _check(state: State, last: State, names: Iterable[str]) -> None:

@@ -1,1 +1,4 @@
-"""Instruments on feature maps: Fourier spectrum, variance, CKA."""
+"""Instruments on feature maps: `fourier` spectrum, spatial `variance`, `cka`.
+
+Called through `vitascope.measure`; they run on `measure.streaming`.
+"""

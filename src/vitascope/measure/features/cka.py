@@ -1,4 +1,4 @@
-"""Which units see the images alike?
+"""CKA: similarity of the representations of all pairs of units.
 
 Linear centred kernel alignment, with the unbiased HSIC_1 summed over minibatches before the
 division (Nguyen et al. 2021; Park & Kim 2022, Fig. 10a and D.3):
@@ -8,10 +8,10 @@ division (Nguyen et al. 2021; Park & Kim 2022, Fig. 10a and D.3):
 
 with K = XX', L = YY', and K', L' their copies with a zero diagonal. 1 is the same geometry up to
 rotation and scale; about 0 (a little below is possible) independent features. HSIC_1 is the inner
-product of U-centred Grams, so all pairs of units are one matrix product a batch, in float64.
+product of U-centred Grams, so all pairs of units are one matrix product per batch, in float64.
 
 Deviations. Batches smaller than 4 and features that do not differ between images are refused:
-released codes give NaN there. The features are what the network carries on after a unit, every
+released codes give NaN there. The features are the residual stream after a unit, every
 token flattened; ``at="unit"`` takes the unit's own output instead.
 
 Shapes: n images in a batch, U and V units.
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, alone
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
 __all__ = ["CKA", "StreamingCKA", "cka", "u_centred"]
@@ -98,23 +98,26 @@ class _Side:
         self.structure, self.at = structure, at
         chosen = structure.chosen_units(pattern)
         self.names = tuple(unit.name for unit in chosen)
-        self.places = tuple(unit.kind for unit in chosen), tuple(unit.stage for unit in chosen)
+        self.kinds_and_stages = (
+            tuple(unit.kind for unit in chosen),
+            tuple(unit.stage for unit in chosen),
+        )
         self.seen: dict[str, Tensor] = {}
         self.energy: Any = 0.0  # sum over batches of HSIC_1(K, K)
 
-    def see(self, name: str, tensor: Tensor) -> None:
+    def add(self, name: str, tensor: Tensor) -> None:
         try:
             self.seen[name] = u_centred(tensor)
         except ValueError as error:
             raise UserError(f"no CKA: the features of {name} {error}; leave it out") from None
 
     def run(self, images: Tensor) -> None:
-        """Look at a model that is not part of the pass."""
+        """Run a model that is not part of the pass."""
         model, names = self.structure.model, list(self.names)
         if self.at == "stream":
-            look = capture.streams(model, self.structure.units, names, self.see)
+            look = capture.streams(model, self.structure.units, names, self.add)
         else:
-            look = capture.features(model, names, reduce=self.see)
+            look = capture.features(model, names, reduce=self.add)
         with capture.evaluating(model), look:
             model(images)
 
@@ -147,13 +150,13 @@ class StreamingCKA(StreamingInstrument):
         self.joint: Any = 0.0
         self.num_batches = 0
 
-    def see_features(self, unit: str, tensor: Tensor) -> None:
+    def add_features(self, unit: str, tensor: Tensor) -> None:
         """A unit's Gram."""
         if len(tensor) < 4:
             raise UserError(
                 f"CKA needs at least 4 images a batch, got {len(tensor)}; drop the last batch"
             )
-        self.left.see(unit, tensor)
+        self.left.add(unit, tensor)
 
     def end_batch(self, images: Tensor) -> None:
         """All pairs at once."""
@@ -170,8 +173,8 @@ class StreamingCKA(StreamingInstrument):
         energy = self.left.energy[:, None] * self.right.energy[None, :]
         similarity = (self.joint / energy.sqrt()).cpu().numpy()
         names = self.left.names, self.right.names
-        places = *self.left.places, *self.right.places
-        return CKA(similarity, *names, num_images, self.num_batches, *places)
+        labels = *self.left.kinds_and_stages, *self.right.kinds_and_stages
+        return CKA(similarity, *names, num_images, self.num_batches, *labels)
 
 
 def cka(
@@ -195,7 +198,7 @@ def cka(
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
         prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    found: CKA = alone(
+    found: CKA = run_instrument(
         model,
         batches,
         lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),

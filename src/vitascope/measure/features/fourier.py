@@ -1,4 +1,4 @@
-"""Does a unit let high frequencies through?
+"""Fourier spectrum of the feature map after each unit.
 
 For every image and channel the log amplitude of the feature map's spectrum, averaged, relative to
 the zero frequency, along the diagonal from 0 to pi in both directions (Park & Kim 2022,
@@ -7,8 +7,7 @@ https://arxiv.org/abs/2202.06709, Fig. 2a, 8 and D.2):
     Delta log amplitude(f) = mean log |F[f, f]| - mean log |F[0, 0]|
 
 in natural logarithms; white noise of zero mean is flat at 0, a smooth map goes far below. The
-measured map is what the network carries on after the unit; class tokens are
-dropped.
+measured map is the residual stream after the unit, without class tokens.
 
 Deviations. The released half-diagonal stops one step short of Nyquist on even grids: here index
 n/2 is the last point, frequency 1.0 pi. Frequencies are normalised per axis, so on an h x w grid
@@ -29,7 +28,7 @@ from torch import Tensor, nn
 
 from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import alone
+from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
 
 __all__ = ["Fourier", "StreamingFourier", "diagonal", "fourier", "log_amplitude"]
@@ -128,9 +127,9 @@ def fourier(
         model: Any vision model; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: Fourier = alone(
+    found: Fourier = run_instrument(
         model, batches, lambda structure: StreamingFourier(structure, units), **known
     )
     return found

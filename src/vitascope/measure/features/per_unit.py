@@ -1,4 +1,4 @@
-"""A mean over images after each unit that has a grid: what Fourier and variance share."""
+"""Mean over images of a statistic after each unit with a grid, for Fourier and variance."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -36,7 +36,7 @@ class UnitMeans(StreamingInstrument):
         self.streams = tuple(self.units)
         self.sums: dict[str, Any] = dict.fromkeys(self.units, 0.0)
 
-    def see_features(self, unit: str, tensor: Tensor) -> None:
+    def add_features(self, unit: str, tensor: Tensor) -> None:
         """Add a batch, in float64."""
         image = self.units[unit].as_image(tensor).float()
         self.sums[unit] += self.statistic(image).sum(0).double().cpu()

@@ -1,4 +1,4 @@
-"""Does a unit gather or spread its feature map?
+"""Spatial variance of the feature map after each unit.
 
 The variance of the feature map over space, averaged over channels and images, after each unit (Park
 & Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 9 and D.1):
@@ -6,7 +6,7 @@ The variance of the feature map over space, averaged over channels and images, a
     V = mean_{b, c} [ 1/(hw) sum_yx (x[b, c, y, x] - mean_yx x[b, c])^2 ]
 
 in the units of the feature squared; a normalised white map has 1. It is the population variance
-(divided by hw); the map is what the network carries on after the unit, class tokens dropped.
+(divided by hw); the map is the residual stream after the unit, without class tokens.
 The paper says averaging lowers it (attention) and MLPs and convolutions raise it.
 
 Shapes: B images, C channels, h x w patches.
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import alone
+from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
 
 __all__ = ["StreamingVariance", "Variance", "spatial_variance", "variance"]
@@ -78,9 +78,9 @@ def variance(
         model: Any vision model; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units whose places cannot be followed.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: Variance = alone(
+    found: Variance = run_instrument(
         model, batches, lambda structure: StreamingVariance(structure, units), **known
     )
     return found

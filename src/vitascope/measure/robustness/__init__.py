@@ -1,1 +1,5 @@
-"""Instruments that change the images (corruptions, noise, occlusion, attacks), and calibration."""
+"""Instruments on changed images (corruptions, noise, occlusion, attacks), and calibration.
+
+Called through `vitascope.measure`; `changed_images` is what they share, `corruptions` makes the
+images of CIFAR-C and ImageNet-C.
+"""

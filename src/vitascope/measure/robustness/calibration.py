@@ -1,4 +1,4 @@
-"""Is a model as sure as it should be, and does a temperature mend it?
+"""Calibration: ECE, NLL and Brier score, before and after temperature scaling.
 
     NLL   = -1/N sum_i log p_i[y_i]
     Brier = 1/N sum_i sum_k (p_i[k] - [k = y_i])^2        (0 to 2)
@@ -36,7 +36,7 @@ __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How good and how honest the probabilities of some images are."""
+    """Accuracy and calibration of the probabilities of some images."""
 
     top1: float  # share of 1
     top5: float | None  # None for fewer than 5 classes (it would be 1)
@@ -51,7 +51,7 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """What a temperature does to images it was not fitted on."""
+    """Scores with a fitted temperature, on images it was not fitted on."""
 
     temperature: float
     num_fitted: int  # images it was fitted on
@@ -62,7 +62,7 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Scores of all images as the model stands, and temperature scaling where it was tried."""
+    """Scores of all images, and temperature scaling if it was fitted."""
 
     scores: Scores
     scaling: Scaling | None
@@ -154,13 +154,13 @@ def _answers(
     logits, labels = [], []
     length = length_hint(batches, 0)
     with capture.evaluating(model):
-        for done, shot in enumerate(labelled_batches(batches, model)):
+        for done, batch in enumerate(labelled_batches(batches, model)):
             on_step("calibration", max(length - done, 1))
-            answer = capture.logits_of(model(shot.images))
-            classes_of(answer, shot.labels)
+            answer = capture.logits_of(model(batch.images))
+            classes_of(answer, batch.labels)
             answer = answer.float() if answer.dtype.itemsize < 4 else answer
             logits.append(answer.cpu().numpy())
-            labels.append(shot.labels.cpu().numpy())
+            labels.append(batch.labels.cpu().numpy())
     found = np.concatenate(logits)
     if not np.isfinite(found).all():
         raise UserError("calibration needs finite logits; the model puts out infinite ones")

@@ -1,4 +1,4 @@
-"""What does a model lose when its images are changed?
+"""Accuracy lost when the images are changed: shared by corruptions, noise and attacks.
 
     lost(c) = accuracy(images) - accuracy(c(images))
 
@@ -6,8 +6,8 @@ for changes c that are stated in pixels, between 0 (black) and 1 (white). Models
 images, x = (pixel - mean) / std, so :class:`Pixels` goes there and back. Images that are not pixels
 once mean and deviation are undone are refused: an epsilon of 1/255 would mean nothing for them.
 
-Batches are changed and forgotten one by one: memory does not grow with the number of images. Chance
-is drawn from (seed, number of the image), so that it does not depend on the size of a batch.
+Batches are changed and forgotten one by one: memory does not grow with the number of images. Random
+numbers are drawn from (seed, number of the image), so they do not depend on the batch size.
 
 Shapes: B images, C channels, H x W pixels.
 """
@@ -23,14 +23,14 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import ordinary, split
+from vitascope.measure.streaming.batches import normal_tensor, split
 
 __all__ = [
-    "Degraded",
+    "ChangedImageAccuracy",
     "LabelledBatch",
     "Pixels",
+    "accuracy_on_changed_images",
     "classes_of",
-    "degraded",
     "drawn",
     "labelled_batches",
 ]
@@ -87,14 +87,14 @@ class LabelledBatch:
 
     images: Tensor  # (B, C, H, W), normalised
     labels: Tensor  # (B,) classes
-    numbers: list[int]  # of the images in their set: what chance may depend on
+    numbers: list[int]  # positions in their set, which seed the random numbers
 
 
 Change = Callable[[LabelledBatch], Iterable[tuple[Any, Tensor]]]  # names and normalised images
 
 
 @dataclass(frozen=True)
-class Degraded:
+class ChangedImageAccuracy:
     """Accuracies, 0 to 1, of the images as they are and changed."""
 
     clean: float
@@ -103,7 +103,7 @@ class Degraded:
 
 
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
-    """Labelled batches where the model is; images are numbered as their set numbers them."""
+    """Labelled batches on the model's device, with the images' positions in their set."""
     parameter = next(model.parameters(), None)
     done = 0
     for batch in batches:
@@ -111,7 +111,7 @@ def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[Label
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
         where = images.device if parameter is None else parameter.device
-        images, labels = ordinary(images.to(where)), ordinary(labels.to(where))
+        images, labels = normal_tensor(images.to(where)), normal_tensor(labels.to(where))
         given = getattr(batch, "indices", None)
         numbers = list(range(done, done + len(images))) if given is None else given.tolist()
         done += len(images)
@@ -139,14 +139,14 @@ def drawn(seed: int, numbers: Iterable[int], draw: Callable[[np.random.Generator
     return torch.from_numpy(np.stack(rows))
 
 
-def degraded(
+def accuracy_on_changed_images(
     model: nn.Module,
     batches: Iterable[Any],
     change: Change,
     *,
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
     what: str = "images",
-) -> Degraded:
+) -> ChangedImageAccuracy:
     """Measure accuracy on the images and on every changed version of them.
 
     Args:
@@ -160,13 +160,15 @@ def degraded(
     hits = total = 0
     length = length_hint(batches, 0)
     with capture.evaluating(model):
-        for done, shot in enumerate(labelled_batches(batches, model)):
+        for done, batch in enumerate(labelled_batches(batches, model)):
             on_step(what, max(length - done, 1))
-            hits += _hits(model, shot.images, shot.labels)
-            for name, images in change(shot):
-                right[name] = right.get(name, 0) + _hits(model, images, shot.labels)
-            total += len(shot.images)
-    return Degraded(hits / total, {name: count / total for name, count in right.items()}, total)
+            hits += _hits(model, batch.images, batch.labels)
+            for name, images in change(batch):
+                right[name] = right.get(name, 0) + _hits(model, images, batch.labels)
+            total += len(batch.images)
+    return ChangedImageAccuracy(
+        hits / total, {name: count / total for name, count in right.items()}, total
+    )
 
 
 def _hits(model: nn.Module, images: Tensor, labels: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""How well does a model stand the corruptions of CIFAR-C and ImageNet-C?
+"""Accuracy under the corruptions of CIFAR-C and ImageNet-C, and mCE.
 
 15 corruptions of 5 severities (Hendrycks & Dietterich 2019, https://arxiv.org/abs/1903.12261), made
 on the fly by :mod:`.corruptions`, or read from the published files:
@@ -28,7 +28,11 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+)
 from vitascope.measure.robustness.corruptions.constants import (
     ALEXNET,
     CORRUPTIONS,
@@ -139,22 +143,22 @@ def corruption(
     space = Pixels(mean=mean, std=std)
     ahead = len(names) * len(levels) * max(length_hint(batches, 1), 1)
     images, batches = first_images(batches, model)
-    shape = _seen(model, images)
+    shape = _size_and_classes(model, images)
     table = table_for(*shape[:2], constants)
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[tuple[str, int], Tensor]]:
+    def change(batch: LabelledBatch) -> Iterable[tuple[tuple[str, int], Tensor]]:
         nonlocal ahead
-        pixels = space.of(shot.images)
+        pixels = space.of(batch.images)
         for name in names:
             for level in levels:
                 on_step(f"{name} {level}", max(ahead, 1))
                 ahead -= 1
                 made = corrupt(
-                    pixels, name, level, seed=seed, indices=shot.numbers, constants=table
+                    pixels, name, level, seed=seed, indices=batch.numbers, constants=table
                 )
                 yield (name, level), space.normalised(made)
 
-    found = degraded(model, batches, change)
+    found = accuracy_on_changed_images(model, batches, change)
     return _result(
         found.accuracy,
         names,
@@ -192,8 +196,8 @@ def corruption_of_sets(
     for done, (name, level) in enumerate(wanted):
         on_step(f"{name} {level}", len(wanted) - done)
         images, batches = first_images(sets(name, level), model)
-        shape = shape or _seen(model, images)
-        found = degraded(model, batches, lambda shot: ())
+        shape = shape or _size_and_classes(model, images)
+        found = accuracy_on_changed_images(model, batches, lambda batch: ())
         accuracy[name, level] = found.clean
         counts.add(found.num_images)
     if len(counts) > 1:
@@ -204,7 +208,9 @@ def corruption_of_sets(
         accuracy,
         names,
         levels,
-        clean=None if clean is None else degraded(model, clean, lambda shot: ()).clean,
+        clean=None
+        if clean is None
+        else accuracy_on_changed_images(model, clean, lambda batch: ()).clean,
         constants="given",
         comparable=shape == (224, 224, 1000),
         num_images=counts.pop(),
@@ -212,7 +218,7 @@ def corruption_of_sets(
     )
 
 
-def _seen(model: nn.Module, images: Tensor) -> tuple[int, int, int]:
+def _size_and_classes(model: nn.Module, images: Tensor) -> tuple[int, int, int]:
     """Height and width of the images, and the model's number of classes."""
     with capture.evaluating(model):
         logits = capture.logits_of(model(images[:1]))

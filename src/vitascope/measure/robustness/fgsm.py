@@ -1,4 +1,4 @@
-"""How far do an adversary's pixels have to go? One step.
+"""FGSM: accuracy under an adversarial attack of one gradient step.
 
 FGSM (Goodfellow et al. 2015, https://arxiv.org/abs/1412.6572) takes one step along the sign of the
 loss's gradient:
@@ -29,8 +29,13 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError, unknown
 from vitascope.measure.curvature.objective import run_with
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, classes_of, degraded
-from vitascope.measure.streaming.batches import ordinary
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+    classes_of,
+)
+from vitascope.measure.streaming.batches import normal_tensor
 from vitascope.record import Record
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
@@ -86,7 +91,9 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
 def _differentiable(model: nn.Module, images: Tensor) -> Any:
     """The model's answer; weights made in inference mode, which have no derivatives, are copied."""
     tensors = dict([*model.named_parameters(), *model.named_buffers()])
-    made = {name: ordinary(tensor) for name, tensor in tensors.items() if tensor.is_inference()}
+    made = {
+        name: normal_tensor(tensor) for name, tensor in tensors.items() if tensor.is_inference()
+    }
     return run_with(model, made, images) if made else model(images)
 
 
@@ -119,14 +126,14 @@ def fgsm(
     """
     epsilons, space, stuck = strengths(epsilons, against), Pixels(mean=mean, std=std), [0]
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        pixels, labels = space.of(shot.images), attacked_labels(model, shot, against)
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        pixels, labels = space.of(batch.images), attacked_labels(model, batch, against)
         slope = gradient(model, pixels, labels, space)
         stuck[0] += int((slope.flatten(1) == 0).all(1).sum())
         for epsilon in epsilons:
             yield epsilon, space.normalised(one_step(pixels, pixels, slope, epsilon, epsilon))
 
-    found = degraded(model, batches, change, on_step=on_step, what="fgsm")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="fgsm")
     return Attack(
         kind="fgsm",
         clean=found.clean,
@@ -151,8 +158,8 @@ def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(float(epsilon) for epsilon in epsilons))
 
 
-def attacked_labels(model: nn.Module, shot: LabelledBatch, against: str) -> Tensor:
+def attacked_labels(model: nn.Module, batch: LabelledBatch, against: str) -> Tensor:
     """What the model is driven away from. (B,)"""
     if against == "label":
-        return shot.labels
-    return classes_of(capture.logits_of(model(shot.images)), shot.labels)
+        return batch.labels
+    return classes_of(capture.logits_of(model(batch.images)), batch.labels)

@@ -1,4 +1,4 @@
-"""Which frequencies of noise does a model suffer from?
+"""Accuracy under noise of one frequency band at a time.
 
 Noise of one band of frequencies is added to the images (Park & Kim 2022,
 https://arxiv.org/abs/2202.06709, Fig. 2b):
@@ -30,7 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded, drawn
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+    drawn,
+)
 from vitascope.record import Record
 
 __all__ = ["Frequency", "band", "filtered", "frequency", "radius"]
@@ -115,21 +120,21 @@ def frequency(
     space = Pixels(mean=mean, std=std)
     masks: dict[tuple[int, int], dict[float, Tensor]] = {}
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        pixels = space.of(shot.images)
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        pixels = space.of(batch.images)
         height, width = size = (pixels.shape[-2], pixels.shape[-1])
         if size not in masks:
             every = {centre: band(height, width, centre, window) for centre in wanted}
             masks[size] = {centre: mask for centre, mask in every.items() if mask.any()}
             _same(masks, None if frequencies is None else wanted, window)
         shape = pixels.shape[1:]
-        white = drawn(seed, shot.numbers, lambda rng: rng.standard_normal(shape))
+        white = drawn(seed, batch.numbers, lambda rng: rng.standard_normal(shape))
         spectrum = torch.fft.fft2(white)
         for centre, mask in masks[size].items():
             noisy = pixels + filtered(spectrum, mask, rms).to(pixels)
             yield centre, space.normalised(noisy.clamp(0, 1) if clamp else noisy)
 
-    found = degraded(model, batches, change, on_step=on_step, what="frequency")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="frequency")
     return Frequency(
         clean=found.clean,
         frequencies=tuple(found.accuracy),
@@ -146,7 +151,7 @@ def frequency(
 def _same(
     masks: dict[tuple[int, int], dict[float, Tensor]], asked: Sequence[float] | None, window: float
 ) -> None:
-    """All images have the same windows, and those that were asked for."""
+    """Check that all images have the same windows, including the requested ones."""
     (first, there), *others = masks.items()
     size = f"images of {first[0]} x {first[1]}"
     if any(other.keys() != there.keys() for _, other in others):

@@ -1,4 +1,4 @@
-"""What does a model see when the middle of the image is gone?
+"""Accuracy with the centre of the image hidden.
 
 A box in the centre, ``size`` of the height by ``size`` of the width, is filled with zeros, and the
 accuracy on what is left is measured. With 0.5, half the side, it is the "Occ" of context
@@ -20,7 +20,11 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+)
 from vitascope.record import Record
 
 __all__ = ["Occlusion", "box", "occlude", "occlusion"]
@@ -97,12 +101,12 @@ def occlusion(
     sizes = tuple(dict.fromkeys(float(size) for size in sizes))
     pixels = Pixels(mean=mean, std=std)
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        black = pixels.normalised(shot.images.new_zeros(1, shot.images.shape[1], 1, 1))
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        black = pixels.normalised(batch.images.new_zeros(1, batch.images.shape[1], 1, 1))
         for size in sizes:
-            yield size, occlude(shot.images, size, black if fill == "black" else 0.0)
+            yield size, occlude(batch.images, size, black if fill == "black" else 0.0)
 
-    found = degraded(model, batches, change, on_step=on_step, what="occlusion")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="occlusion")
     return Occlusion(
         clean=found.clean,
         sizes=sizes,

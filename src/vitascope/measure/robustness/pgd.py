@@ -1,4 +1,4 @@
-"""How far do an adversary's pixels have to go? Many steps.
+"""PGD: accuracy under an adversarial attack of many gradient steps.
 
 PGD (Madry et al. 2018, https://arxiv.org/abs/1706.06083) climbs the loss from a random start and
 never leaves the box of FGSM (:mod:`vitascope.measure.robustness.fgsm`):
@@ -18,7 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.measure.robustness.changed_images import LabelledBatch, Pixels, degraded, drawn
+from vitascope.measure.robustness.changed_images import (
+    LabelledBatch,
+    Pixels,
+    accuracy_on_changed_images,
+    drawn,
+)
 from vitascope.measure.robustness.fgsm import (
     EPSILONS,
     Attack,
@@ -83,12 +88,12 @@ def pgd(
         raise UserError(f"PGD takes at least 1 step of a size above 0; got {steps} of {step_size}")
     sizes = tuple(2.5 * e / steps if step_size is None else step_size for e in epsilons)
 
-    def change(shot: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
-        pixels, labels = space.of(shot.images), attacked_labels(model, shot, against)
+    def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
+        pixels, labels = space.of(batch.images), attacked_labels(model, batch, against)
         offset = torch.zeros_like(pixels)
         if random_start:
             shape = pixels.shape[1:]
-            offset = drawn(seed, shot.numbers, lambda rng: rng.uniform(-1, 1, shape)).to(pixels)
+            offset = drawn(seed, batch.numbers, lambda rng: rng.uniform(-1, 1, shape)).to(pixels)
         for epsilon, size in zip(epsilons, sizes, strict=True):
             start = (pixels + epsilon * offset).clamp(0, 1)
             attacked = steps_of(
@@ -96,7 +101,7 @@ def pgd(
             )
             yield epsilon, space.normalised(attacked)
 
-    found = degraded(model, batches, change, on_step=on_step, what="pgd")
+    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="pgd")
     return Attack(
         kind="pgd",
         clean=found.clean,

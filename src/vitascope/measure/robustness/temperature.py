@@ -1,4 +1,4 @@
-"""One number that mends overconfidence: the temperature of a softmax.
+"""Temperature scaling: one number that calibrates a softmax.
 
     p = softmax(z / T)
 

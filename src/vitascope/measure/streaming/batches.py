@@ -1,4 +1,4 @@
-"""Batches as people have them: image tensors, (images, labels) pairs, or objects with both."""
+"""Read batches of any form: image tensors, (images, labels) pairs, or objects with both."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 
-__all__ = ["first_images", "images_in", "labelled_in", "ordinary", "split"]
+__all__ = ["first_images", "images_in", "labelled_in", "normal_tensor", "split"]
 
 
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
@@ -33,7 +33,7 @@ def split(batch: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterator[Tensor]:
-    """The images of each batch, where the model is; at least one batch."""
+    """The images of each batch, on the model's device; no batch is an error."""
     if isinstance(batches, Tensor):
         batches = [batches] if batches.ndim == 4 else batches
     empty = True
@@ -77,7 +77,7 @@ def first_images(
     return _to(split(first)[0], model), again()
 
 
-def ordinary(tensor: Tensor) -> Tensor:
+def normal_tensor(tensor: Tensor) -> Tensor:
     """The tensor, or a copy where it was made in inference mode: those have no derivatives."""
     with torch.inference_mode(False):
         return tensor.clone() if tensor.is_inference() else tensor
@@ -85,4 +85,4 @@ def ordinary(tensor: Tensor) -> Tensor:
 
 def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:
     parameter = next(model.parameters(), None) if model is not None else None
-    return ordinary(tensor if parameter is None else tensor.to(parameter.device))
+    return normal_tensor(tensor if parameter is None else tensor.to(parameter.device))

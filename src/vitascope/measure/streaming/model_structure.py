@@ -1,4 +1,4 @@
-"""What is known of a model on images of one size: found once, when an instrument asks."""
+"""Units and token coordinates of a model for one image size, computed once, when first used."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,12 +12,12 @@ __all__ = ["ModelStructure"]
 
 
 class ModelStructure:
-    """A model, the places of its tokens and its units.
+    """A model, the coordinates of its tokens, and its units.
 
     Args:
         model: Any vision model.
         images: A batch; its size is the size of all.
-        grid: Patches down and across, where they cannot be found by following the image.
+        grid: Patches down and across, for layers whose tokens cannot be traced.
         num_prefix_tokens: Tokens before the patches there.
     """
 
@@ -39,18 +39,18 @@ class ModelStructure:
         return capture.units(self.model, self.images, **self.known)  # type: ignore[arg-type]
 
     @cached_property
-    def _located(self) -> tuple[dict[str, capture.Places], dict[str, str]]:
-        return capture.located(self.model, self.images, **self.known)  # type: ignore[arg-type]
+    def _traced(self) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
+        return capture.trace_tokens(self.model, self.images, **self.known)  # type: ignore[arg-type]
 
     @property
-    def places(self) -> dict[str, capture.Places]:
-        """Where the tokens of each attention layer lie."""
-        return self._located[0]
+    def coordinates(self) -> dict[str, capture.TokenCoordinates]:
+        """Image coordinates of the tokens of each attention layer."""
+        return self._traced[0]
 
     @property
-    def lost(self) -> dict[str, str]:
-        """Attention layers whose tokens cannot be followed, with the reason."""
-        return self._located[1]
+    def untraced(self) -> dict[str, str]:
+        """Attention layers whose tokens cannot be traced, with the reason."""
+        return self._traced[1]
 
     def chosen_units(self, pattern: str | Iterable[str]) -> list[capture.Unit]:
         """The units that match."""
@@ -59,17 +59,17 @@ class ModelStructure:
 
     def chosen_layers(
         self, pattern: str | Iterable[str], unable: dict[str, str], what: str
-    ) -> tuple[dict[str, capture.Places], dict[str, str]]:
+    ) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
         """Attention layers that match and can be measured, and those that cannot, with the reason.
 
         Raises:
             UserError: If none can, with why.
         """
-        unable = {**self.lost, **unable}
-        if not self.places and not self.lost:
+        unable = {**self.untraced, **unable}
+        if not self.coordinates and not self.untraced:
             raise UserError(f"{what} needs attention over tokens; {self.kind} has none")
-        names = capture.matching(pattern, {**self.places, **self.lost}, "attention layer")
-        able = {n: self.places[n] for n in names if n not in unable}
+        names = capture.matching(pattern, {**self.coordinates, **self.untraced}, "attention layer")
+        able = {n: self.coordinates[n] for n in names if n not in unable}
         left_out = {n: unable[n] for n in names if n in unable}
         if not able:
             first, why = next(iter(left_out.items()))

@@ -1,7 +1,7 @@
-"""One pass over the images, however many instruments look on.
+"""One pass over the images for any number of instruments.
 
-An instrument says what it wants to see, is shown each of it while the model runs, and gives its
-result in the end. Parts are found once, and every map and feature is made once a batch.
+An instrument declares the maps and features it needs, receives them while the model runs, and gives
+its result at the end. Units are found once; every map and feature is computed once per batch.
 """
 
 from abc import ABC, abstractmethod
@@ -16,42 +16,42 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 
-__all__ = ["StreamingInstrument", "alone", "one_pass"]
+__all__ = ["StreamingInstrument", "one_pass", "run_instrument"]
 
 Refusals = dict[str, str]
 
 
 class StreamingInstrument(ABC):
-    """An instrument during a pass: what it wants, what it is shown, what it found."""
+    """An instrument during a pass: what it needs, how it adds a batch, its result."""
 
     maps: Mapping[str, tuple[str, ...]] = {}  # attention layer -> mixed, content, position
     streams: tuple[str, ...] = ()  # units after which the stream is wanted
     outputs: tuple[str, ...] = ()  # units whose own output is wanted
 
-    def see_map(self, layer: str, part: str, weights: Tensor) -> None:
-        """An attention map. (B * windows, H, T, S)"""
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add an attention map. (B * windows, H, T, S)"""
         return
 
-    def see_features(self, unit: str, tensor: Tensor) -> None:
-        """The stream after a unit, or its output."""
+    def add_features(self, unit: str, tensor: Tensor) -> None:
+        """Add the residual stream after a unit, or its output."""
         return
 
     def end_batch(self, images: Tensor) -> None:
-        """These images went through."""
+        """Called after each batch."""
         return
 
     @abstractmethod
     def result(self, num_images: int) -> Any:
-        """What was found."""
+        """The result over all images."""
 
 
-def alone(
+def run_instrument(
     model: nn.Module,
     batches: Iterable[Any],
     make: Callable[[ModelStructure], StreamingInstrument],
     **known: Any,
 ) -> Any:
-    """The result of one instrument; ``known`` is what :class:`ModelStructure` cannot find out."""
+    """Run one instrument; ``known`` is passed on to :class:`ModelStructure`."""
     images, batches = first_images(batches, model)
     structure = ModelStructure(model, images, **known)
     return one_pass(structure, batches, {"": make(structure)})[""]
@@ -89,13 +89,13 @@ def one_pass(
     def show_map(layer: str, part: str, weights: Tensor) -> None:
         for name, instrument in list(active.items()):
             if part in instrument.maps.get(layer, ()):
-                tell(name, instrument.see_map, layer, part, weights)
+                tell(name, instrument.add_map, layer, part, weights)
 
     def show_features(wanted: str) -> Callable[[str, Tensor], None]:
         def show(unit: str, tensor: Tensor) -> None:
             for name, instrument in list(active.items()):
                 if unit in getattr(instrument, wanted):
-                    tell(name, instrument.see_features, unit, tensor)
+                    tell(name, instrument.add_features, unit, tensor)
 
         return show
 
@@ -107,9 +107,9 @@ def one_pass(
         with ExitStack() as stack:
             stack.enter_context(capture.evaluating(model))
             if maps:
-                stack.enter_context(capture.showing(model, maps, show_map))
+                stack.enter_context(capture.watch_maps(model, maps, show_map))
             if maps and not shared and (streams or outputs):
-                model(images)  # layers that answer for themselves are not seen from inside
+                model(images)  # fused layers give either maps or features
                 stack.close()
                 stack.enter_context(capture.evaluating(model))
             if outputs:
@@ -135,7 +135,7 @@ def one_pass(
 
 
 def _wanted(instruments: Iterable[StreamingInstrument]) -> dict[str, list[str]]:
-    """All parts that anybody wants of each attention layer."""
+    """The parts of each attention layer that any instrument needs."""
     wanted: dict[str, list[str]] = {}
     for instrument in instruments:
         for layer, parts in instrument.maps.items():

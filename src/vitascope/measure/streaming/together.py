@@ -1,4 +1,4 @@
-"""Several instruments in one pass: the model's parts are found once, each batch runs once.
+"""Several instruments in one pass: units are found once, each batch runs once.
 
 ``together(model, batches)`` gives exactly what the single functions give.
 """

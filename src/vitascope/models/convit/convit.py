@@ -1,7 +1,7 @@
 """ConViT: a vision transformer whose first blocks start as convolutions.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, section 3 and Fig. 4. A ViT of 12 blocks:
-the first 10 use GPSA, the last 2 plain self-attention. The class token has no place on the grid, so
+the first 10 use GPSA, the last 2 plain self-attention. The class token is not on the grid, so
 it joins the patches after the last GPSA block, without a position embedding. When every block is
 GPSA no block is left in which a class token could read the patches: the model then has none and
 averages them.
@@ -156,7 +156,7 @@ class ConViT(GridViT):
         return [self.cls_token] if self.cls_token is not None else []
 
     def embed(self, x: Tensor) -> tuple[Tensor, Sequence[int]]:
-        """Patches with their places, and the grid they lie on. (B, N, D), (h, w)"""
+        """Patches with position embeddings, and their grid. (B, N, D), (h, w)"""
         x = self.patch_embed(x)
         grid = x.shape[1:3] if self.dynamic_img_size else self.patch_embed.grid_size
         x = x.flatten(1, 2) if self.dynamic_img_size else x

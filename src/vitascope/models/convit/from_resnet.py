@@ -18,7 +18,7 @@ from torch import nn
 
 from vitascope.errors import UserError
 from vitascope.layers.from_convolution import attention_from_convolution
-from vitascope.layers.kernel import why_not
+from vitascope.layers.kernel import reason_not_convertible
 
 __all__ = ["convit_from_resnet", "convolutions_of"]
 
@@ -41,7 +41,7 @@ def stage_names(model: nn.Module, num_stages: int) -> list[str]:
 def convolutions_of(model: nn.Module, num_stages: int = 1) -> dict[str, str | None]:
     """The k x k convolutions of the last stages, each with the reason why it stays, if it does."""
     return {
-        f"{stage}.{name}": why_not(layer)
+        f"{stage}.{name}": reason_not_convertible(layer)
         for stage in stage_names(model, num_stages)
         for name, layer in model.get_submodule(stage).named_modules()
         if isinstance(layer, nn.Conv2d) and tuple(layer.kernel_size) != (1, 1)

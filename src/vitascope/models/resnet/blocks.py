@@ -10,8 +10,8 @@ windowed self-attention in place of the 3x3 convolutions of such a block:
 
 A block that changes the shape takes its shortcut behind the first activation, by a 1x1 convolution.
 Where it halves the map, a convolution block does so in its first 3x3 convolution. An attention
-block never begins a stage in the paper, and the released one cannot; ours averages 2 x 2 places
-before its 1x1 convolution, so that every place counts.
+block never begins a stage in the paper, and the released one cannot; ours averages 2 x 2 pixels
+before its 1x1 convolution, so that every pixel counts.
 
 Shapes: B images, maps (h, w) that a block of stride 2 halves, rounded up.
 """

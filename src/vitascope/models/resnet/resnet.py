@@ -31,14 +31,14 @@ class PreActResNet(nn.Module):
     Args:
         depths: Blocks of each stage; every stage but the first halves the map.
         widths: Channels that each stage puts out.
-        kinds: A word a stage with a letter a block, ``c`` or ``a``; all ``c`` by default.
+        kinds: One word per stage, one letter per block, ``c`` or ``a``; all ``c`` by default.
         block: Its convolution blocks: ``basic``, or ``bottleneck`` with a quarter of the width.
         stem: ``cifar`` (3x3), or ``imagenet`` (7x7 of stride 2 and max pooling: maps 4 times
             smaller).
         heads: Attention heads of each stage; 3, 6, 12, ... as in the paper.
         head_dim: Channels of a head; 64 as in the released definition.
         window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
-        bias_per_head: Position biases of each head, or one table a block as released.
+        bias_per_head: Position biases of each head, or one table per block as released.
         img_size: Taken and not needed, so that all models can be built alike.
     """
 

@@ -1,4 +1,4 @@
-"""The body of a staged residual network, declared by a word a stage.
+"""The body of a staged residual network, declared by one word per stage.
 
 A letter is a block: ``c`` of convolutions, ``a`` of windowed self-attention (see
 :mod:`vitascope.models.resnet.blocks`). ``("ccc", "ccca", "cacaca", "caca")`` is the AlterNet-50 of
@@ -52,10 +52,9 @@ def check_sizes(
     """The heads of each stage (3, 6, 12, ... as in the paper), when all sizes fit together."""
     if heads is None and are_sizes(depths):
         heads = [3 * 2**stage for stage in range(len(depths))]
-    if (
-        not (are_sizes(depths) and are_sizes(widths) and heads is not None and are_sizes(heads))
-        or not len(depths) == len(widths) == len(heads)
-    ):  # fmt: skip
+    if not (
+        are_sizes(depths) and are_sizes(widths) and heads is not None and are_sizes(heads)
+    ) or not len(depths) == len(widths) == len(heads):
         raise UserError(
             f"depths {depths}, widths {widths}, heads {heads}: give one number for each stage"
         )

@@ -1,1 +1,4 @@
-"""Any backbone as a feature pyramid, under a segmentation head."""
+"""Segmentation models on any backbone: feature pyramid (`pyramid`) and head (`segmenter`).
+
+Uses `models.create_model`; trained by `train.trainer.segmentation`, measured by `measure.miou`.
+"""

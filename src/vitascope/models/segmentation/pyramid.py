@@ -74,7 +74,7 @@ class FeaturePyramid(nn.Module):
 
     Attributes:
         channels: Of each map.
-        strides: Pixels that one place of each map stands for.
+        strides: Image pixels per pixel of each map.
     """
 
     def __init__(self, net: nn.Module, *, out_channels: int):

@@ -1,4 +1,4 @@
-"""A vision transformer whose blocks are told how their patches lie.
+"""A vision transformer whose blocks are given the grid of patches.
 
 timm's :class:`~timm.models.vision_transformer.VisionTransformer` hands its blocks tokens alone. A
 block that looks at neighbours needs the grid as well, and with ``dynamic_img_size`` the grid
@@ -36,7 +36,7 @@ class GridViT(VisionTransformer):
         super().__init__(**{"embed_layer": PatchEmbed, **kwargs})
 
     def embed(self, x: Tensor) -> tuple[Tensor, Sequence[int]]:
-        """Tokens with their places, and the grid of the patches. (B, T, D), (h, w)"""
+        """Tokens with position embeddings, and the grid of the patches. (B, T, D), (h, w)"""
         grid = self.patch_embed.dynamic_feat_size(x.shape[-2:])
         return self.norm_pre(self._pos_embed(self.patch_embed(x))), grid
 

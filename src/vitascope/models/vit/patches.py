@@ -1,4 +1,4 @@
-"""Cutting an image into patches, with errors that say what to do."""
+"""Patch embedding that explains which image sizes it takes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["PatchEmbed"]
 
 
 class PatchEmbed(TimmPatchEmbed):
-    """timm's patch embedding; an image that does not fit gets one clear sentence."""
+    """timm's patch embedding; an image of another size is a user error."""
 
     def __init__(
         self, img_size: int | tuple[int, int] | None = 224, patch_size: int = 16, **kwargs: Any

@@ -1,8 +1,8 @@
 """PVT: a vision transformer in stages, with fewer keys where there are many patches.
 
 Wang et al. 2021 (https://arxiv.org/abs/2102.12122). Each stage cuts the map into patches (4 x 4
-pixels, then 2 x 2), adds learned places and runs transformer blocks whose queries are all patches
-and whose keys are the patches of a map R times smaller (spatial-reduction attention):
+pixels, then 2 x 2), adds position embeddings and runs transformer blocks whose queries are all
+patches and whose keys are the patches of a map R times smaller (spatial-reduction attention):
 
     SRA(Q, K, V) = softmax(Q SR(K)^T / sqrt(d)) SR(V),   SR(x) = LayerNorm(W_s Reshape(x, R))
 
@@ -125,7 +125,7 @@ class PVT(nn.Module):
                 nn.init.trunc_normal_(parameter, std=0.02)
 
     def no_weight_decay(self) -> set[str]:
-        """Places and the class token."""
+        """Position embeddings and the class token."""
         names = (name for name, _ in self.named_parameters())
         return {name for name in names if name.endswith(("pos_embed", "cls_token"))}
 

@@ -47,14 +47,15 @@ class PVTBlock(nn.Module):
 
 
 class PVTStage(nn.Module):
-    """Patches, their places, a class token where one joins, blocks.
+    """Patches, position embeddings, a class token where one joins, blocks.
 
     Args:
         in_chans: Channels of the map before.
-        side: Its height and width; other sizes have their places interpolated unless ``strict``.
+        side: Its height and width; for other sizes position embeddings are interpolated, unless
+            ``strict``.
         dim: Width of the tokens.
         patch_size: Of a patch, on the map before.
-        drop_paths: One rate a block.
+        drop_paths: One rate per block.
         class_token: Whether a class token joins here.
         block: Arguments of :class:`PVTBlock`.
     """
@@ -83,8 +84,8 @@ class PVTStage(nn.Module):
         )
         self.num_prefix_tokens = int(class_token)
         self.cls_token = nn.Parameter(torch.empty(1, 1, dim)) if class_token else None
-        places = self.patch_embed.num_patches + self.num_prefix_tokens
-        self.pos_embed = nn.Parameter(torch.empty(1, places, dim))
+        num_positions = self.patch_embed.num_patches + self.num_prefix_tokens
+        self.pos_embed = nn.Parameter(torch.empty(1, num_positions, dim))
         self.pos_drop = nn.Dropout(pos_drop)
         self.blocks = nn.ModuleList(PVTBlock(dim, drop_path=p, **block) for p in drop_paths)
         self.grad_checkpointing = False
@@ -95,14 +96,14 @@ class PVTStage(nn.Module):
         x = self.patch_embed(x)
         if self.cls_token is not None:
             x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
-        places = resample_abs_pos_embed(
+        pos_embed = resample_abs_pos_embed(
             self.pos_embed,
             list(grid),
             list(self.patch_embed.grid_size),
             num_prefix_tokens=self.num_prefix_tokens,
             interpolation="bilinear",  # the paper's
         )
-        x = self.pos_drop(x + places)
+        x = self.pos_drop(x + pos_embed)
         for block in self.blocks:
             recompute = self.grad_checkpointing and self.training
             x = checkpoint(block, x, grid) if recompute else block(x, grid)

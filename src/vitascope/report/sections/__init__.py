@@ -1,1 +1,4 @@
-"""The sections of a page, one file for each kind of record."""
+"""The sections of a page, by kind of record: run, evaluation, inspection, comparison, study, bench.
+
+A section takes records and gives text, figures and tables; `report.contents` chooses among them.
+"""

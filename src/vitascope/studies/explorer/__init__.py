@@ -1,1 +1,5 @@
-"""The attention of every patch, kept small enough for a page, and the live explorer."""
+"""The attention of every patch as data for the explorer page, and the live explorer server.
+
+Maps are captured, laid on the image grid and compressed here; `report.explorer` makes the page.
+Called by the `inspect` command.
+"""

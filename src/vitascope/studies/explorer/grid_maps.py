@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitascope.capture import Places
+from vitascope.capture import TokenCoordinates
 from vitascope.errors import UserError
 
 __all__ = ["GridLayout", "grid_layout", "separable"]
@@ -51,7 +51,7 @@ class GridLayout:
         return out / out.sum(-1, keepdim=True).clamp(min=1e-12)
 
 
-def grid_layout(places: Places) -> GridLayout:
+def grid_layout(places: TokenCoordinates) -> GridLayout:
     """The layout of a layer's maps on the grid of patches.
 
     Raises:

@@ -68,7 +68,7 @@ def attention_maps(
         some = weights[:1] if part == "position" else weights  # the same for every image
         raw[layer][part] = layouts[layer](some)
 
-    with capture.evaluating(model), capture.showing(model, wanted, show):
+    with capture.evaluating(model), capture.watch_maps(model, wanted, show):
         answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
     found: LayerMaps = {}
     for name, layout in layouts.items():

@@ -17,7 +17,12 @@ from vitascope.record import Record
 from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import MEASURES, ON_REQUEST, InspectRequest, inspect_subject
+from vitascope.studies.inspection.inspect import (
+    MEASURES,
+    ON_REQUEST,
+    InspectRequest,
+    inspect_subject,
+)
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.held_out import on_test_images
 from vitascope.studies.session.models import reopen

@@ -181,7 +181,7 @@ def _open_other(request: InspectRequest, session: Session) -> Session:
 def _no_typos(model: torch.nn.Module, images: torch.Tensor, request: InspectRequest) -> None:
     """Wildcards that match nothing are a mistake, not a reason to measure less."""
     if request.layers != ("*",):
-        there = [name for part in capture.located(model, images) for name in part]
+        there = [name for part in capture.trace_tokens(model, images) for name in part]
         capture.matching(request.layers, there, "attention layer")
     if request.units != ("*",):
         there = [unit.name for unit in capture.units(model, images)]

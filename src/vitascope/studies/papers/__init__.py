@@ -1,1 +1,5 @@
-"""The papers' tables and figures, a few related ones a file; pure definitions without torch."""
+"""The papers' tables and figures as plans of trainings and measurements, one room per paper.
+
+Plans are pure definitions without torch; running one answers it with a record. Called by
+`vitascope study`.
+"""

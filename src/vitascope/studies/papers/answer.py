@@ -12,7 +12,7 @@ import torch
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.record import Record, circumstances
+from vitascope.record import Record, provenance
 from vitascope.settings import command_line
 from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.runs import correct_arrays, reading_of
@@ -27,7 +27,7 @@ __all__ = ["answer", "check_images", "filled", "judged"]
 
 def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
     """Run what is not there yet and write ``out/<study>.json``."""
-    out, made = Path(out), circumstances()
+    out, made = Path(out), provenance()
     plan = study.plan(scale)
     wanted = plan.wanted()
     runs = [

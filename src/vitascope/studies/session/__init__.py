@@ -1,1 +1,4 @@
-"""A model with its images: opened, in its size and normalisation, on its device; evaluated."""
+"""A model with its images: opened, on its device, in its size and normalisation; evaluated.
+
+Every other room of `studies` gets its models and images here.
+"""

@@ -1,1 +1,4 @@
-"""A recipe (every setting of a training), and the named ones."""
+"""Recipes: every setting of a training run (`config`), and the named ones (`named`).
+
+Imports no torch. Used through `vitascope.train`.
+"""

@@ -1,1 +1,4 @@
-"""A run on disk: config, metrics log, resume file, lock, atomic files."""
+"""A run on disk: config, metrics log, resume file (checkpoint), lock, atomic files.
+
+Written by `train.trainer`; read through `vitascope.train.load_run`.
+"""

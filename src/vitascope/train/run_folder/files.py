@@ -1,4 +1,4 @@
-"""Whole files or none, and a full disk said in words."""
+"""Atomic files, and clear messages for a full disk."""
 
 import errno
 import os
@@ -14,11 +14,11 @@ from torch import Tensor
 from vitascope.atomic import flush, replacing
 from vitascope.errors import UserError
 
-__all__ = ["flush", "save_tensors", "writing"]
+__all__ = ["explain_write_errors", "flush", "save_tensors"]
 
 
 @contextmanager
-def writing(path: Path, needed: int = 0) -> Iterator[None]:
+def explain_write_errors(path: Path, needed: int = 0) -> Iterator[None]:
     """Turn a failure to write into a message with the path, the space needed and the space free."""
     try:
         yield
@@ -54,5 +54,5 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file that appears whole or not at all."""
     # tied weights share memory, which the format refuses: each name gets its own
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    with writing(path, size_of(tensors)), replacing(path) as temporary:
+    with explain_write_errors(path, size_of(tensors)), replacing(path) as temporary:
         save_file(copies, temporary)

@@ -1,7 +1,7 @@
-"""One process at a time in a folder.
+"""Lock a folder for one process.
 
 The lock is the operating system's, on the file ``.lock``, so it ends with the process that holds
-it, however that ends: a file left behind by ``kill -9`` blocks nobody. Processes that were forked
+it, however that ends: a file left behind by ``kill -9`` does not block. Processes that were forked
 from the holder do not hold it. Where the file system has no locks, nothing is locked.
 """
 
@@ -19,14 +19,14 @@ try:
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["alone_in"]
+__all__ = ["lock_folder"]
 
 _held: set[Path] = set()  # by this process, whose own locks do not stop it
 
 
 @contextmanager
-def alone_in(folder: str | Path) -> Iterator[None]:
-    """Inside, no other process is in ``folder`` by this way.
+def lock_folder(folder: str | Path) -> Iterator[None]:
+    """Hold the lock of ``folder`` inside the block.
 
     A folder that is not there is made, and is gone afterwards if nothing was put into it.
 

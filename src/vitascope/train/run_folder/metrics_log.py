@@ -1,4 +1,4 @@
-"""What a run has to show so far: a line an epoch, and the sums and seconds of the one under way."""
+"""Metrics log of a run: one line per epoch, and the running sums of the current epoch."""
 
 import time
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitascope.atomic import sweep
 from vitascope.errors import UserError
-from vitascope.train.run_folder.files import flush, save_tensors, size_of, writing
+from vitascope.train.run_folder.files import explain_write_errors, flush, save_tensors, size_of
 
 __all__ = ["Checkpoint", "clean", "drop_after", "latest", "load", "save"]
 
@@ -44,7 +44,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     target = folder / f"step-{checkpoint.step:09d}"
     part = folder / f".writing-{target.name}"
     needed = sum(size_of(tensors) for tensors in checkpoint.tensors.values())
-    with writing(target, needed):
+    with explain_write_errors(target, needed):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:

@@ -1,10 +1,10 @@
 """A run is a folder.
 
 config.yaml         recipe, model, data, seed; versions and commit
-metrics.jsonl       a line an epoch
+metrics.jsonl       one line per epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
-checkpoint/         what it takes to go on
+checkpoint/         state to resume from
 predictions.safetensors  of every test image: predicted class, probability of the true one, label
 record.json         the result; there once the run is finished
 events/             TensorBoard
@@ -23,15 +23,15 @@ from vitascope.errors import UserError
 from vitascope.record import (
     FORMAT,
     Record,
-    circumstances,
     load_config,
     load_metrics,
+    provenance,
     write_text,
 )
 from vitascope.train.classes import SHOWN
 from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
-from vitascope.train.run_folder.files import writing
+from vitascope.train.run_folder.files import explain_write_errors
 
 __all__ = ["Run", "differences", "enter", "finish", "load_run", "write_metrics"]
 
@@ -103,9 +103,9 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
                 "same config or choose another folder"
             )
         return load_run(folder) if (folder / "record.json").exists() else None
-    with writing(folder):
+    with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        body = {"format": FORMAT, **config, "made": circumstances()}
+        body = {"format": FORMAT, **config, "made": provenance()}
         write_text(folder / "config.yaml", yaml.safe_dump(body, sort_keys=False))
     return None
 
@@ -139,7 +139,7 @@ def _shown(value: Any) -> str:
 
 def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write all lines anew: after a resume no epoch stands there twice."""
-    with writing(folder / "metrics.jsonl"):
+    with explain_write_errors(folder / "metrics.jsonl"):
         write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -149,7 +149,7 @@ def finish(folder: Path, rows: Sequence[Mapping[str, Any]], config: Any, **value
     best = max(measured, key=lambda row: row["top1"])
     body = {"final": rows[-1], "best": best, **values}
     seconds = values["seconds"]
-    with writing(folder / "record.json"):
+    with explain_write_errors(folder / "record.json"):
         Record(kind="run", values=body, config=config, seed=config["seed"], seconds=seconds).save(
             folder / "record"
         )

@@ -1,1 +1,3 @@
-"""The training loop: the trainer, one update, optimizer, schedule, distillation, EMA, SAM."""
+"""The training loop: `loop` (train), `trainer` (epochs), `update` (one step), optimizer,
+schedule, distillation, EMA, SAM, signals. Used through `vitascope.train.train`.
+"""

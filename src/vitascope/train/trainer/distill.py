@@ -1,4 +1,4 @@
-"""Learning from a teacher (Touvron et al. 2020, https://arxiv.org/abs/2012.12877, section 4).
+"""Distillation from a teacher (Touvron et al. 2020, https://arxiv.org/abs/2012.12877, section 4).
 
     hard:  (1 - a) CE(cls, targets) + a CE(dist, argmax teacher(x))               a = 1/2
     soft:  (1 - a) CE(cls, targets) + a T^2 KL(softmax(teacher/T) || softmax(dist/T))

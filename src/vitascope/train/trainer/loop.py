@@ -1,4 +1,4 @@
-"""Train any model on any images by a recipe, into a folder, so that nothing is ever lost.
+"""Train any model on any images by a recipe, into a folder that can be resumed.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -36,11 +36,11 @@ from vitascope.train.distributed import Engine
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
-from vitascope.train.run_folder.lock import alone_in
+from vitascope.train.run_folder.lock import lock_folder
 from vitascope.train.run_folder.run import Run, enter
 from vitascope.train.trainer.distill import Teacher
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
-from vitascope.train.trainer.stop import Interrupted, listening
+from vitascope.train.trainer.stop import Interrupted, catch_stop_signals
 from vitascope.train.trainer.trainer import Trainer
 from vitascope.train.trainer.update import Update
 
@@ -141,9 +141,9 @@ def train(
         update = Update(engine, prepared, optimizer, recipe, seed=seed, teacher=teacher)
         # all has been checked; from here on something is written
         if engine.main:
-            stack.enter_context(alone_in(out))
+            stack.enter_context(lock_folder(out))
             enter(out, config, resume)
-        request = stack.enter_context(listening())
+        request = stack.enter_context(catch_stop_signals())
         total = recipe.total_epochs * len(batches) * recipe.batch_size
         loop = Trainer(engine, update, recipe, out, batches, test_batches, request, config, spare)
         loop.observers = [*observers, keep_weights(recipe.keep_epochs)]

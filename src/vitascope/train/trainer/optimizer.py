@@ -1,4 +1,4 @@
-"""Which parameters learn, how fast, and which are pulled towards zero.
+"""Parameter groups (learning rate, weight decay, frozen) and the optimizer.
 
 No weight decay on vectors (norms, biases, gates) nor on what ``model.no_weight_decay()`` names, as
 in timm and DeiT. Parameters that match ``recipe.travel`` get ``recipe.travel_lr`` times the lr.

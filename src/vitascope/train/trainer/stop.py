@@ -1,4 +1,4 @@
-"""Why a run ends before its last epoch: a signal, or a loss that is no number any more."""
+"""Reasons to stop a run early: a signal, or a diverged loss."""
 
 import math
 import signal
@@ -12,7 +12,7 @@ from typing import Any
 
 from vitascope.errors import UserError
 
-__all__ = ["Diverged", "Interrupted", "StopRequest", "diverged", "listening"]
+__all__ = ["Diverged", "Interrupted", "StopRequest", "catch_stop_signals", "diverged"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -39,7 +39,7 @@ class Diverged(UserError):
 
 
 class StopRequest:
-    """Whether somebody asked the run to stop; after a second Ctrl-C, Python stops at once."""
+    """Whether the run was asked to stop; a second Ctrl-C interrupts Python at once."""
 
     def __init__(self) -> None:
         self.signal_name = ""
@@ -57,10 +57,10 @@ class StopRequest:
 
 
 @contextmanager
-def listening() -> Iterator[StopRequest]:
-    """Inside, Ctrl-C and SIGTERM set the request instead of breaking off a step.
+def catch_stop_signals() -> Iterator[StopRequest]:
+    """Inside the block, Ctrl-C and SIGTERM set the request instead of interrupting a step.
 
-    A signal that was ignored stays so: workers leave Ctrl-C to the process that started them.
+    Ignored signals stay ignored: workers leave Ctrl-C to the process that started them.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Where a run stands between two steps, and how it moves on.
+"""The trainer: state of a run between two steps, and its epochs.
 
 Order of events at the end of an epoch: measure, observe, ``metrics.jsonl``, checkpoint. A kill
 between any two of them repeats the epoch from the last checkpoint, to the same bits.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vitascope.data import EvalBatches, TrainBatches
 from vitascope.train.distributed import Engine
 from vitascope.train.evaluation import Evaluation, evaluate
-from vitascope.train.observe import Observer, undisturbed
+from vitascope.train.observe import Observer, restoring_state
 from vitascope.train.predictions import save_predictions
 from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
@@ -24,7 +24,7 @@ from vitascope.train.run_folder.files import save_tensors
 from vitascope.train.run_folder.metrics_log import MetricsLog, columns
 from vitascope.train.run_folder.resume_file import Checkpoint
 from vitascope.train.run_folder.run import Run, finish, write_metrics
-from vitascope.train.trackers import PROJECT, told
+from vitascope.train.trackers import PROJECT, flat_config
 from vitascope.train.trainer.optimizer import training_mode
 from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
@@ -34,7 +34,7 @@ __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Where a run stands, and how it moves on."""
+    """State of a run, and the loop over its epochs."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Trainer:
     def run(self) -> Run:
         """All epochs that are left, then the final weights and the record."""
         self._greet()
-        self.engine.accelerator.init_trackers(PROJECT, told(self.config))
+        self.engine.accelerator.init_trackers(PROJECT, flat_config(self.config))
         epochs, steps = self.recipe.total_epochs, len(self.batches)
         if self.step == 0:
             self._observe(0)
@@ -125,7 +125,7 @@ class Trainer:
             self.progress.tell(self.metrics_log.line())
 
     def _look(self) -> None:
-        """Take the losses in; stop for one that is no number, or because somebody asked."""
+        """Read the losses; stop for one that is not finite, or because a stop was requested."""
         if not self.pending:
             return
         counts = [count for _, _, count in self.pending]
@@ -173,7 +173,7 @@ class Trainer:
             model = self.spare if self.engine.fsdp else self.model
             if state is not None:
                 model.load_state_dict(state)
-            with undisturbed(model):
+            with restoring_state(model):
                 for observer in self.observers:
                     observer(epoch, self.step, model, self.folder)
         self.engine.accelerator.wait_for_everyone()

@@ -31,7 +31,7 @@ def reseed(seed: int, step: int, rank: int) -> None:
 
 
 class Update:
-    """The weights, what moves them, and how."""
+    """Model, optimizer, EMA and teacher, and the update that joins them."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Random numbers that belong to an image, not to its place in a batch.
+"""Random numbers per image, independent of the batch.
 
 Every image has a generator of its own, seeded by the seed, the corruption, the severity and the
-image's number. Whoever asks for image 17 gets the same corrupted image, alone or in any batch.
+image's number. Image 17 is corrupted in the same way alone or in any batch.
 
 Shapes: B images, ... as asked for.
 """
@@ -27,7 +27,7 @@ class Draws:
 
     @cached_property
     def generators(self) -> list[np.random.Generator]:
-        """One an image, made when first needed."""
+        """One per image, made when first needed."""
         return [
             np.random.Generator(np.random.SFC64(np.random.SeedSequence((*self.key, index))))
             for index in self.indices

@@ -1,4 +1,4 @@
-"""Frost on a window, made up.
+"""Frost textures, synthetic.
 
 The published sets lay crops of five photographs over the image. Those are not ours to give, so
 five textures stand in: fractal noise (power falling with the square of frequency, as the

@@ -1,0 +1,72 @@
+"""Small models and few images that several test files share."""
+
+from dataclasses import replace
+from functools import partial
+
+import timm
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import vitascope
+from vitascope import data
+
+
+def small_vit(**options):
+    """timm's ViT for digits: 2 x 2 patches, 2 blocks of width 24."""
+    sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 24, "depth": 2, "num_heads": 3}
+    sizes |= {"in_chans": 1, "num_classes": 10}
+    return timm.create_model("vit_tiny_patch16_224", **{**sizes, **options})
+
+
+def small_convit(**options):
+    """A ConViT for 3 classes of 16 x 16 images: width 16, 4 heads."""
+    sizes = {"num_classes": 3, "img_size": 16, "embed_dim": 16, "num_heads": 4}
+    return vitascope.create_model("convit_micro", **sizes, **options)
+
+
+def few_digits(num_train, num_test):
+    """The first digits of the training and of the test set."""
+    digits = data.load("digits")
+    train, test = digits.train.take(range(num_train)), digits.test.take(range(num_test))
+    return replace(digits, train=train, test=test)
+
+
+def of_timm(name, **kwargs):
+    """A function that makes timm's model for 5 classes."""
+    return partial(timm.create_model, name, num_classes=5, **kwargs)
+
+
+def of_hub(kind, **kwargs):
+    """A function that makes a small Hugging Face model for 5 classes."""
+    import transformers  # slow to import
+
+    config = getattr(transformers, f"{kind}Config")
+    model = getattr(transformers, f"{kind}ForImageClassification")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
+    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
+    return lambda: model(config(**sizes, **numbers, **kwargs))
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor that any operator returns."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for leaf in torch.utils._pytree.tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self.numel = max(self.numel, leaf.numel())
+        return out
+
+
+def check_gradient_checkpointing(model, images):
+    """With and without checkpointing the gradients are the same."""
+    gradients = []
+    for enable in (False, True):
+        model.set_grad_checkpointing(enable)
+        model.zero_grad()
+        model(images).square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, recomputed)
