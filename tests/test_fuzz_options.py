@@ -13,16 +13,17 @@ from typing import get_type_hints
 import pytest
 
 from vitascope.cli import main
-from vitascope.cli.bench import Bench
-from vitascope.cli.compare import Compare
-from vitascope.cli.evaluate import Evaluate
-from vitascope.cli.inspect import Inspect
-from vitascope.cli.models import Models
-from vitascope.cli.report import Report
-from vitascope.cli.study_paper import Paper
-from vitascope.cli.study_search import Buildup, Spectra
-from vitascope.cli.train import Train
 from vitascope.errors import UserError
+from vitascope.requests.bench import Bench
+from vitascope.requests.buildup import Buildup
+from vitascope.requests.compare import Compare
+from vitascope.requests.evaluate import Evaluate
+from vitascope.requests.inspect import Inspect
+from vitascope.requests.models import Models
+from vitascope.requests.report import Report
+from vitascope.requests.spectra import Spectra
+from vitascope.requests.study import Study
+from vitascope.requests.train import Train
 from vitascope.settings import flat
 from vitascope.studies.grid.one_training import recipe_from
 from vitascope.train import Recipe, alone_in, recipe
@@ -43,7 +44,7 @@ COMMANDS = {
     "report": ["report", "nowhere"],
 }  # fmt: skip
 OPTIONS = {
-    "train": Train, "compare": Compare, "buildup": Buildup, "spectra": Spectra, "paper": Paper,
+    "train": Train, "compare": Compare, "buildup": Buildup, "spectra": Spectra, "paper": Study,
     "inspect": Inspect, "evaluate": Evaluate, "bench": Bench, "models": Models, "report": Report,
 }  # fmt: skip
 # These decide what the case is about, write where they are told, or ask the network.

@@ -15,6 +15,9 @@ MAY_IMPORT = {
     "errors": set(),
     "atomic": set(),
     "settings": set(),
+    "progress": set(),
+    "threads": set(),
+    "requests": set(),
     "_imports": set(),
     "capture": set(),
     "record": set(),
@@ -26,9 +29,10 @@ MAY_IMPORT = {
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"record"},
-    "cli": {"studies", "report", "bench"},
+    "api": {"studies", "report", "record", "data", "capture"},
+    "cli": {"api", "studies", "report", "bench"},
 }
-ANYWHERE = {"errors", "settings", "atomic"}
+ANYWHERE = {"errors", "settings", "atomic", "progress", "threads", "requests"}
 
 
 def package_of(path: Path) -> str:

@@ -65,6 +65,7 @@ def compare(
             ],
             processes=processes,
             epochs=[job.recipe.total_epochs for job in jobs],
+            weights=[sizes[job.model]["multiply_adds"] * job.fraction for job in jobs],
             quiet=quiet,
         )
         runs = {(job.model, job.fraction, job.seed): load_run(job.out) for job in jobs}

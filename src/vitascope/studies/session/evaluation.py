@@ -14,8 +14,9 @@ from vitascope.data import Dataset, EvalBatches, load
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
+from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
-from vitascope.studies.grid.steps import OnStep, Steps
+from vitascope.requests.evaluate import Evaluate
 from vitascope.studies.inspection.robustness import OfClasses, Trial, measured
 from vitascope.studies.session.models import open_subject
 from vitascope.studies.session.session import num_outputs, tried
@@ -48,7 +49,7 @@ def opened(
     weights: str | None = None,
     pretrained: bool = False,
     image_size: int | None = None,
-    batch_size: int = 256,
+    batch_size: int = Evaluate.batch_size,
     num_workers: int = 0,
     device: str | None = None,
     split: str = "test",
