@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields, make_dataclass
+from difflib import get_close_matches
 from inspect import cleandoc
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError
 from vitascope.requests.from_python import kinds, needed
 from vitascope.settings import check
 
@@ -67,10 +68,11 @@ def _option(field: str) -> str:
 
 def _unrecognized(kind: Any, rest: Sequence[str]) -> str:
     """What is said of words that no option takes, with the option that is nearest."""
-    options = [_option(field.name) for field in fields(kind)]
-    hint = str(unknown("option", rest[0].partition("=")[0], options)).partition("; ")[2]
-    near = f"; {hint}" if rest[0].startswith("--") and hint.startswith("did you mean") else ""
-    return f"Unrecognized options: {' '.join(rest)}{near}"
+    names = [field.name.replace("_", "-") for field in fields(kind)]
+    asked = rest[0].partition("=")[0]
+    near = get_close_matches(asked[2:], names, n=1) if asked.startswith("--") else []
+    hint = f"; did you mean '--{near[0]}'?" if near else ""
+    return f"Unrecognized options: {' '.join(rest)}{hint}"
 
 
 def _mistake(kind: Any, words: Sequence[str]) -> str:
