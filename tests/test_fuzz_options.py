@@ -42,16 +42,24 @@ COMMANDS = {
     "bench": ["bench", "gpsa", "--models", "resnet18"],
     "models": ["models", "convit_micro"],
     "report": ["report", "nowhere"],
-}  # fmt: skip
+}
 OPTIONS = {
-    "train": Train, "compare": Compare, "buildup": Buildup, "spectra": Spectra, "paper": Study,
-    "inspect": Inspect, "evaluate": Evaluate, "bench": Bench, "models": Models, "report": Report,
-}  # fmt: skip
+    "train": Train,
+    "compare": Compare,
+    "buildup": Buildup,
+    "spectra": Spectra,
+    "paper": Study,
+    "inspect": Inspect,
+    "evaluate": Evaluate,
+    "bench": Bench,
+    "models": Models,
+    "report": Report,
+}
 # These decide what the case is about, write where they are told, or ask the network.
-KEPT = {
-    "out", "plan", "print_commands", "pretrained", "teacher", "attention_map", "serve", "resume",
-    "scale", "engine", "on", "table", "measures", "subject",
-}  # fmt: skip
+KEPT = set(
+    "out plan print_commands pretrained teacher attention_map serve resume scale engine on table "
+    "measures subject".split()
+)
 VALUES = [
     "-1", "0", "1", "2", "3", "0.5", "-0.0", "1.0", "1e-320", "1e400", "nan", ".nan", "inf",
     "-inf", ".inf", "99999999999999999999", "-99999999999999999999", "4294967296", "1_0", "0x10",
@@ -64,8 +72,10 @@ VALUES = [
 NUMBERS = ["-1", "0", "1", "2", "3", "8", "16", "99999999999999999999", "4294967296"]
 REALS = [*NUMBERS, "0.5", "0.1", "1e-320", "nan", "inf", "-0.0", "-0.5"]
 SETTINGS = [*flat(recipe("laptop").to_dict()), "augmentation", "subset", "nothing", "lr.x", "."]
-ARGUMENTS = ["embed_dim", "depth", "num_heads", "patch_size", "mlp_ratio", "img_size", "in_chans",
-             "num_classes", "drop_path_rate", "qkv_bias", "nothing", "class"]  # fmt: skip
+ARGUMENTS = (
+    "embed_dim depth num_heads patch_size mlp_ratio img_size in_chans num_classes drop_path_rate "
+    "qkv_bias nothing class"
+).split()
 
 
 def likely(options, option, rng):

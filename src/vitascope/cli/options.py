@@ -57,7 +57,7 @@ def _read(kind: type[Request], words: Sequence[str], name: str = "") -> tuple[Re
             prog=name,
             description=cleandoc(kind.__doc__ or ""),
             args=list(words),
-            config=(tyro.conf.FlagCreatePairsOff,),
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
             return_unknown_args=True,
         )
 

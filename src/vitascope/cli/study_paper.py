@@ -78,15 +78,19 @@ def planned(study: Any, args: Study) -> list[str]:
     images = scale.data if args.data else study.data.get(scale.name, study.data["laptop"])
     lines = [f"{study.name}: {cost.num_runs} runs of {len(plan.wanted())} trainings; {images}"]
     if scale.is_paper:
-        lines.append(f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
-                     " with 128 images on it (training alone; computed, not measured)")  # fmt: skip
+        lines.append(
+            f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
+            " with 128 images on it (training alone; computed, not measured)"
+        )
         if cost.unknown:
             lines.append(f"  not counted: {', '.join(cost.unknown)}")
         extra = [f"--engine slurm --gpus {args.gpus} --nodes {args.nodes} --hours {args.hours:g}"]
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {args.out}")
     launcher = engine_of(args).launcher() if scale.is_paper else ""
-    lines += [f"  {line(training, scale.seeds[0], args.out, None, launcher)}"
-              for training, _ in plan.wanted().values()]  # fmt: skip
+    lines += [
+        f"  {line(training, scale.seeds[0], args.out, None, launcher)}"
+        for training, _ in plan.wanted().values()
+    ]
     if len(scale.seeds) > 1:
         lines.append(f"  and the same with --seed {', '.join(map(str, scale.seeds[1:]))}")
     return lines
@@ -102,10 +106,8 @@ def listed() -> list[dict[str, Any]]:
     for study in catalog().values():
         hours = max(budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours, 1)
         took = f"{max(laptop_minutes(study.plan(LAPTOP), len(LAPTOP.seeds)), 1):.0f} min"
-        rows.append({
-            "name": study.name, "covers": list(study.covers), "title": study.title,
-            "claim": study.claim, "data": dict(study.data),
-            "time": {"smoke": "seconds", "laptop": took,
-                     "paper": f"{hours:,.0f} A100-hour{'s' * (hours >= 1.5)}"},
-        })  # fmt: skip
+        row = {"name": study.name, "covers": list(study.covers), "title": study.title}
+        row |= {"claim": study.claim, "data": dict(study.data)}
+        paper = f"{hours:,.0f} A100-hour{'s' * (hours >= 1.5)}"
+        rows.append({**row, "time": {"smoke": "seconds", "laptop": took, "paper": paper}})
     return rows

@@ -28,7 +28,10 @@ __all__ = [
 Model = Annotated[
     str,
     Positional,
-    arg(help="A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function."),
+    arg(
+        metavar="MODEL",
+        help="A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function.",
+    ),
 ]
 Data = Annotated[
     str,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from vitascope.requests.fields import Json, Quiet
 
@@ -22,7 +22,7 @@ class Models:
       vitascope models --attention-map a.png   where ConViT's heads look before training
     """
 
-    pattern: Annotated[str | None, Positional] = None
+    pattern: Annotated[str | None, Positional, arg(metavar="PATTERN")] = None
     """Wildcard for the names; only ours when left out."""
     table: bool = False
     """Parameters and multiply-adds beside the paper's; with a pattern, of the models that match."""

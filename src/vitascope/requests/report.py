@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from vitascope.requests.fields import Json
 
@@ -25,7 +25,7 @@ class Report:
       vitascope report --serve runs/convit
     """
 
-    paths: Annotated[tuple[str, ...], Positional]
+    paths: Annotated[tuple[str, ...], Positional, arg(metavar="PATH [PATH ...]")]
     """Folders or records: runs, evaluations, inspections, comparisons, studies, explorers."""
     out: Path | None = None
     """Folder for report.html, figures/ and tables/; the path's own, or report for several. A name

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from vitascope.requests.fields import Json, Quiet, Threads
 from vitascope.requests.inspect import Inspect
@@ -27,7 +27,7 @@ class Spectra:
       vitascope study spectra runs/vit runs/resnet --epochs 1 5 --processes 2 --out runs/spectra
     """
 
-    runs: Annotated[tuple[str, ...], Positional]
+    runs: Annotated[tuple[str, ...], Positional, arg(metavar="RUN [RUN ...]")]
     """Folders of runs; the others are compared with the first."""
     epochs: tuple[Annotated[int, Within(0)], ...] = ()
     """Epochs whose weights the runs kept (keep_epochs); the final weights when left out."""
