@@ -57,8 +57,22 @@ OPTIONS = {
 }
 # These decide what the case is about, write where they are told, or ask the network.
 KEPT = set(
-    "out plan print_commands pretrained teacher attention_map serve resume scale engine on table "
-    "measures subject".split()
+    [
+        "out",
+        "plan",
+        "print_commands",
+        "pretrained",
+        "teacher",
+        "attention_map",
+        "serve",
+        "resume",
+        "scale",
+        "engine",
+        "on",
+        "table",
+        "measures",
+        "subject",
+    ]
 )
 VALUES = [
     "-1", "0", "1", "2", "3", "0.5", "-0.0", "1.0", "1e-320", "1e400", "nan", ".nan", "inf",
@@ -72,10 +86,20 @@ VALUES = [
 NUMBERS = ["-1", "0", "1", "2", "3", "8", "16", "99999999999999999999", "4294967296"]
 REALS = [*NUMBERS, "0.5", "0.1", "1e-320", "nan", "inf", "-0.0", "-0.5"]
 SETTINGS = [*flat(recipe("laptop").to_dict()), "augmentation", "subset", "nothing", "lr.x", "."]
-ARGUMENTS = (
-    "embed_dim depth num_heads patch_size mlp_ratio img_size in_chans num_classes drop_path_rate "
-    "qkv_bias nothing class"
-).split()
+ARGUMENTS = [
+    "embed_dim",
+    "depth",
+    "num_heads",
+    "patch_size",
+    "mlp_ratio",
+    "img_size",
+    "in_chans",
+    "num_classes",
+    "drop_path_rate",
+    "qkv_bias",
+    "nothing",
+    "class",
+]
 
 
 def likely(options, option, rng):
