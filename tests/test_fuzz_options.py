@@ -56,24 +56,22 @@ OPTIONS = {
     "report": Report,
 }
 # These decide what the case is about, write where they are told, or ask the network.
-KEPT = set(
-    [
-        "out",
-        "plan",
-        "print_commands",
-        "pretrained",
-        "teacher",
-        "attention_map",
-        "serve",
-        "resume",
-        "scale",
-        "engine",
-        "on",
-        "table",
-        "measures",
-        "subject",
-    ]
-)
+KEPT = {
+    "out",
+    "plan",
+    "print_commands",
+    "pretrained",
+    "teacher",
+    "attention_map",
+    "serve",
+    "resume",
+    "scale",
+    "engine",
+    "on",
+    "table",
+    "measures",
+    "subject",
+}
 VALUES = [
     "-1", "0", "1", "2", "3", "0.5", "-0.0", "1.0", "1e-320", "1e400", "nan", ".nan", "inf",
     "-inf", ".inf", "99999999999999999999", "-99999999999999999999", "4294967296", "1_0", "0x10",
