@@ -120,11 +120,8 @@ def mutated(name, rng):
         elif option == "model_args":
             values = [f"{rng.choice(ARGUMENTS)}={rng.choice(VALUES)}"]
         else:
-            values = [rng.choice(likely(OPTIONS[name], option, rng))]
-        words += [
-            f"--{option.replace('_', '-')}",
-            *(value for value in values if value is not None),
-        ]
+            values = rng.choice(likely(OPTIONS[name], option, rng))
+        words += [f"--{option.replace('_', '-')}", *values]
     return words
 
 
