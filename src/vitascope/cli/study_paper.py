@@ -106,8 +106,14 @@ def listed() -> list[dict[str, Any]]:
     for study in catalog().values():
         hours = max(budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours, 1)
         took = f"{max(laptop_minutes(study.plan(LAPTOP), len(LAPTOP.seeds)), 1):.0f} min"
-        row = {"name": study.name, "covers": list(study.covers), "title": study.title}
-        row |= {"claim": study.claim, "data": dict(study.data)}
         paper = f"{hours:,.0f} A100-hour{'s' * (hours >= 1.5)}"
-        rows.append({**row, "time": {"smoke": "seconds", "laptop": took, "paper": paper}})
+        row = {
+            "name": study.name,
+            "covers": list(study.covers),
+            "title": study.title,
+            "claim": study.claim,
+            "data": dict(study.data),
+            "time": {"smoke": "seconds", "laptop": took, "paper": paper},
+        }
+        rows.append(row)
     return rows
