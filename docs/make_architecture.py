@@ -6,7 +6,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "vitascope"
 PAGE = ROOT / "docs" / "architecture.md"
-ANYWHERE = {"errors", "settings", "atomic", "reliability"}  # every package may import these
+ANYWHERE = {
+    "errors",
+    "settings",
+    "atomic",
+    "reliability",
+    "progress",
+    "threads",
+    "requests",
+}  # every package may import these
 BEGIN, END = "```mermaid\n", "```\n"
 
 

@@ -8,8 +8,8 @@ from PIL import Image
 
 from vitascope.cli import main
 from vitascope.cli.options import parse
-from vitascope.cli.train import Train
 from vitascope.record import load
+from vitascope.requests.train import Train
 from vitascope.studies.papers.catalog import catalog
 
 

@@ -12,16 +12,17 @@ import pytest
 
 from data_making import no_waiting
 from vitascope.cli import main
-from vitascope.cli.bench import Bench
-from vitascope.cli.compare import Compare
-from vitascope.cli.evaluate import Evaluate
-from vitascope.cli.inspect import Inspect
-from vitascope.cli.models import Models
-from vitascope.cli.report import Report
-from vitascope.cli.study_paper import Paper
-from vitascope.cli.study_search import Buildup, Spectra
-from vitascope.cli.train import Train
 from vitascope.errors import UserError
+from vitascope.requests.bench import Bench
+from vitascope.requests.buildup import Buildup
+from vitascope.requests.compare import Compare
+from vitascope.requests.evaluate import Evaluate
+from vitascope.requests.inspect import Inspect
+from vitascope.requests.models import Models
+from vitascope.requests.report import Report
+from vitascope.requests.spectra import Spectra
+from vitascope.requests.study import Study
+from vitascope.requests.train import Train
 from vitascope.settings import flat
 from vitascope.studies.grid.one_training import recipe_from
 from vitascope.train import Recipe, lock_folder, recipe
@@ -40,16 +41,36 @@ COMMANDS = {
     "bench": ["bench", "gpsa", "--models", "resnet18"],
     "models": ["models", "convit_micro"],
     "report": ["report", "nowhere"],
-}  # fmt: skip
+}
 OPTIONS = {
-    "train": Train, "compare": Compare, "buildup": Buildup, "spectra": Spectra, "paper": Paper,
-    "inspect": Inspect, "evaluate": Evaluate, "bench": Bench, "models": Models, "report": Report,
-}  # fmt: skip
+    "train": Train,
+    "compare": Compare,
+    "buildup": Buildup,
+    "spectra": Spectra,
+    "paper": Study,
+    "inspect": Inspect,
+    "evaluate": Evaluate,
+    "bench": Bench,
+    "models": Models,
+    "report": Report,
+}
 # These decide what the case is about, write where they are told, or ask the network.
 KEPT = {
-    "out", "plan", "print_commands", "pretrained", "teacher", "attention_map", "serve", "resume",
-    "scale", "engine", "on", "table", "measures", "subject",
-}  # fmt: skip
+    "out",
+    "plan",
+    "print_commands",
+    "pretrained",
+    "teacher",
+    "attention_map",
+    "serve",
+    "resume",
+    "scale",
+    "engine",
+    "on",
+    "table",
+    "measures",
+    "subject",
+}
 VALUES = [
     "-1", "0", "1", "2", "3", "0.5", "-0.0", "1.0", "1e-320", "1e400", "nan", ".nan", "inf",
     "-inf", ".inf", "99999999999999999999", "-99999999999999999999", "4294967296", "1_0", "0x10",
@@ -62,8 +83,20 @@ VALUES = [
 NUMBERS = ["-1", "0", "1", "2", "3", "8", "16", "99999999999999999999", "4294967296"]
 REALS = [*NUMBERS, "0.5", "0.1", "1e-320", "nan", "inf", "-0.0", "-0.5"]
 SETTINGS = [*flat(recipe("laptop").to_dict()), "augmentation", "subset", "nothing", "lr.x", "."]
-ARGUMENTS = ["embed_dim", "depth", "num_heads", "patch_size", "mlp_ratio", "img_size", "in_chans",
-             "num_classes", "drop_path_rate", "qkv_bias", "nothing", "class"]  # fmt: skip
+ARGUMENTS = [
+    "embed_dim",
+    "depth",
+    "num_heads",
+    "patch_size",
+    "mlp_ratio",
+    "img_size",
+    "in_chans",
+    "num_classes",
+    "drop_path_rate",
+    "qkv_bias",
+    "nothing",
+    "class",
+]
 
 
 def likely(options, option, rng):
@@ -86,11 +119,8 @@ def mutated(name, rng):
         elif option == "model_args":
             values = [f"{rng.choice(ARGUMENTS)}={rng.choice(VALUES)}"]
         else:
-            values = [rng.choice(likely(OPTIONS[name], option, rng))]
-        words += [
-            f"--{option.replace('_', '-')}",
-            *(value for value in values if value is not None),
-        ]
+            values = rng.choice(likely(OPTIONS[name], option, rng))
+        words += [f"--{option.replace('_', '-')}", *values]
     return words
 
 

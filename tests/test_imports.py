@@ -17,6 +17,9 @@ MAY_IMPORT = {
     "atomic": set(),
     "reliability": set(),
     "settings": set(),
+    "progress": set(),
+    "threads": set(),
+    "requests": set(),
     "_imports": set(),
     "capture": set(),
     "record": set(),
@@ -28,7 +31,8 @@ MAY_IMPORT = {
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"record"},
-    "cli": {"studies", "report", "bench"},
+    "api": {"studies", "report", "record", "data", "capture"},
+    "cli": {"api", "studies", "report", "bench"},
 }
 
 

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from vitascope.cli.options import parse
-from vitascope.cli.train import Train
+from vitascope.requests.train import Train
 from vitascope.settings import changed, command_line
 from vitascope.studies.grid.one_training import pairs, recipe_from
 from vitascope.train import RECIPES, recipe

@@ -11,10 +11,10 @@ import torch
 from vitascope import record
 from vitascope.cli.options import parse
 from vitascope.cli.study_paper import scale_of, understand
-from vitascope.cli.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.requests.train import Train
 from vitascope.studies.grid.executor import Engine, _launched, run_all, waves
 from vitascope.studies.grid.one_training import pairs, recipe_from
 from vitascope.studies.grid.readings import read

@@ -3,18 +3,15 @@
 import vitascope  # noqa: F401 - mends torchvision before timm is imported
 
 # isort: split
-import io
 import random
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import load_file
 
 from model_making import small_vit
 from vitascope import data
 from vitascope.train import at_epochs, every, keep_weights, log_spaced, recipe, train
-from vitascope.train.progress import Progress
 
 
 def go(folder, observers=(), **changes):
@@ -94,16 +91,3 @@ def test_epochs_are_chosen_by_list_by_step_or_by_ratio():
 def test_metrics_are_measured_when_due_and_at_the_end(tmp_path):
     run = go(tmp_path / "a", eval_every=2)
     assert [row["top1"] is None for row in run.metrics] == [True, False, False]
-
-
-@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (False, False), (True, True)])
-def test_progress_is_a_bar_plain_lines_or_nothing(terminal, quiet):
-    stream = io.StringIO()
-    stream.isatty = lambda: terminal
-    with Progress(200, quiet=quiet, stream=stream) as progress:
-        progress.advance(100)
-        progress.tell("half of it")
-    written = stream.getvalue()
-    assert ("half of it" in written) is not quiet
-    assert ("img/s" in written) is (terminal and not quiet)
-    assert quiet or terminal or written == "half of it\n"

@@ -14,6 +14,7 @@ from vitascope import _imports
 
 if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
+    from vitascope.api import compare, evaluate, inspect, load, predict, study
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
@@ -23,22 +24,34 @@ __all__ = [
     "attention_from_convolution",
     "broadcast",
     "capture",
+    "compare",
     "convit_from_resnet",
     "create_model",
     "data",
+    "evaluate",
+    "inspect",
     "layers",
     "list_models",
+    "load",
     "measure",
     "models",
+    "predict",
+    "study",
     "train",
 ]
 
 _HOME = {
     "attention_from_convolution": "vitascope.layers",
     "broadcast": "vitascope.layers.broadcasting",
+    "compare": "vitascope.api",
     "convit_from_resnet": "vitascope.models",
     "create_model": "vitascope.models",
+    "evaluate": "vitascope.api",
+    "inspect": "vitascope.api",
     "list_models": "vitascope.models",
+    "load": "vitascope.api",
+    "predict": "vitascope.api",
+    "study": "vitascope.api",
 }
 
 _imports.install()

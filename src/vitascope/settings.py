@@ -13,8 +13,10 @@ The range of a setting is part of its type, for Python, ``--set`` and options al
 
 import json
 import math
+import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -35,6 +37,7 @@ __all__ = [
     "check_value",
     "command_line",
     "flat",
+    "recorded_as",
     "typed",
     "with_option",
 ]
@@ -128,7 +131,8 @@ def check_value(value: Any, hint: Any, name: str) -> None:
 def _ranges(hint: Any) -> list[Within]:
     """The ranges in a type: its own, and those of the members of a union."""
     if get_origin(hint) is Annotated:
-        return [item for item in hint.__metadata__ if isinstance(item, Within)]
+        own = [item for item in hint.__metadata__ if isinstance(item, Within)]
+        return own + _ranges(hint.__origin__)
     if get_origin(hint) is tuple:
         return []
     return [bounds for part in get_args(hint) for bounds in _ranges(part)]
@@ -199,3 +203,16 @@ def with_option(line: str, option: str, value: Any) -> str:
     """
     there = any(word.partition("=")[0] == option for word in shlex.split(line))
     return line if there else f"{line} {option} {shlex.quote(str(value))}"
+
+
+@contextmanager
+def recorded_as(line: str) -> Iterator[None]:
+    """Records made in this block, here or in processes started here, keep this command line."""
+    before = os.environ.get(COMMAND)
+    os.environ[COMMAND] = line
+    try:
+        yield
+    finally:
+        os.environ.pop(COMMAND)
+        if before is not None:
+            os.environ[COMMAND] = before

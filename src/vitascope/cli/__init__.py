@@ -4,15 +4,13 @@ This file lists the commands; a command's file is imported when it is called, an
 runs, so that help is immediate. Imports `studies`, `report` and `bench`; nothing imports it.
 """
 
-import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 
 from vitascope.errors import UserError, unknown
-from vitascope.settings import COMMAND
+from vitascope.settings import recorded_as
 
 __all__ = ["COMMANDS", "main"]
 
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if words[0] not in COMMANDS:
             raise unknown("command", words[0], COMMANDS)
-        with _typed(words):
+        with recorded_as(shlex.join(["vitascope", *words])):
             import_module(f"vitascope.cli.{words[0]}").run(words[1:])
     except UserError as error:
         print(f"vitascope: {error}", file=sys.stderr)
@@ -73,16 +71,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"vitascope: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0
-
-
-@contextmanager
-def _typed(words: Sequence[str]) -> Iterator[None]:
-    """Records made meanwhile, here or in processes started here, keep the line that was typed."""
-    before = os.environ.get(COMMAND)
-    os.environ[COMMAND] = shlex.join(["vitascope", *words])
-    try:
-        yield
-    finally:
-        os.environ.pop(COMMAND)
-        if before is not None:
-            os.environ[COMMAND] = before

@@ -2,41 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
-from typing import Annotated
 
-import tyro
-
-from vitascope.cli.options import note, parse
+from vitascope.cli.options import parse
+from vitascope.progress import Progress
+from vitascope.requests.models import Models
 
 __all__ = ["run"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Models:
-    """List the models, or count their parameters and FLOPs.
-
-    Examples:
-      vitascope models                      the names of ours
-      vitascope models 'swin*'              ours and timm's that match
-      vitascope models --table              Table 1 of the ConViT paper, counted
-      vitascope models --attention-map a.png   where ConViT's heads look before training
-    """
-
-    pattern: Annotated[str | None, tyro.conf.Positional] = None
-    """Wildcard for the names; ours alone when it is left out."""
-    table: bool = False
-    """Parameters and multiply-adds beside the paper's; with a pattern, of the models that match."""
-    attention_map: Path | None = None
-    """Draw the positional attention of a fresh ConViT's heads to this file (.png, .svg, .pdf)."""
-    out: Path | None = None
-    """Also write the table as a record, OUT.json."""
-    json: bool = False
-    """Print JSON."""
-    quiet: bool = False
-    """No progress."""
 
 
 def run(words: Sequence[str]) -> None:
@@ -63,7 +35,8 @@ def _table(args: Models) -> None:
 
     started = perf_counter()
     chosen = [n for n in names(args.pattern) if args.pattern] or list(PAPER)
-    rows = table1(chosen, progress=note("counting", len(chosen), quiet=args.quiet or args.json))
+    with Progress("counting", len(chosen), quiet=args.quiet or args.json) as bar:
+        rows = table1(chosen, progress=bar.step)
     record = to_record(rows, started)
     if args.out is not None:
         record.save(args.out)

@@ -1,77 +1,136 @@
-"""What the commands share: parsing, and a sign of life on the way."""
+"""From words to a request, and from a result to what is printed."""
 
-import sys
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
+from dataclasses import fields, make_dataclass
+from difflib import get_close_matches
 from inspect import cleandoc
 from io import StringIO
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
 from vitascope.errors import UserError
+from vitascope.requests.from_python import kinds, needed
 from vitascope.settings import check
 
-__all__ = ["note", "parse", "progress"]
+if TYPE_CHECKING:
+    from vitascope.api import Result
 
-Options = TypeVar("Options")
+__all__ = ["parse", "show"]
+
+Request = TypeVar("Request")
 
 
-def parse(kind: type[Options], name: str, words: Sequence[str]) -> Options:
-    """Words of the command line as a dataclass; its docstring is the help.
+def parse(kind: type[Request], name: str, words: Sequence[str]) -> Request:
+    """Words of the command line as a request; its docstring is the help.
 
     A mistake is a :class:`UserError` of one line; help ends with :class:`SystemExit`.
     """
-    complaint = StringIO()
     try:
-        with redirect_stderr(complaint):
-            options = tyro.cli(
-                kind,
-                prog=name,
-                description=cleandoc(kind.__doc__ or ""),
-                args=list(words),
-                config=(tyro.conf.FlagCreatePairsOff,),
-            )
+        request, rest = _read(kind, words, name)
     except SystemExit as stop:
         if not stop.code:
             raise
-        lines = [line.strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines()]
-        said = [line for line in lines[1:] if line and not line.startswith("For full helptext")]
-        raise UserError(f"{' '.join(said)} ({name} --help tells more)") from None
-    check(options, lambda field: f"--{field.replace('_', '-')}")
-    return options
+        raise UserError(f"{_mistake(kind, words)} ({name} --help tells more)") from None
+    if rest:
+        raise UserError(f"{_unrecognized(kind, rest)} ({name} --help tells more)")
+    check(request, _option)
+    return request
 
 
-def note(what: str, total: int, *, quiet: bool) -> Callable[[str], None]:
-    """A progress bar on a terminal, nothing elsewhere: call it with the name of each step."""
-    if quiet or not sys.stderr.isatty():
-        return lambda step: None
-    from tqdm import tqdm
-
-    bar = tqdm(total=total, desc=what, leave=False, file=sys.stderr)
-
-    def advance(step: str) -> None:
-        bar.set_postfix_str(step)
-        bar.update()
-        if bar.n >= total:
-            bar.close()
-
-    return advance
+def show(result: "Result", *, as_json: bool, quiet: bool) -> None:
+    """Print a result: JSON, or a summary, notes unless quiet, and where the page is."""
+    if as_json:
+        print(json.dumps(result.values, allow_nan=False))
+        return
+    lines = [result.summary, *(() if quiet else result.notes), result.written or ""]
+    print("\n".join(str(line) for line in lines if line))
 
 
-def progress(
-    what: str, *, quiet: bool
-) -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
-    """A bar whose length may change on the way, and what closes it; nothing off a terminal."""
-    if quiet or not sys.stderr.isatty():
-        return lambda step, done, total: None, lambda: None
-    from tqdm import tqdm
+def _read(kind: type[Request], words: Sequence[str], name: str = "") -> tuple[Request, list[str]]:
+    """The request, and words that it does not know; other mistakes end in SystemExit(2)."""
+    with redirect_stderr(StringIO()):  # tyro's own words for a mistake take many lines
+        return tyro.cli(
+            kind,
+            prog=name,
+            description=cleandoc(kind.__doc__ or ""),
+            args=list(words),
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
+            return_unknown_args=True,
+        )
 
-    bar = tqdm(total=0, desc=what, leave=False, file=sys.stderr)
 
-    def advance(step: str, done: int, total: int) -> None:
-        bar.total = total
-        bar.set_postfix_str(step, refresh=False)
-        bar.update(done - bar.n)
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
 
-    return advance, bar.close
+
+def _unrecognized(kind: Any, rest: Sequence[str]) -> str:
+    """What is said of words that no option takes, with the option that is nearest."""
+    names = [field.name.replace("_", "-") for field in fields(kind)]
+    asked = rest[0].partition("=")[0]
+    near = get_close_matches(asked[2:], names, n=1) if asked.startswith("--") else []
+    hint = f"; did you mean '--{near[0]}'?" if near else ""
+    return f"Unrecognized options: {' '.join(rest)}{hint}"
+
+
+def _mistake(kind: Any, words: Sequence[str]) -> str:
+    """Why words make no request: every option is tried by itself, then what is needed is sought."""
+    hints = get_type_hints(kind, include_extras=True)
+    first = next((name for name, hint in hints.items() if _positional(hint)), None)
+    given = set()
+    for option, values in _options(words):
+        name = option[2:].replace("-", "_") if option else first
+        if name not in hints or not (option or values):
+            continue
+        given.add(name)
+        try:
+            _read(make_dataclass("One", [(name, hints[name])]), [option, *values][not option :])
+        except SystemExit:
+            said = repr(" ".join(values)) if values else "nothing"
+            return f"{option or name.upper()} takes {_taken(hints[name])}, not {said}"
+    missing = [name for name in needed(kind) if name not in given]
+    if not missing:
+        return f"these words are not understood: {' '.join(words)}"
+    called = [name.upper() if _positional(hints[name]) else _option(name) for name in missing]
+    return f"Required options were not provided: {', '.join(called)}"
+
+
+def _positional(hint: Any) -> bool:
+    return tyro.conf.Positional in getattr(hint, "__metadata__", ())
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each option with the words after it; at first those before any.
+
+    >>> list(_options(["a", "--seeds", "1", "-2", "--out=b"]))
+    [('', ['a']), ('--seeds', ['1', '-2']), ('--out', ['b'])]
+    """
+    option, values = "", list[str]()
+    for word in words:
+        if not word.startswith("--"):
+            values.append(word)
+            continue
+        yield option, values
+        option, equals, value = word.partition("=")
+        values = [value] if equals else []
+    yield option, values
+
+
+def _taken(hint: Any) -> str:
+    """What values a field takes, in words.
+
+    >>> _taken(int | None), _taken(tuple[float, float]), _taken(Literal["a", "b"])
+    ('a whole number', '2 numbers', 'a or b')
+    """
+    kind = next(kind for kind in kinds(hint) if kind is not type(None))
+    if get_origin(kind) is tuple:
+        one, *others = get_args(kind)
+        each = _taken(one).removeprefix("a ")
+        many = "" if others == [...] else f"{1 + len(others)} "
+        return f"{many}{each}" if get_origin(one) is Literal else f"{many}{each}s"
+    if get_origin(kind) is Literal:
+        *most, last = map(str, get_args(kind))
+        return f"{', '.join(most)} or {last}" if most else last
+    return {int: "a whole number", float: "a number"}.get(kind, "a value")

@@ -2,53 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any
 
 from vitascope.cli.options import parse
 from vitascope.errors import UserError
+from vitascope.requests.report import Report
 
 __all__ = ["run"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Make one page of runs, evaluations, inspections, comparisons and studies: the answer first.
-
-    The page is a single file that needs no network: figures with a sentence under each, tables,
-    definitions and the commands to get everything again. Several models are drawn together.
-
-    Examples:
-      vitascope report runs/compare
-      vitascope report runs/vit runs/convit --out report --title "ViT and ConViT on my photos"
-      vitascope report inside/vit inside/convit --formats pdf svg --tables tex csv --out paper
-      vitascope report --serve runs/convit
-    """
-
-    paths: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Folders or records: runs, evaluations, inspections, comparisons, studies, explorers."""
-    out: Path | None = None
-    """Folder for report.html, figures/ and tables/; the path's own, or report for several. A name
-    that ends in .html is the page's."""
-    title: str | None = None
-    """A title for the page."""
-    formats: tuple[Literal["png", "svg", "pdf"], ...] = ()
-    """Also write every figure, for a paper."""
-    tables: tuple[Literal["md", "tex", "csv"], ...] = ()
-    """Also write every table."""
-    serve: bool = False
-    """Offer the explorer live on this machine, for images of your own; ends with Ctrl-C."""
-    data: str | None = None
-    """Images that --serve shows at first; needed for a model given by name, a run has its own."""
-    port: int = 8000
-    """Port of --serve; 0 takes a free one."""
-    json: bool = False
-    """Print what was written, and the answers, as JSON."""
-    quiet: bool = False
-    """Print nothing but mistakes."""
 
 
 def run(words: Sequence[str]) -> None:

@@ -15,19 +15,25 @@ from vitascope.report.tables.study import claims_table
 from vitascope.report.tables.table import Table
 from vitascope.report.tables.writers import FILE_WRITERS
 
-__all__ = ["write_figures", "write_tables"]
+__all__ = ["drawings", "write_figures", "write_tables"]
 
 
 def write_figures(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write ``folder/figures/NAME.{png,svg,pdf}`` for every figure of the page."""
     written: list[Path] = []
+    for name, drawing in drawings(report):
+        written += save_figure(drawing, Path(folder) / "figures", name, formats)
+    return written
+
+
+def drawings(report: Report) -> Iterator[tuple[str, Drawing]]:
+    """Every figure of the page with the name of its file."""
     taken: set[str] = set()
     for section, prefix in _named(report):
         for name, drawing in _drawings(section):
             chosen = file_name(prefix + name, taken)
             taken.add(chosen)
-            written += save_figure(drawing, Path(folder) / "figures", chosen, formats)
-    return written
+            yield chosen, drawing
 
 
 def _drawings(section: Section) -> Iterator[tuple[str, Drawing]]:

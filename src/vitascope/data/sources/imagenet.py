@@ -31,6 +31,7 @@ from vitascope.errors import UserError
 __all__ = ["read_a", "read_imagenet", "read_real", "read_v2", "synsets"]
 
 STATISTICS = (IMAGENET_MEAN, IMAGENET_STD)
+CROP_PCT = 0.875  # of the resized image, for evaluation
 
 
 @cache
@@ -45,7 +46,7 @@ def in_form(images: FileImages, request: Request) -> FileImages:
     """At the size asked for, 224 if none was, cut to the centre."""
     side = request.image_size or 224
     images = images.of_size(request.in_chans or 3, side, side)
-    images.crop_pct = 0.875
+    images.crop_pct = CROP_PCT
     return images
 
 

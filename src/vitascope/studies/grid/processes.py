@@ -7,9 +7,7 @@ and goes on when it is asked for again; a finished one returns at once.
 
 import os
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -19,9 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tqdm import tqdm
-
 from vitascope.errors import UserError
+from vitascope.progress import Progress
 from vitascope.settings import Processes, check_value
 from vitascope.train import Interrupted
 
@@ -36,6 +33,7 @@ def side_by_side(
     *,
     processes: int,
     epochs: Sequence[int],
+    weights: Sequence[float] | None = None,
     quiet: bool = False,
 ) -> list[Any]:
     """``function(**job)`` for every job, which has an ``out`` folder; results in their order.
@@ -43,13 +41,15 @@ def side_by_side(
     Args:
         function: Importable by name in a new process.
         epochs: How many each job will run, for the progress bar.
+        weights: What an epoch of each job costs, multiply-adds x images; all the same if left out.
 
     Raises:
         UserError: After all others are done, if a job failed; it names the job.
     """
     check_value(processes, Processes, "processes")
     folders = [Path(job["out"]) for job in jobs]
-    with _one_thread(), _told_to_stop(), _Watcher(folders, epochs, quiet) as watch:
+    watcher = _Watcher(folders, epochs, weights or [1.0] * len(jobs), quiet)
+    with _one_thread(), _told_to_stop(), watcher as watch:
         if processes == 1:
             return _in_turn(function, jobs, watch)
         context = get_context("spawn")
@@ -230,20 +230,19 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Watcher:
-    """Counts the epochs that the jobs have written down."""
+    """Follows the epochs that the jobs have written down, each of which counts its weight."""
 
-    def __init__(self, folders: Sequence[Path], epochs: Sequence[int], quiet: bool):
-        self.folders, self.epochs = folders, epochs
-        self.quiet, self.told = quiet, time.monotonic()
-        self.start = self.said = self.done()
-        self.bar = None
-        if not quiet and sys.stderr.isatty():
-            total = sum(epochs)
-            self.bar = tqdm(total=total, initial=self.start, unit="epoch", dynamic_ncols=True)
+    def __init__(
+        self, folders: Sequence[Path], epochs: Sequence[int], weights: Sequence[float], quiet: bool
+    ):
+        self.folders, self.weights = folders, weights
+        self.total = sum(n * weight for n, weight in zip(epochs, weights, strict=True))
+        self.bar = Progress("training", self.total, start=self.done(), quiet=quiet)
 
-    def done(self) -> int:
-        """Epochs so far, over all jobs."""
-        return sum(self._lines(folder / "metrics.jsonl") for folder in self.folders)
+    def done(self) -> float:
+        """The weight of all epochs so far."""
+        counted = zip(self.folders, self.weights, strict=True)
+        return sum(self._lines(folder / "metrics.jsonl") * weight for folder, weight in counted)
 
     @staticmethod
     def _lines(path: Path) -> int:
@@ -253,21 +252,11 @@ class _Watcher:
             return 0
 
     def look(self) -> None:
-        """Bring the bar up to date; without a terminal, a line every half minute."""
-        if self.quiet:
-            return
-        done = self.done()
-        if self.bar is not None:
-            self.bar.update(done - self.bar.n)
-        elif done > self.said and (
-            time.monotonic() - self.told > 30 or done >= sum(self.epochs)
-        ):  # once at the end: readings may follow
-            self.told, self.said = time.monotonic(), done
-            print(f"{done} of {sum(self.epochs)} epochs", file=sys.stderr, flush=True)
+        """Bring the bar up to date."""
+        self.bar.show("", self.done(), self.total)
 
     def __enter__(self) -> "_Watcher":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        self.bar.__exit__()

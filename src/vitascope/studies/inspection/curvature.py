@@ -21,9 +21,10 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.hessian import eigenvectors
 from vitascope.measure.curvature.spectrum import HessianSpectrum
 from vitascope.models.weights import read_state
+from vitascope.progress import Steps
 from vitascope.record import Record
+from vitascope.requests.inspect import Inspect
 from vitascope.studies.grid.processes import watch_parent
-from vitascope.studies.grid.steps import Steps
 from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
@@ -38,18 +39,18 @@ CURVATURE = ("hessian", "density", "landscape", "trajectory")
 class Curvature:
     """How curvature is measured; the defaults are the paper's, with fewer batches."""
 
-    num_batches: int = 16
+    num_batches: int = Inspect.batches
     batch_size: int = 16  # images a mini-batch
-    num_eigenvalues: int = 5
-    tolerance: float = 1e-3  # relative error of an eigenvalue
-    points: int = 21  # of a landscape along each direction
-    along: Literal["random", "input", "eigenvectors"] = "random"  # input: filters the other way
-    directions: int = 2
+    num_eigenvalues: int = Inspect.eigenvalues
+    tolerance: float = Inspect.tolerance  # relative error of an eigenvalue
+    points: int = Inspect.points  # of a landscape along each direction
+    along: Literal["random", "input", "eigenvectors"] = Inspect.along
+    directions: int = Inspect.directions
     weight_decay: float | None = None  # the recipe's when left out
-    batch_norm: Literal["running", "batch"] = "running"
+    batch_norm: Literal["running", "batch"] = Inspect.batch_norm
     double: bool = False  # compute in float64
     recipe: str | None = None  # of augmentation and weight decay; a run's own when left out
-    processes: int = 1
+    processes: int = Inspect.processes
     parts: Path | None = None  # where finished parts are kept, to go on from
 
     def __post_init__(self) -> None:

@@ -18,9 +18,9 @@ from vitascope import capture, measure
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
 from vitascope.measure.streaming.together import STREAMING
+from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore
-from vitascope.studies.grid.steps import OnStep, Steps
 from vitascope.studies.inspection.curvature import CURVATURE, measure_curvature
 from vitascope.studies.inspection.request import EXPLORER, MEASURES, ON_REQUEST, InspectRequest
 from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measure_robustness

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.errors import UserError, unknown
+from vitascope.requests.inspect import Inspect
 from vitascope.studies.inspection.curvature import CURVATURE, Curvature
 from vitascope.studies.inspection.robustness import ROBUSTNESS
 from vitascope.studies.session.models import open_session
@@ -34,19 +35,19 @@ class InspectRequest:
     subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
     data: str | None = None  # a run's own when left out
     measures: tuple[str, ...] = ()  # when left out, all of MEASURES that make sense
-    layers: tuple[str, ...] = ("*",)  # wildcards for attention layers
-    units: tuple[str, ...] = ("*",)  # wildcards for units
-    num_images: int = 256  # test images, drawn with the seed
-    batch_size: int = 64
+    layers: tuple[str, ...] = Inspect.layers  # wildcards for attention layers
+    units: tuple[str, ...] = Inspect.units  # wildcards for units
+    num_images: int = Inspect.images  # test images, drawn with the seed
+    batch_size: int = Inspect.batch_size
     image_size: int | None = None  # side; the model's own when left out
     map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
     epoch: int | None = None  # of a run: the weights kept then
     other: str | None = None  # a second model, for CKA between the two
-    query: tuple[float, float] = (0.5, 0.5)  # of the maps: down and across, 0 to 1
+    query: tuple[float, float] = Inspect.query  # of the maps: down and across, 0 to 1
     grid: tuple[int, int] | None = None  # patches, where they cannot be found out
     num_prefix_tokens: int | None = None  # tokens before the patches there
     pretrained: bool = False  # timm's weights for a model given by name
-    seed: int = 0  # of random weights and of the choice of images
+    seed: int = Inspect.seed  # of random weights and of the choice of images
     device: str | None = None
     curvature: Curvature = field(default_factory=Curvature)
     explorer: bool = False  # also the maps of every patch, for a page; or name it in measures

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.progress import OnStep
 from vitascope.record import Record
-from vitascope.studies.grid.steps import OnStep
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train import load_run

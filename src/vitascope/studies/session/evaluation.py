@@ -13,8 +13,9 @@ import numpy as np
 
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
+from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
-from vitascope.studies.grid.steps import OnStep, Steps
+from vitascope.requests.evaluate import Evaluate
 from vitascope.studies.inspection.robustness import SomeClasses, Trial, measure_robustness
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
@@ -42,7 +43,7 @@ def open_labelled(
     weights: str | None = None,
     pretrained: bool = False,
     image_size: int | None = None,
-    batch_size: int = 256,
+    batch_size: int = Evaluate.batch_size,
     num_workers: int = 0,
     device: str | None = None,
     split: str = "test",

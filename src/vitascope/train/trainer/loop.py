@@ -31,10 +31,10 @@ from vitascope.capture import logits_of, try_image
 from vitascope.data import Dataset, EvalBatches, Subset, TrainBatches, subset
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
+from vitascope.progress import Progress
 from vitascope.settings import Seed, Workers, check_value
 from vitascope.train.distributed import Engine
 from vitascope.train.observe import Observer, keep_weights
-from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.lock import lock_folder
 from vitascope.train.run_folder.run import Run, enter
@@ -148,9 +148,8 @@ def train(
         loop = Trainer(engine, update, recipe, out, batches, test_batches, request, config, spare)
         loop.observers = [*observers, keep_weights(recipe.keep_epochs)]
         loop.restore()
-        progress = Progress(
-            total, start=loop.step * recipe.batch_size, quiet=quiet or not engine.main
-        )
+        done_before, hidden = loop.step * recipe.batch_size, quiet or not engine.main
+        progress = Progress("", total, start=done_before, unit="img", quiet=hidden)
         loop.progress = stack.enter_context(progress)
         done = loop.run()
         if request:  # it came in the last epoch: whoever asked wants no further run either

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from vitascope.data import EvalBatches, TrainBatches
+from vitascope.progress import Progress
 from vitascope.train.distributed import Engine
 from vitascope.train.evaluation import Evaluation, evaluate
 from vitascope.train.observe import Observer, restoring_state
 from vitascope.train.predictions import save_predictions
-from vitascope.train.progress import Progress
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder import resume_file as checkpoint
 from vitascope.train.run_folder.files import save_tensors
@@ -54,7 +54,7 @@ class Trainer:
         self.model = engine.plain(update.model)
         self.lr = learning_rate(recipe, len(batches))
         self.observers: Sequence[Observer] = ()
-        self.progress = Progress(0, quiet=True)
+        self.progress = Progress(quiet=True)
         self.messages: list[str] = []
         self.step = 0
         self.metrics_log = MetricsLog(recipe.total_epochs, labels=not recipe.augmentation.mixes)

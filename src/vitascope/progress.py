@@ -1,0 +1,140 @@
+"""Progress of anything long: a bar with the time left on a terminal, plain lines elsewhere.
+
+Work is counted in any unit (images, steps, multiply-adds): what matters for the time left is that
+equal amounts take about equally long. Off a terminal a line is printed every half minute, so a log
+shows that something happens; a quiet one prints nothing.
+"""
+
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TextIO
+
+__all__ = ["OnStep", "Progress", "Steps"]
+
+OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
+
+SECONDS = 30.0  # between two lines off a terminal
+_RATE = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
+_SHARE = "{desc}{percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{postfix}]"
+
+
+class Progress:
+    """How much of some work is done; use it in a ``with`` block.
+
+    Args:
+        what: The work, in a word.
+        total: How much there is; :meth:`show` may change it on the way.
+        start: How much was done before.
+        unit: Of the work, if its rate is of interest: ``"img"`` shows images per second.
+        quiet: Show nothing.
+        stream: Where to; standard error when left out.
+    """
+
+    def __init__(
+        self,
+        what: str = "",
+        total: float = 0,
+        *,
+        start: float = 0,
+        unit: str = "",
+        quiet: bool = False,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.what, self.total, self.done, self.quiet = what, total, start, quiet
+        self.stream = stream or sys.stderr
+        self.began, self.start = monotonic(), start
+        self.said = self.began
+        self.bar: Any = None  # tqdm's
+        if not quiet and self.stream.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(
+                total=total,
+                initial=start,
+                desc=what or None,
+                unit=unit or "it",
+                unit_scale=True,
+                bar_format=_RATE if unit else _SHARE,
+                dynamic_ncols=True,
+                mininterval=0.2,
+                leave=bool(unit),
+                file=self.stream,
+            )
+
+    def advance(self, amount: float = 1, step: str = "") -> None:
+        """Some more is done, or one ``step`` begins."""
+        self.show(step, self.done + amount, self.total)
+
+    def step(self, step: str) -> None:
+        """One more step."""
+        self.advance(1, step)
+
+    def show(self, step: str, done: float, total: float) -> None:
+        """So much is done of all; a callback for whatever counts its steps itself."""
+        self.done, self.total = done, total
+        if self.bar is not None:
+            self.bar.total = total
+            if step:
+                self.bar.set_postfix_str(step, refresh=False)
+            self.bar.update(done - self.bar.n)
+        elif not self.quiet and monotonic() - self.said >= SECONDS:
+            self.tell(self.line(step))
+
+    def line(self, step: str = "") -> str:
+        """What is done and how long the rest will take, in words."""
+        share = min(1.0, self.done / self.total) if self.total else 0.0
+        words = [f"{self.what or 'done'}: {100 * share:.0f} %"]
+        fresh = self.done - self.start
+        if fresh > 0 and self.total > self.done:
+            left = (monotonic() - self.began) * (self.total - self.done) / fresh
+            words.append(f"{_duration(left)} left")
+        return ", ".join([*words, *([step] if step else [])])
+
+    def tell(self, line: str) -> None:
+        """Print one line, above the bar if there is one."""
+        self.said = monotonic()
+        if self.bar is not None:
+            self.bar.write(line, file=self.stream)
+        elif not self.quiet:
+            print(line, file=self.stream, flush=True)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Steps:
+    """Counts steps whose number becomes known on the way.
+
+    >>> told = []
+    >>> steps = Steps(lambda what, done, total: told.append((what, done, total)), total=1)
+    >>> steps("images"), steps("fgsm", 2), steps("fgsm", 1)
+    (None, None, None)
+    >>> told
+    [('images', 1, 1), ('fgsm', 2, 3), ('fgsm', 3, 3)]
+    """
+
+    def __init__(self, on_step: OnStep, total: int):
+        self.on_step, self.done, self.total = on_step, 0, total
+
+    def __call__(self, what: str, ahead: int | None = None) -> None:
+        """One more step; ``ahead`` are left, this one included."""
+        if ahead is not None:
+            self.total = self.done + ahead
+        self.done += 1
+        self.on_step(what, self.done, max(self.done, self.total))
+
+
+def _duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> _duration(40), _duration(400), _duration(40_000)
+    ('40 s', '7 min', '11.1 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

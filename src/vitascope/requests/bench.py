@@ -1,0 +1,52 @@
+"""What ``vitascope bench`` can be asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional
+
+from vitascope.requests.fields import Json, Quiet
+from vitascope.settings import Count, Processes, Within
+
+__all__ = ["Bench"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Measure speed against peers on this machine.
+
+    Candidates take turns in one process; ratios above 1 mean faster than the peer. Run nothing else
+    on the machine meanwhile.
+
+    Examples:
+      vitascope bench gpsa
+      vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
+      vitascope bench training
+      vitascope bench inspect
+      vitascope bench neighborhood --grids 32 64
+      vitascope bench corruptions
+      vitascope bench hessian
+    """
+
+    subject: Annotated[
+        Literal["corruptions", "gpsa", "hessian", "inspect", "neighborhood", "training"],
+        Positional,
+    ]
+    """What to measure."""
+    models: tuple[str, ...] = ("convit_tiny",)
+    """gpsa: networks to time at 224 px."""
+    grids: tuple[Annotated[int, Within(1, 1024)], ...] | None = None
+    """Patches per side of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for
+    neighborhood."""
+    batch_size: Count | None = None
+    """Images per batch; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
+    training, 4 for corruptions at 224 px."""
+    rounds: Count | None = None
+    """Turns of each candidate; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the others."""
+    threads: Processes = 1
+    """Threads of torch."""
+    out: Path | None = None
+    """Write a record, OUT.json."""
+    json: Json = False
+    quiet: Quiet = False

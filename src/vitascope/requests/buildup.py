@@ -1,0 +1,60 @@
+"""What ``vitascope study buildup`` can be asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from vitascope.requests.fields import (
+    Changes,
+    Data,
+    Epochs,
+    ImageSize,
+    Json,
+    Quiet,
+    RecipeName,
+    RunsAtATime,
+)
+from vitascope.settings import Count, Seed, Within
+
+__all__ = ["Buildup"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buildup:
+    """Replace convolutions by attention where it helps: the build-up rule of AlterNet.
+
+    From the end of the network, every second conv block becomes an MSA block; one that does not
+    raise the accuracy on held-out training images is taken back, and the search goes on at the
+    end of an earlier stage. Ends with a table and Fig. 12a of the paper (arXiv 2202.06709).
+    If it is interrupted, the same command continues.
+
+    Examples:
+      vitascope study buildup --base resnet --data digits
+      vitascope study buildup --data photos/ --image-size 32 --seeds 0 1 2 --margin 0.5 --out b
+      vitascope study buildup --base resnet_preact_50 --model-args "depths=[3,4,6,4]" stem=cifar \\
+          --data cifar100:/data/cifar100 --recipe cifar --seeds 0
+    """
+
+    data: Data
+    base: str = "resnet"
+    """The network to start from, one whose stages are declared; resnet: resnet_micro for images of
+    at most 64 pixels, resnet_preact_50 for larger ones."""
+    model_args: tuple[str, ...] = ()
+    """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
+    recipe: RecipeName = "laptop"
+    epochs: Epochs = None
+    set: Changes = ()
+    seeds: tuple[Seed, ...] = (0, 1)
+    """One run per seed and network; their mean decides."""
+    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
+    """Share of each class's training images that is held out to decide by."""
+    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
+    """Points of top-1 that a block must bring to be kept; a tie is not kept."""
+    max_candidates: Count | None = None
+    """Stop after this many networks besides the base."""
+    image_size: ImageSize = None
+    out: Path = Path("runs/buildup")
+    """Folder for runs, record and figure."""
+    processes: RunsAtATime = None
+    json: Json = False
+    quiet: Quiet = False

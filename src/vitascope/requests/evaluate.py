@@ -1,0 +1,89 @@
+"""What ``vitascope evaluate`` can be asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vitascope.requests.fields import (
+    ClassNames,
+    Device,
+    Json,
+    Model,
+    ModelSize,
+    Quiet,
+    TestData,
+    Threads,
+    TimmWeights,
+    WorkerCount,
+)
+
+__all__ = ["Evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Measure top-1, top-5, NLL and calibration error; with --on, robustness.
+
+    Classes of --data are those of the run by name, all or some of them.
+
+    --on takes occlusion, fgsm, pgd, frequency, corruptions and calibration. The same seed gives the
+    same numbers.
+
+    Examples:
+      vitascope evaluate runs/a
+      vitascope evaluate runs/a --data photos/ --json
+      vitascope evaluate runs/a --data pets/ --map-classes puppy=dog kitten=cat
+      vitascope evaluate convit_tiny --pretrained --data imagenet-v2:/data/v2
+      vitascope evaluate vit_micro --weights my.safetensors --data digits
+      vitascope evaluate runs/a --on occlusion,fgsm,frequency,corruptions,calibration --out robust
+      vitascope evaluate runs/a --on fgsm pgd --epsilons 1/255 8/255 --steps 20
+    """
+
+    model: Model
+    data: TestData = None
+    on: tuple[str, ...] = ()
+    """Robustness to measure, with spaces or commas between the names."""
+    weights: Path | None = None
+    """File of weights for a model given by name."""
+    pretrained: TimmWeights = False
+    map_classes: ClassNames = ()
+    split: Literal["test", "train"] = "test"
+    """Which images."""
+    images: int | None = None
+    """How many of them, drawn with the seed; all when left out."""
+    seed: int = 0
+    """Decides the choice of images and all noise."""
+    image_size: ModelSize = None
+    sizes: tuple[float, ...] | None = None
+    """Occlusion: hidden share of each side; 0.25 0.5 0.75 when left out."""
+    fill: Literal["black", "mean"] | None = None
+    """Occlusion: black (pixel 0) or the mean (0 after normalisation); black when left out."""
+    epsilons: tuple[str, ...] | None = None
+    """FGSM, PGD: change of pixels between 0 and 1; 1/255 2/255 4/255 8/255 when left out."""
+    against: Literal["label", "prediction"] | None = None
+    """FGSM, PGD: drive the model away from the label or from its own prediction."""
+    steps: int | None = None
+    """PGD: gradient steps; 10 when left out."""
+    frequencies: tuple[float, ...] | None = None
+    """Frequency: centres of the windows in pi; 0.0 to 1.0 in steps of 0.1 when left out."""
+    window: float | None = None
+    """Frequency: width of the windows in pi; 0.1 when left out."""
+    rms: float | None = None
+    """Frequency: strength of the noise, for pixels between 0 and 1; 0.1 when left out."""
+    clamp: bool = False
+    """Frequency: clip noisy pixels, which spreads the noise over other frequencies."""
+    severities: tuple[int, ...] | None = None
+    """Corruptions: some of 1 to 5; all when left out."""
+    corrupted: Path | None = None
+    """Corruptions: folder of CIFAR-10-C, CIFAR-100-C or ImageNet-C, read instead of made."""
+    num_bins: int | None = None
+    """Calibration: bins of the confidence; 15 when left out."""
+    batch_size: int = 256
+    """Images per batch."""
+    workers: WorkerCount = 0
+    device: Device = None
+    threads: Threads = None
+    out: Path | None = None
+    """Write a record, OUT.json; with --on a folder of records, figures and report.html."""
+    json: Json = False
+    quiet: Quiet = False

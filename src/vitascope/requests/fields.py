@@ -1,0 +1,77 @@
+"""Options that several commands have: their type, range and help."""
+
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from vitascope.settings import Count, Processes, Side, Workers
+
+__all__ = [
+    "Changes",
+    "ClassNames",
+    "Data",
+    "Device",
+    "Epochs",
+    "ImageSize",
+    "Json",
+    "Model",
+    "ModelSize",
+    "Quiet",
+    "RecipeName",
+    "RunsAtATime",
+    "TestData",
+    "Threads",
+    "TimmWeights",
+    "WorkerCount",
+]
+
+Model = Annotated[
+    str,
+    Positional,
+    arg(
+        metavar="MODEL",
+        help="A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function.",
+    ),
+]
+Data = Annotated[
+    str,
+    arg(
+        help="Images: digits, a folder of class folders, cifar10:PATH, idx:PATH, hf:NAME, "
+        "wds:FILES or imagenet:PATH."
+    ),
+]
+TestData = Annotated[str | None, arg(help="Images; a run's own test images when left out.")]
+ClassNames = Annotated[
+    tuple[str, ...],
+    arg(help="Which class of the model a class of the images is: puppy=dog kitten=cat."),
+]
+RecipeName = Annotated[
+    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+]
+Epochs = Annotated[
+    Count | None,
+    arg(
+        help="Epochs on all images; the recipe's when left out. The warm-up keeps its share of "
+        "them."
+    ),
+]
+Changes = Annotated[
+    tuple[str, ...],
+    arg(help="Changes to the recipe, as FIELD=VALUE: lr=3e-4 augmentation.mixup=0.2 ema=0.999."),
+]
+ImageSize = Annotated[Side | None, arg(help="Resize the images to this side, in pixels.")]
+ModelSize = Annotated[
+    Side | None, arg(help="Resize the images to this side; the model's own when left out.")
+]
+TimmWeights = Annotated[bool, arg(help="Use timm's pretrained weights for a model given by name.")]
+Device = Annotated[str | None, arg(help="cpu, cuda or mps; the best there is when left out.")]
+WorkerCount = Annotated[Workers, arg(help="Processes that decode image files.")]
+RunsAtATime = Annotated[
+    Processes | None, arg(help="Runs at a time; as many as CPU cores when left out.")
+]
+Threads = Annotated[
+    Count | None,
+    arg(help="Threads of torch, kept in records; torch's own choice when left out."),
+]
+Json = Annotated[bool, arg(help="Print JSON instead of text.")]
+Quiet = Annotated[bool, arg(help="No progress and no notes.")]

@@ -1,0 +1,74 @@
+"""What ``vitascope train`` can be asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vitascope.requests.fields import (
+    Changes,
+    Data,
+    Device,
+    Epochs,
+    ImageSize,
+    Json,
+    Quiet,
+    RecipeName,
+    Threads,
+    WorkerCount,
+)
+from vitascope.settings import Seed
+
+__all__ = ["Train"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a model into a folder that can be resumed to the same bits.
+
+    Examples:
+      vitascope train --model convit_micro --data digits --recipe laptop --epochs 4 --out runs/a
+      vitascope train --model convit_small --data imagenet:/data/imagenet --recipe deit \\
+          --set augmentation.mixup=0 --out runs/b --resume
+      torchrun --nproc-per-node 8 -m vitascope train --model convit_base --data ... --out runs/c
+    """
+
+    model: str
+    """A model of ours or timm's: `vitascope models` lists them."""
+    data: Data
+    out: Path
+    """Folder for the run."""
+    recipe: RecipeName = "laptop"
+    epochs: Epochs = None
+    fraction: float | None = None
+    """Train on this share of each class; epochs grow by its inverse if the recipe says so."""
+    validation: float | None = None
+    """Hold this share of each class's training images out, and measure on it, not on the test
+    images."""
+    set: Changes = ()
+    model_args: tuple[str, ...] = ()
+    """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2."""
+    image_size: ImageSize = None
+    pretrained: bool = False
+    """Start from timm's pretrained weights for the model."""
+    weights: Path | None = None
+    """Start from the weights in this file."""
+    teacher: str | None = None
+    """Distil from this timm model or run (with --distillation)."""
+    distillation: Literal["none", "hard", "soft"] = "none"
+    """Learn from the teacher's decisions (hard) or from its probabilities (soft)."""
+    seed: Seed = 0
+    """Decides the initial weights, the order of the images and the augmentation."""
+    resume: bool = False
+    """Continue the run in OUT, if there is one."""
+    device: Device = None
+    workers: WorkerCount = 0
+    threads: Threads = None
+    fsdp: bool = False
+    """Shard the model over the processes of torchrun."""
+    trackers: tuple[str, ...] | None = None
+    """Where else metrics are logged: tensorboard (when left out), wandb, mlflow, comet_ml, aim,
+    clearml, dvclive, swanlab, trackio."""
+    no_tracking: bool = False
+    """Log metrics nowhere else."""
+    json: Json = False
+    quiet: Quiet = False

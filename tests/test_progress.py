@@ -1,0 +1,74 @@
+"""Progress on a terminal, in a log, and when nobody wants it."""
+
+import io
+
+import pytest
+
+from vitascope import progress
+from vitascope.progress import Progress
+from vitascope.studies.grid.processes import _Watcher
+
+
+def stream_of(terminal):
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal
+    return stream
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    now = [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (False, False), (True, True)])
+def test_progress_is_a_bar_plain_lines_or_nothing(terminal, quiet):
+    stream = stream_of(terminal)
+    with Progress("training", 200, unit="img", quiet=quiet, stream=stream) as bar:
+        bar.advance(100)
+        bar.tell("half of it")
+    written = stream.getvalue()
+    assert ("half of it" in written) is not quiet
+    assert ("img/s" in written) is (terminal and not quiet)
+    assert quiet or terminal or written == "half of it\n"
+
+
+def test_a_log_gets_a_line_every_half_minute_with_the_time_left(clock):
+    stream = stream_of(terminal=False)
+    with Progress("training", 400, start=100, stream=stream) as bar:
+        bar.advance(100)
+        assert stream.getvalue() == ""
+        clock[0] = 31.0
+        bar.advance(50, "the first half")
+        bar.advance(50)
+        clock[0] = 300.0
+        bar.advance(10)
+    first, second = stream.getvalue().splitlines()
+    # 150 of the 300 that were left took 31 s, so the other 150 take as long
+    assert first == "training: 62 %, 31 s left, the first half"
+    # 210 of them took 300 s, the other 90 take 129 s
+    assert second == "training: 78 %, 2 min left"
+
+
+def test_the_length_may_change_on_the_way():
+    stream = stream_of(terminal=True)
+    with Progress("inspecting", stream=stream) as bar:
+        bar.show("images", 1, 2)
+        bar.show("lesion", 2, 8)
+        assert (bar.done, bar.total) == (2, 8)
+        assert (bar.bar.n, bar.bar.total) == (2, 8)
+
+
+def test_runs_count_by_what_an_epoch_of_each_costs(tmp_path):
+    folders = [tmp_path / "small", tmp_path / "large"]
+    for folder in folders:
+        folder.mkdir()
+    watcher = _Watcher(folders, [4, 4], [1.0, 9.0], quiet=True)
+    (folders[0] / "metrics.jsonl").write_text("{}\n{}\n")
+    watcher.look()
+    assert (watcher.bar.done, watcher.bar.total) == (2.0, 40.0)
+    (folders[1] / "metrics.jsonl").write_text("{}\n{}\n")
+    watcher.look()
+    assert watcher.bar.done == 20.0

@@ -1,0 +1,166 @@
+"""Vitascope from Python: the same words, the same records; a result prints, draws and saves."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitascope
+from vitascope.cli import main
+from vitascope.errors import UserError
+from vitascope.record import load as load_record
+
+SMALL = ["--epochs", "1", "--fraction", "0.1", "--set", "batch_size=32", "--no-tracking", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on the digits."""
+    out = tmp_path_factory.mktemp("runs") / "a"
+    words = ["train", "--model", "vit_micro", "--data", "digits", "--out", str(out)]
+    assert main([*words, "--model-args", "depth=1", *SMALL]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Test images of the digits, as files."""
+    folder = tmp_path_factory.mktemp("files")
+    images = vitascope.data.load("digits").test
+    paths = []
+    for index in range(5):
+        pixels = images.pixels(np.array([index]))[0, 0].numpy()
+        paths.append(folder / f"{index}.png")
+        Image.fromarray(pixels).save(paths[-1])
+    return paths
+
+
+def same(one, other):
+    """Whether two records hold the same, apart from when and how fast they were made."""
+    assert one.kind == other.kind
+    for part in ("values", "config"):
+        plain = [json.loads(json.dumps(getattr(record, part))) for record in (one, other)]
+        assert plain[0] == plain[1]
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name])
+
+
+def test_inspect_gives_the_record_of_the_command_line(run, tmp_path, capsys):
+    words = [
+        "--measures",
+        "nonlocality,entropy",
+        "--images",
+        "8",
+        "--batch-size",
+        "4",
+        "--seed",
+        "3",
+    ]
+    assert main(["inspect", str(run), *words, "--quiet", "--out", str(tmp_path / "typed")]) == 0
+    printed = capsys.readouterr().out
+    found = vitascope.inspect(
+        run,
+        measures=["nonlocality", "entropy"],
+        images=8,
+        batch_size=4,
+        seed=3,
+        quiet=True,
+        out=tmp_path / "called",
+    )
+    assert printed.startswith(str(found))
+    assert list(found.records) == ["nonlocality", "entropy"]
+    for name in found.records:
+        typed, called = (load_record(tmp_path / part / name) for part in ("typed", "called"))
+        for record in (typed, called):
+            record.config["curvature"].pop("parts")  # the folder
+        same(typed, called)
+    assert "--images 8 --batch-size 4" in called.made["command"]
+
+
+def test_evaluate_gives_the_record_of_the_command_line(run, tmp_path, capsys):
+    assert main(["evaluate", str(run), "--images", "50", "--out", str(tmp_path / "typed")]) == 0
+    printed = capsys.readouterr().out
+    found = vitascope.evaluate(run, images=50, out=tmp_path / "called")
+    same(load_record(tmp_path / "typed"), load_record(tmp_path / "called"))
+    same(load_record(tmp_path / "typed"), found.record)
+    assert printed.startswith(str(found))
+    assert found.values["num_images"] == 50
+
+
+def test_a_result_draws_saves_and_shows_its_page(run, tmp_path):
+    found = vitascope.evaluate(run, on="fgsm", epsilons=["1/255"], images=20, quiet=True)
+    assert "fgsm" in str(found)
+    (drawing,) = found.figures().values()
+    assert drawing.axes
+    page = found.save(tmp_path / "saved")
+    assert page == tmp_path / "saved" / "report.html"
+    same(load_record(tmp_path / "saved" / "fgsm"), found.record)
+    assert (tmp_path / "saved" / "figures" / "fgsm.png").exists()
+    html = found._repr_html_()
+    assert html.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    assert html.count('"') == html.count('="') * 2  # the page's own quotes are escaped
+
+
+def test_units_are_listed(run):
+    found = vitascope.inspect(run, list=True)
+    assert "blocks.0.attn" in str(found)
+    assert found.figures() == {}
+    assert found._repr_html_().startswith("<pre>")
+
+
+def test_a_loaded_run_gives_the_logits_of_its_evaluation(run, files):
+    loaded = vitascope.load(run)
+    assert loaded.classes == tuple("0123456789")
+    assert not loaded.model.training
+    images = torch.stack([loaded.transform(path) for path in files])
+    data = vitascope.data.load("digits")
+    batches = vitascope.data.EvalBatches(data.test, batch_size=5, mean=data.mean, std=data.std)
+    torch.testing.assert_close(images, next(iter(batches)).images)
+    torch.testing.assert_close(loaded.transform(Image.open(files[0])), images[0])
+
+
+def test_predictions_are_sorted_and_sum_to_one(run, files):
+    found = vitascope.predict(run, files, top=10, batch_size=2)
+    assert [row.file for row in found] == [path for path in files for _ in range(10)]
+    shares = np.array([row.probability for row in found]).reshape(5, 10)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    assert (np.diff(shares, axis=1) <= 0).all()
+    best = vitascope.predict(run, files)
+    assert best == [found[10 * index] for index in range(5)]
+    loaded = vitascope.load(run)
+    with torch.no_grad():
+        answer = loaded.model(loaded.transform(files[3])[None]).argmax().item()
+    assert best[3].label == loaded.classes[answer]
+
+
+def test_what_cannot_be_loaded_is_one_line(run, tmp_path):
+    with pytest.raises(UserError, match="there is no folder nowhere"):
+        vitascope.load("nowhere")
+    (tmp_path / "no.png").write_text("no image")
+    with pytest.raises(UserError, match=r"no\.png: it is no image"):
+        vitascope.predict(run, [tmp_path / "no.png"])
+    with pytest.raises(UserError, match="unknown argument 'image'"):
+        vitascope.inspect(run, image=3)
+
+
+def test_compare_and_study_answer_from_python(tmp_path):
+    found = vitascope.compare(
+        data="digits",
+        models=["vit_micro"],
+        fractions=[0.02],
+        seeds=[0],
+        epochs=1,
+        processes=1,
+        set=["scale_epochs=false"],
+        out=tmp_path / "c",
+        quiet=True,
+    )
+    assert found.written == tmp_path / "c" / "report.html"
+    assert "vit_micro" in str(found)
+    assert load_record(tmp_path / "c" / "compare").values["seeds"] == [0]
+    assert "explorer/vit_micro" in found.records
+    with pytest.raises(UserError, match="no study 'sample-eficiency'"):
+        vitascope.study("sample-eficiency")

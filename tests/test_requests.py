@@ -1,0 +1,144 @@
+"""Requests: one for the command line and Python."""
+
+import shlex
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from vitascope.cli.options import parse
+from vitascope.errors import UserError
+from vitascope.requests.bench import Bench
+from vitascope.requests.buildup import Buildup
+from vitascope.requests.compare import Compare
+from vitascope.requests.evaluate import Evaluate
+from vitascope.requests.from_python import from_python, needed, typed_line
+from vitascope.requests.inspect import Inspect
+from vitascope.requests.models import Models
+from vitascope.requests.report import Report
+from vitascope.requests.spectra import Spectra
+from vitascope.requests.study import Study
+from vitascope.requests.train import Train
+
+LEAST = {
+    "train": (Train, "--model vit_micro --data digits --out runs/a"),
+    "evaluate": (Evaluate, "runs/a"),
+    "inspect": (Inspect, "runs/a"),
+    "compare": (Compare, "--data digits"),
+    "study sample-efficiency": (Study, ""),
+    "study buildup": (Buildup, "--data digits"),
+    "study spectra": (Spectra, "runs/a runs/b"),
+    "bench": (Bench, "gpsa"),
+    "models": (Models, ""),
+    "report": (Report, "runs/a"),
+}
+
+
+@pytest.mark.parametrize("command", LEAST)
+def test_what_is_left_out_has_the_requests_default(command):
+    kind, line = LEAST[command]
+    made = parse(kind, command, line.split())
+    for field in fields(kind):
+        if field.name not in needed(kind):
+            assert getattr(made, field.name) == field.default, field.name
+
+
+@pytest.mark.parametrize("command", LEAST)
+def test_every_option_has_a_help_text(command, capsys):
+    kind, _ = LEAST[command]
+    with pytest.raises(SystemExit):
+        parse(kind, command, ["--help"])
+    shown = capsys.readouterr().out
+    for field in fields(kind):
+        option = f"--{field.name.replace('_', '-')}"
+        assert option in shown or field.name in ("model", "paths", "pattern", "runs", "subject")
+    assert "None" not in kind.__doc__
+    undocumented = [part for part in shown.split("│") if part.strip().startswith("(default:")]
+    assert not undocumented
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "line"),
+    [
+        (
+            Compare,
+            {"data": "my photos", "models": ["vit_micro"], "seeds": (0, 1, 2), "out": "c"},
+            "--data 'my photos' --models vit_micro --seeds 0 1 2 --out c",
+        ),
+        (
+            Inspect,
+            {"model": "runs/a", "measures": "cka", "query": [0, 1], "double": True},
+            "runs/a --measures cka --query 0 1 --double",
+        ),
+        (
+            Evaluate,
+            {"model": Path("runs/a"), "on": ["fgsm"], "epsilons": ["1/255"], "images": 8},
+            "runs/a --on fgsm --epsilons 1/255 --images 8",
+        ),
+    ],
+)
+def test_python_and_the_command_line_make_the_same_request(kind, words, line):
+    made = from_python(kind, words)
+    assert made == parse(kind, "it", shlex.split(line))
+    again = shlex.split(typed_line("it", made))[2:]
+    assert parse(kind, "it", again) == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "says"),
+    [
+        (Compare, {}, "compare needs data"),
+        (Compare, {"data": "digits", "model": "a"}, "unknown argument 'model'; did you mean"),
+        (Compare, {"data": "digits", "seeds": [-1]}, "seeds must be from 0 to"),
+        (Inspect, {"model": "a", "along": "x"}, "unknown along 'x'; there are: eigenvectors"),
+    ],
+)
+def test_a_mistake_in_python_is_one_line(kind, words, says):
+    with pytest.raises(UserError) as error:
+        from_python(kind, words)
+    assert says in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "says"),
+    [
+        (Train, "--model a", "Required options were not provided: --data, --out"),
+        (Bench, "", "Required options were not provided: SUBJECT"),
+        (Bench, "gpsa --rounds many", "--rounds takes a whole number, not 'many'"),
+        (Bench, "gpsa --rounds", "--rounds takes a whole number, not nothing"),
+        (Bench, "gpsas", "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood or"),
+        (Bench, "gpsa --round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
+        (Inspect, "a --query 1 x", "--query takes 2 numbers, not '1 x'"),
+        (Inspect, "a --along x", "--along takes random, input or eigenvectors, not 'x'"),
+        (Inspect, "a b", "Unrecognized options: b"),
+        (Report, "a --formats gif", "--formats takes png, svg or pdf, not 'gif'"),
+    ],
+)
+def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, says, capsys):
+    with pytest.raises(UserError) as error:
+        parse(kind, "vitascope it", words.split())
+    assert says in str(error.value)
+    assert str(error.value).endswith("(vitascope it --help tells more)")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_studies_have_the_requests_defaults():
+    from vitascope.studies.grid.buildup_cells import BuildUp
+    from vitascope.studies.grid.comparison_cells import Comparison
+
+    from vitascope.studies.grid.executor import Engine
+    from vitascope.studies.inspection.curvature import Curvature
+    from vitascope.studies.inspection.inspect import Look
+
+    pairs = [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study), (Look, Inspect)]
+    for inner, request in [*pairs, (Curvature, Inspect)]:
+        said = {field.name: field.default for field in fields(request)}
+        own = signature(inner).parameters
+        same = set(own) & set(said) - {"recipe", "model_args", "processes", "map_classes"}
+        same -= {"batch_size"} if inner is Curvature else set()
+        assert len(same) > 2
+        for name in same:
+            default = own[name].default
+            assert default == said[name] or name in needed(request), (inner, name)
