@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 import yaml
+from vitascope.report.sections.buildup_figure import draw, says, tabulated, write_figure
 
 from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
-from vitascope.report.sections.buildup_figure import draw, says, tabulated, write_figure
 from vitascope.studies.buildup import candidates, improves
 from vitascope.studies.session.held_out import held_out
 from vitascope.studies.session.models import reopen

@@ -5,9 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-
-from vitascope.cli import main
-from vitascope.record import Record, load
 from vitascope.report.instruments.paper import draw
 from vitascope.report.instruments.paper_curvature import (
     FAR,
@@ -15,6 +12,9 @@ from vitascope.report.instruments.paper_curvature import (
     draw_trajectories,
     heights,
 )
+
+from vitascope.cli import main
+from vitascope.record import Record, load
 from vitascope.studies.inspection.augmented import augmented, recipe_of
 from vitascope.studies.session.session import open_session
 from vitascope.train import recipe

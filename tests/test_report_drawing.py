@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
+from vitascope.report.figures.comparison_paper import write_figures
 
 from report_making import made_up
 from vitascope.record import Record
 from vitascope.report.figures.axes import spread
-from vitascope.report.figures.comparison_paper import write_figures
 from vitascope.report.figures.figure import Lines, Series
 from vitascope.report.figures.heat import BRIGHT
 from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
 from vitascope.report.figures.scale import Scale, ticks
-from vitascope.report.figures.style import COLOURS, Look, looks
+from vitascope.report.figures.style import COLOURS, Style, looks
 
 PAGES = ("#ffffff", "#121417")  # the page's background, light and dark
 # Machado et al. (2009), full strength, in linear RGB
@@ -127,9 +127,9 @@ def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
 
 
 def test_an_axis_of_whole_numbers_has_whole_ticks_alone():
-    look = Look(0, "circle", "")
+    look = Style(0, "circle", "")
     whole = Lines(title="", x_label="layers", y_label="", series=(
-        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0), look=look),))  # fmt: skip
+        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0), style=look),))  # fmt: skip
     marks = x_marks(whole, line_scales(whole)[0], 8)
     assert marks == [0, 1, 2, 3]
     halves = replace(whole, series=(replace(whole.series[0], x=(0, 0.5, 2, 3)),))
@@ -137,9 +137,9 @@ def test_an_axis_of_whole_numbers_has_whole_ticks_alone():
 
 
 def test_points_that_are_not_joined_have_no_line_between_them():
-    look = Look(0, "circle", "")
+    look = Style(0, "circle", "")
     panel = Lines(title="", x_label="", y_label="", series=(
-        Series(label="a", x=(0.0, 1.0), y=(1.0, 2.0), look=look),))  # fmt: skip
+        Series(label="a", x=(0.0, 1.0), y=(1.0, 2.0), style=look),))  # fmt: skip
     joined, apart = draw_lines(panel), draw_lines(replace(panel, joined=False))
     assert joined.count("<circle") == 0
     assert apart.count("<circle") >= 2

@@ -47,10 +47,10 @@ def test_the_explorer_uses_the_colours_of_the_page(tmp_path):
     for model in ("resnet_micro", "alternet_micro", "convit_micro"):
         write_run(tmp_path / model, model)
     report = compose(find([tmp_path], KINDS))
-    look = report.looks.of("convit_micro")
+    look = report.styles.of("convit_micro")
     (section,) = report.sections
     line = section.figures[0].panels[0].series[1]
-    assert (line.label, line.look) == ("convit_micro", look)
+    assert (line.label, line.style) == ("convit_micro", look)
     assert f'"css": "{look.css}"' in render_page(report).replace('"css":"', '"css": "')
 
 

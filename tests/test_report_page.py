@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vitascope.report.figures.cost import draw_cost
+from vitascope.report.figures.efficiency import draw_efficiency
+from vitascope.report.figures.learning import draw_learning
 
 from report_making import made_up
 from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.report.figures.cost import draw_cost
-from vitascope.report.figures.efficiency import draw_efficiency
-from vitascope.report.figures.learning import draw_learning
 from vitascope.report.page import write_page
 from vitascope.report.sections.comparison_readings import (
     efficiency_reading,
@@ -96,7 +96,7 @@ def test_a_model_has_one_colour_in_every_figure(tmp_path):
                 rf'<g class="(m\d)"[^>]*>(?:(?!</g>).)*<text[^>]*>{label}</text>', chart
             )
             assert groups
-            assert set(found) == {model.look.css}
+            assert set(found) == {model.style.css}
 
 
 def test_line_charts_name_every_model_at_its_line_without_overlap():

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from vitascope.report.sections.spectra_figure import draw, rows
 
 from vitascope.cli import main
 from vitascope.record import Record, load
 from vitascope.report.results import section
-from vitascope.report.sections.spectra_figure import draw, rows
 from vitascope.studies.inspection.spectra import compared, numbers
 
 

@@ -85,9 +85,9 @@ def run(words: Sequence[str]) -> None:
     )
     page = write_page(args.out, answer)
     if args.figures:
-        from vitascope.report.figures.comparison_paper import write_figures
+        from vitascope.report.folder_page import write_record_figures
 
-        write_figures(args.out, answer)
+        write_record_figures(args.out, {"compare": answer}, ("png", "svg", "pdf"))
     if args.json:
         keys = ("table", "crossings", "recommendation", "models")
         print(json.dumps({key: answer.values[key] for key in keys} | {"report": str(page)}))

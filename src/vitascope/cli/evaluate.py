@@ -165,12 +165,11 @@ def _on(args: Evaluate, trial: Any, how: dict[str, Any]) -> None:
         close()
     page = None
     if args.out is not None:
-        from vitascope.report.folder_page import write_folder_page
-        from vitascope.report.instruments.paper import write_figures
+        from vitascope.report.folder_page import write_folder_page, write_record_figures
 
         for name, record in records.items():
             record.save(args.out / name)
-        write_figures(args.out, records, ("png", "svg", "pdf"))
+        write_record_figures(args.out, records, ("png", "svg", "pdf"))
         page = write_folder_page(args.out)
     notes = next(iter(records.values())).config["notes"]
     if args.json:

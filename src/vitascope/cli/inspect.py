@@ -188,13 +188,13 @@ def _look(args: Inspect, look: Any) -> None:
     finally:
         close()
     if args.out is not None:
-        from vitascope.report.instruments.paper import write_figures
+        from vitascope.report.folder_page import write_record_figures
 
         for name, record in found.records.items():
             record.save(args.out / name)
         if found.explorer is not None:
             found.explorer.save(args.out / "explorer")
-        write_figures(args.out, found.records)
+        write_record_figures(args.out, found.records)
         if found.records or found.explorer is not None:
             from vitascope.report.folder_page import write_folder_page
 

@@ -67,7 +67,7 @@ class Buildup:
 
 
 def _buildup(args: Buildup) -> None:
-    from vitascope.report.sections.buildup_figure import says, tabulated, write_figure
+    from vitascope.report.sections.buildup import says, tabulated
     from vitascope.studies.buildup import build_up
     from vitascope.studies.grid.buildup_cells import BuildUp
     from vitascope.studies.grid.one_training import pairs, recipe_from
@@ -90,7 +90,7 @@ def _buildup(args: Buildup) -> None:
         quiet=quiet,
         progress=(lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr)),
     )
-    figures = [str(path) for path in write_figure(args.out, answer)]
+    figures = _figures(args.out, answer)
     if args.json:
         print(json.dumps({**answer.values, "figures": figures}))
         return
@@ -139,7 +139,7 @@ class Spectra:
 
 def _spectra(args: Spectra) -> None:
     use_threads(args.threads)
-    from vitascope.report.sections.spectra_figure import HEAD, rows, write_figures
+    from vitascope.report.sections.spectra import HEAD, rows
     from vitascope.report.tables.terminal import table
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.spectra import spectra
@@ -158,11 +158,18 @@ def _spectra(args: Spectra) -> None:
         )
     finally:
         close()
-    figures = [str(path) for path in write_figures(args.out, answer)]
+    figures = _figures(args.out, answer)
     if args.json:
         print(json.dumps({**answer.values, "figures": figures}))
         return
     print(f"{table(HEAD, rows(answer))}\n\n{figures[0]}")
+
+
+def _figures(folder: Path, answer: Any) -> list[str]:
+    from vitascope.report.folder_page import write_record_figures
+
+    written = write_record_figures(folder, {answer.kind: answer}, ("png", "svg", "pdf"))
+    return [str(path) for path in written]
 
 
 def _cores() -> int:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from statistics import median
 
-from vitascope.report.figures.figure import Cell, Dots, DotSeries, Figure, Row, Table
+from vitascope.figure import Dots, DotSeries, Figure
+from vitascope.report.figures.figure import Cell, Row, Table
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import listed, number
 from vitascope.report.records import Source
@@ -13,7 +14,7 @@ from vitascope.report.sections.section import Section, again, made_by
 __all__ = ["section"]
 
 
-def section(source: Source, looks: Styles) -> Section:
+def section(source: Source, styles: Styles) -> Section:
     """One section a benchmark."""
     record = source.record
     name = record.kind.removeprefix("bench-")
@@ -23,7 +24,7 @@ def section(source: Source, looks: Styles) -> Section:
     if len(ratios) > 1:
         answer += f", from {number(ratios[slow])} ({slow}) to {number(ratios[fast])} ({fast})"
     series = DotSeries(label="ours / peer", values=[[ratio] for ratio in ratios.values()],
-                       look=looks.of(name))  # fmt: skip
+                       style=styles.of(name))  # fmt: skip
     panel = Dots(title="", y_label="times as fast", groups=tuple(ratios), series=(series,))
     figure = Figure(name=f"speed {name}", title="Against its peers", reading=f"{answer}.",
                     how=ABOUT, panels=(panel,))  # fmt: skip

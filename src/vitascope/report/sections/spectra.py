@@ -1,19 +1,51 @@
 """Hessian spectra of several runs: how convex and how sharp each loss is (Park & Kim, Fig. 4)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from vitascope.report.figures.figure import Cell, Figure, Lines, Row, Series, Table
+from vitascope.figure import Figure, Lines, Series
+from vitascope.record import Record
+from vitascope.report.figures.figure import Cell, Row, Table
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.instruments.curvature import shares
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.sections.spectra_figure import HEAD, rows
 from vitascope.settings import command_line
 
-__all__ = ["models", "section"]
+__all__ = ["HEAD", "models", "rows", "section"]
+
+HEAD = ("run", "epoch", "NEP, % below 0", "", "APE, mean above 0", "", "NLL + l2")
+
+
+def _number(pair: Sequence[Any], scale: float = 1.0) -> str:
+    """A mean with its standard error.
+
+    >>> _number([0.25, 0.0125], 100), _number([None, None])
+    ('25 ± 1.2', 'none')
+    """
+    if pair[0] is None:
+        return "none"
+    error = "" if pair[1] is None else f" ± {scale * pair[1]:.2g}"
+    return f"{scale * pair[0]:.3g}{error}"
+
+
+def rows(record: Record) -> list[list[str]]:
+    """One line per run and epoch, the verdicts beside the numbers."""
+    return [
+        [
+            row["run"],
+            "last" if row["epoch"] is None else str(row["epoch"]),
+            _number(row["nep"], 100),
+            row["nep_verdict"],
+            _number(row["ape"]),
+            row["ape_verdict"],
+            _number(row["loss"]),
+        ]
+        for row in record.values["rows"]
+    ]
 
 
 _TERMS = (
@@ -27,8 +59,8 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(row["run"], "other") for source in sources for row in source.record.values["rows"]]
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a study."""
+def section(source: Source, styles: Styles) -> Section:
+    """One section per study."""
     record = source.record
     found = record.values["rows"]
     epochs = list(dict.fromkeys(row["epoch"] for row in found))
@@ -38,7 +70,7 @@ def section(source: Source, looks: Styles) -> Section:
         for row in found:
             if row["epoch"] == epoch:
                 x, y = shares(record.arrays[row["name"]])
-                series.append(Series(label=row["run"], x=x, y=y, look=looks.of(row["run"])))
+                series.append(Series(label=row["run"], x=x, y=y, style=styles.of(row["run"])))
         when = "the last weights" if epoch is None else f"epoch {epoch}"
         panels.append(
             Lines(
@@ -65,22 +97,37 @@ def section(source: Source, looks: Styles) -> Section:
         corner=head,
         columns=tuple(name or "against the first" for name in names),
         rows=tuple(
-            Row(label=row[0], cells=tuple(Cell(words=word or "–") for word in row[1:]),
-                look=looks.of(row[0]))
+            Row(
+                label=row[0],
+                cells=tuple(Cell(words=word or "–") for word in row[1:]),
+                style=styles.of(row[0]),
+            )
             for row in rows(record)
         ),
-    )  # fmt: skip
+    )
     runs = record.config.get("runs") or ()
-    command = command_line(["vitascope", "study", "spectra", *runs],
-                           [("--epochs", tuple(e for e in epochs if e is not None))])  # fmt: skip
+    command = command_line(
+        ["vitascope", "study", "spectra", *runs],
+        [("--epochs", tuple(e for e in epochs if e is not None))],
+    )
     made = again(record, made_by(record, "study") or command)
-    figure = Figure(name="spectra", title="Eigenvalues of the Hessian", reading=answer,
-                    how="A line left of zero is a loss that bends down there.",
-                    panels=tuple(panels))  # fmt: skip
+    figure = Figure(
+        name="spectra",
+        title="Eigenvalues of the Hessian",
+        reading=answer,
+        how="A line left of zero is a loss that bends down there.",
+        panels=tuple(panels),
+    )
     return Section(
-        kind="spectra", label="Study", title="Hessian spectra",
-        question="How convex and how sharp is each model's loss?", answer=answer,
+        kind="spectra",
+        label="Study",
+        title="Hessian spectra",
+        question="How convex and how sharp is each model's loss?",
+        answer=answer,
         leads=("“Within noise” in the table: the mini-batches differ as much as the runs.",),
-        figures=(figure,), tables=(table,), terms=_TERMS, source=source.path.name,
+        figures=(figure,),
+        tables=(table,),
+        terms=_TERMS,
+        source=source.path.name,
         agains=(made,),
-    )  # fmt: skip
+    )

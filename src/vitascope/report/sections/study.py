@@ -2,14 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
 from typing import Any
 
+from vitascope.errors import UserError
+from vitascope.figure import Dots, Figure, Lines, Panel, restored
+from vitascope.report.figures.figure import Cell, Row, Table, known
 from vitascope.report.figures.scale import count
-from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import listed
+from vitascope.report.figures.style import Styles, apart
+from vitascope.report.formatting import listed, number
 from vitascope.report.records import Source
-from vitascope.report.sections.section import VERDICTS, Badge, Claim, Section, again
-from vitascope.report.sections.study_figures import study_figure, study_table
+from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
 
 __all__ = ["models", "section", "tally", "told"]
 
@@ -19,11 +23,13 @@ _SCALES = {
     "laptop": "Laptop scale: small models and few images, not the paper's",
 }
 _TERMS = (
-    ("Agrees, disagrees, within noise",
-     "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as the "
-     "claim says the models do, so that it is neither confirmed nor refuted."),
+    (
+        "Agrees, disagrees, within noise",
+        "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as "
+        "the claim says the models do, so that it is neither confirmed nor refuted.",
+    ),
     ("±", "One standard deviation over seeds."),
-)  # fmt: skip
+)
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -39,7 +45,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(name, kind) for name, kind in found.items() if name]
 
 
-def tally(claims: Sequence[Claim]) -> str:
+def tally(claims: Sequence[JudgedClaim]) -> str:
     """How many claims agree, in words.
 
     >>> tally([])
@@ -61,12 +67,12 @@ def tally(claims: Sequence[Claim]) -> str:
     return ", ".join(said[:-1]) + f" and {said[-1]}"
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a study."""
+def section(source: Source, styles: Styles) -> Section:
+    """One section per study."""
     record, values = source.record, source.record.values
     claims = tuple(_claim(item) for item in values.get("claims") or ())
-    figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
-    tables = tuple(study_table(item, looks) for item in values.get("tables") or ())
+    figures = tuple(_figure(source, item, styles) for item in values.get("figures") or ())
+    tables = tuple(_table(item, styles) for item in values.get("tables") or ())
     title = str(values["title"])
     seeds = values.get("seeds") or []
     facts = [
@@ -98,15 +104,83 @@ def section(source: Source, looks: Styles) -> Section:
     )
 
 
-def _claim(item: Mapping[str, Any]) -> Claim:
+def _figure(source: Source, item: Mapping[str, Any], styles: Styles) -> Figure:
+    """A figure of the record in the styles of the page."""
+    try:
+        figure = restored(item, source.record.arrays)
+    except UserError as error:
+        raise UserError(f"{source.path}: {error}") from None
+    panels = tuple(_styled(panel, styles) for panel in figure.panels)
+    hows = [figure.how]
+    if any(isinstance(p, Lines) and any(line.low for line in p.series) for p in panels):
+        hows.append("Bands: the spread over seeds.")
+    if any(isinstance(panel, Dots) for panel in panels):
+        hows.append("Small dots: single seeds; rings: the paper's numbers.")
+    return replace(figure, panels=panels, how=" ".join(filter(None, hows)))
+
+
+def _styled(panel: Panel, styles: Styles) -> Panel:
+    """A model has its own style; what is no model (a layer, a loss) has one within its panel."""
+    if not isinstance(panel, (Lines, Dots)):
+        return panel
+    own = Styles()
+    chosen = apart(
+        [styles.of(line.model) if line.model else own.of(line.label) for line in panel.series]
+    )
+    lines: Any = zip(panel.series, chosen, strict=True)
+    return replace(panel, series=tuple(replace(line, style=style) for line, style in lines))
+
+
+def _table(item: Mapping[str, Any], styles: Styles) -> Table:
+    """Ours with its spread, the paper's number beside it."""
+    digits = int(item.get("digits", 1))
+    named = styles.names
+    rows = []
+    for row in item["rows"]:
+        cells = [_cell(cell, digits) for cell in row["cells"]]
+        missing = len(item["columns"]) - len(cells)
+        cells += [Cell(words="–")] * missing
+        label, theirs = str(row["label"]), str(row.get("paper_label") or "")
+        rows.append(
+            Row(
+                label=label,
+                note=theirs if theirs != label else "",
+                style=named.get(label),
+                cells=tuple(cells[: len(item["columns"])]),
+            )
+        )
+    unit = f": {item['unit']}" if item.get("unit") else ""
+    return Table(
+        name=str(item.get("name") or "table"),
+        title=f"{item.get('title') or ''}{unit}",
+        corner=str(item.get("corner") or ""),
+        columns=tuple(map(str, item["columns"])),
+        rows=tuple(rows),
+    )
+
+
+def _cell(cell: Mapping[str, Any] | None, digits: int) -> Cell:
+    cell = cell or {}
+    ours = [v for v in cell.get("ours") or [] if known(v)]
+    mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
+    std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
+    words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
+    paper = cell.get("paper")
+    return Cell(words=words, note=number(paper, digits) if known(paper) else "")
+
+
+def _claim(item: Mapping[str, Any]) -> JudgedClaim:
     verdict, text = str(item.get("verdict") or "not tried"), str(item["text"])
     sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
-    return Claim(source=str(item.get("source") or ""), text=text[:1].upper() + text[1:],
-                 reading=str(item.get("reading") or ""),
-                 badge=Badge(words=verdict, sign=sign, tone=tone))  # fmt: skip
+    return JudgedClaim(
+        source=str(item.get("source") or ""),
+        text=text[:1].upper() + text[1:],
+        reading=str(item.get("reading") or ""),
+        badge=Badge(words=verdict, sign=sign, tone=tone),
+    )
 
 
-def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
+def _telling(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
     """The first claim that does not agree and the first that does, with their numbers."""
     found = []
     for wanted, start in (("disagrees", "Unlike the paper"), ("agrees", "As in the paper")):
@@ -116,6 +190,6 @@ def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(found) or tuple(told(claim, "Not settled") for claim in claims[:1])
 
 
-def told(claim: Claim, start: str) -> str:
+def told(claim: JudgedClaim, start: str) -> str:
     """A claim and what we found, in one line."""
     return f"{start}: {claim.text.rstrip('.')}. {claim.reading}".strip()
