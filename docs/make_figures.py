@@ -20,13 +20,13 @@ import matplotlib
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
+from vitascope.report.figures.comparison_paper import STYLE
+from vitascope.report.instruments.paper import draw
 
 from vitascope.errors import UserError
 from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load
-from vitascope.report.figures.comparison_paper import STYLE
-from vitascope.report.instruments.paper import draw
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import Look, inspect_subject
 from vitascope.train.trainer.segmentation import segmentation_step

@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "vitascope"
 MAY_IMPORT = {
     "errors": set(),
     "atomic": set(),
+    "figure": set(),
     "settings": set(),
     "_imports": set(),
     "capture": set(),
@@ -24,8 +25,8 @@ MAY_IMPORT = {
     "train": {"record", "data", "capture"},
     "measure": {"capture", "record"},
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
-    "studies": {"capture", "record", "layers", "models", "data", "train", "measure"},
-    "report": {"record"},
+    "studies": {"capture", "record", "figure", "layers", "models", "data", "train", "measure"},
+    "report": {"figure", "record"},
     "cli": {"studies", "report", "bench"},
 }
 ANYWHERE = {"errors", "settings", "atomic"}

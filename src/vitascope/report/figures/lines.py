@@ -129,7 +129,7 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
         _each(plot, line, run)
         if not panel.joined or (panel.marked and len(run) <= _MOST_MARKS):
             shapes = [line.marks[i] if line.marks else line.style.marker for i in run]
-            size = 4.6 if line.marks else 3.2  # shapes that are to be read
+            size = 4.6 if line.marks or of_points(panel) else 3.2  # shapes that are to be read
             dots = [
                 svg.tag(
                     "g",

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitascope.figure import Figure, Lines, Series, Surface
+from vitascope.record import Record
 from vitascope.report.formatting import number
 from vitascope.report.instruments.per_layer import Instrument, Seen, joined
 
-__all__ = ["CURVATURE", "shares"]
+__all__ = ["CURVATURE", "FAR", "heights", "shares"]
 
-_FAR = 12.0  # nats above the lowest point where a surface is cut off
+FAR = 12.0  # nats above the lowest point where a surface is cut off
 
 
 def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
@@ -88,15 +89,20 @@ def density(models: Sequence[Seen]) -> Figure:
     )
 
 
+def heights(record: Record) -> tuple[np.ndarray, np.ndarray]:
+    """NLL + l2 as measured, and cut off at ``FAR`` above the lowest point."""
+    loss = np.asarray(record.arrays["nll"], float) + np.asarray(record.arrays["l2"], float)
+    return loss, np.minimum(loss, loss[np.isfinite(loss)].min() + FAR)
+
+
 def landscape(models: Sequence[Seen]) -> Figure:
     """Contours of each model along two directions; lines along one."""
     panels: list[Surface | Lines] = []
     curves, parts = [], []
     for seen in models:
         arrays = seen.record.arrays
-        loss = np.asarray(arrays["nll"], float) + np.asarray(arrays["l2"], float)
+        loss, cut = heights(seen.record)
         good = loss[np.isfinite(loss)]
-        cut = np.minimum(loss, good.min() + _FAR)
         at = [np.asarray(arrays[name], float) for name in sorted(arrays) if "axis" in name]
         parts.append(
             f"{seen.label}'s loss rises from {number(float(good.min()))} to "
@@ -127,7 +133,7 @@ def landscape(models: Sequence[Seen]) -> Figure:
         name="landscape",
         title="The loss around the weights",
         reading=joined(parts),
-        how=f"Cut {_FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
+        how=f"Cut {FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
         panels=tuple(panels),
         definition=f"NLL + l2 on augmented training images; {models[0].values['along']} "
         "(Li et al. 2018; Park & Kim, Fig. 1a).",

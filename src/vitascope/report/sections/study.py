@@ -128,7 +128,8 @@ def _styled(panel: Panel, styles: Styles) -> Panel:
         [styles.of(line.model) if line.model else own.of(line.label) for line in panel.series]
     )
     lines: Any = zip(panel.series, chosen, strict=True)
-    return replace(panel, series=tuple(replace(line, style=style) for line, style in lines))
+    series: Any = tuple(replace(line, style=style) for line, style in lines)
+    return replace(panel, series=series)
 
 
 def _table(item: Mapping[str, Any], styles: Styles) -> Table:
