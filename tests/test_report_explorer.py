@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 def test_a_comparisons_page_holds_its_explorer_right_after_the_answer(folder):
     html = write_page(folder).read_text(encoding="utf-8")
-    places = [html.index(words) for words in ("<h1>", 'id="explorer"', "<nav", 'id="efficiency"')]
+    places = [html.index(words) for words in ("<h1>", 'id="explorer"', "<nav", 'id="figure-1"')]
     assert places == sorted(places)
     assert len(html.encode()) < 5_000_000
 
