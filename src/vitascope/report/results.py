@@ -17,7 +17,7 @@ import numpy as np
 from vitascope.record import Record, load, write_text
 from vitascope.report.results_bench import benchmark
 from vitascope.report.results_studies import in_order, verdicts
-from vitascope.report.sections.spectra_figure import HEAD, rows
+from vitascope.report.sections.spectra import HEAD, rows
 from vitascope.report.sections.study_text import study_markdown
 from vitascope.report.tables.terminal import markdown
 
