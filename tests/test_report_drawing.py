@@ -28,7 +28,7 @@ from vitascope.report.figures.heat import BRIGHT
 from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 from vitascope.report.figures.style import COLOURS, styles_of
 from vitascope.report.figures.surface import draw_surface, smooth
 
@@ -83,7 +83,7 @@ def test_ticks_are_few_round_and_within_the_scale(log):
     random = np.random.default_rng(0)
     for _ in range(300):
         low = 10 ** random.uniform(-3, 6)
-        scale = Scale(low, low * 10 ** random.uniform(0.05, 4), log)
+        scale = AxisScale(low, low * 10 ** random.uniform(0.05, 4), log)
         found = ticks(scale, 5)
         assert 2 <= len(found) <= 9
         assert found == sorted(set(found))
@@ -91,12 +91,14 @@ def test_ticks_are_few_round_and_within_the_scale(log):
 
 
 def test_a_scale_holds_its_values_and_keeps_to_its_bounds():
-    scale = Scale.around([91.0, 99.8], least=4, floor=0, ceiling=100)
+    scale = AxisScale.around([91.0, 99.8], least=4, floor=0, ceiling=100)
     assert scale.low < 91
     assert scale.high == 100
-    assert Scale.around([5.0], least=2).at(5.0) == pytest.approx(0.5)
-    assert Scale.around([], log=True).log
-    assert Scale.around([0.0, 100.0, math.nan], log=True, least=3).at(100.0) == pytest.approx(0.5)
+    assert AxisScale.around([5.0], least=2).at(5.0) == pytest.approx(0.5)
+    assert AxisScale.around([], log=True).log
+    assert AxisScale.around([0.0, 100.0, math.nan], log=True, least=3).at(100.0) == pytest.approx(
+        0.5
+    )
 
 
 def test_labels_are_spread_apart_in_order_and_within_bounds():

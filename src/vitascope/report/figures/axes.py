@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from vitascope.figure import Style
 from vitascope.report.figures import svg
-from vitascope.report.figures.scale import Scale
+from vitascope.report.figures.scale import AxisScale
 
 __all__ = ["EndLabel", "Plot", "spread", "thin"]
 
@@ -36,8 +36,8 @@ class Plot:
     width: float
     height: float
     margins: tuple[float, float, float, float]
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     font: float = 12
     parts: list[Markup] = field(default_factory=list)
 

@@ -10,7 +10,7 @@ from vitascope.report.figures import svg
 from vitascope.report.figures.axes import Plot
 from vitascope.report.figures.figure import known
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 
 __all__ = ["MOST_SEEDS", "draw_dots", "seeds_of"]
 
@@ -51,8 +51,8 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
     step = _LINE * len(panel.series) + 12
     tall = 36 + step * len(panel.groups) + 44
     span = max(abs(max(numbers)), abs(min(numbers)), 1e-9)
-    x = Scale.around(numbers, least=0.02 * span, pad=0.05)
-    plot = Plot(width, tall, (30, 14, 44, room), x, Scale(len(panel.groups) - 0.5, -0.5))
+    x = AxisScale.around(numbers, least=0.02 * span, pad=0.05)
+    plot = Plot(width, tall, (30, 14, 44, room), x, AxisScale(len(panel.groups) - 0.5, -0.5))
     marks = [(value, (axis_number(value),)) for value in ticks(x, 8 if width > 500 else 4)]
     plot.axes(marks, [], "", panel.y_label)
     for group, name in enumerate(panel.groups):

@@ -11,7 +11,7 @@ from vitascope.figure import Heat
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 
 __all__ = ["BRIGHT", "MOST_CELLS", "colour_bar", "draw_heat", "drawn", "image", "levels"]
 
@@ -136,7 +136,7 @@ def colour_bar(
     low: float, high: float, panel: Heat, x: float, y: float, tall: float
 ) -> list[Markup]:
     """Which colour is which number."""
-    scale = Scale(low, high, panel.log)
+    scale = AxisScale(low, high, panel.log)
     parts = [image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
     for value in ticks(scale, 3):
         parts.append(svg.text(x + 12, y + (1 - scale.at(value)) * tall + 4, axis_number(value)))

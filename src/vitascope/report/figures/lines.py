@@ -9,7 +9,7 @@ from vitascope.figure import Lines, Series
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import EndLabel, Plot
 from vitascope.report.figures.figure import known, runs_of
-from vitascope.report.figures.scale import Scale, short, ticks
+from vitascope.report.figures.scale import AxisScale, short, ticks
 
 __all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "of_points", "x_marks"]
 
@@ -18,7 +18,7 @@ _MOST_MARKS = 60  # on a line
 _FEW = 5  # more bands than this lie on top of each other
 
 
-def line_scales(panel: Lines) -> tuple[Scale, Scale]:
+def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
     """Wide enough for all numbers that can be drawn."""
     xs = [x for line in panel.series for x in line.x if known(x, panel.x_log)]
     ys: list[float] = [value for _, value in panel.levels if known(value, panel.y_log)]
@@ -36,8 +36,8 @@ def line_scales(panel: Lines) -> tuple[Scale, Scale]:
     if of_points(panel):  # leave room for names beside the points
         apart, beside = (3.0, 0.14) if panel.x_log else (apart, 0.14)
     return (
-        Scale.around(along, log=panel.x_log, least=apart, pad=beside),
-        Scale.around(
+        AxisScale.around(along, log=panel.x_log, least=apart, pad=beside),
+        AxisScale.around(
             ys, log=panel.y_log, least=least, pad=pad, floor=panel.floor, ceiling=panel.ceiling
         ),
     )
@@ -97,19 +97,19 @@ def draw_lines(
     return plot.draw(_said(panel, drawn))
 
 
-def _left(y: Scale) -> float:
+def _left(y: AxisScale) -> float:
     widest = max((len(axis_number(value)) for value in ticks(y, 5)), default=1)
     return max(34.0, 12 + 7.2 * widest)
 
 
-def _xticks(panel: Lines, x: Scale, width: float) -> list[tuple[float, Sequence[str]]]:
+def _xticks(panel: Lines, x: AxisScale, width: float) -> list[tuple[float, Sequence[str]]]:
     if panel.x_names:
         names = zip(panel.names_at, panel.x_names, strict=True)
         return [(place, name.split("\n")) for place, name in names]
     return [(v, (axis_number(v),)) for v in x_marks(panel, x, 8 if width > 500 else 4)]
 
 
-def x_marks(panel: Lines, x: Scale, count: int) -> list[float]:
+def x_marks(panel: Lines, x: AxisScale, count: int) -> list[float]:
     """Ticks along the axis; whole ones where all numbers are whole: there is no half layer."""
     marks = ticks(x, count)
     whole = all(float(v).is_integer() for line in panel.series for v in line.x if v is not None)

@@ -5,15 +5,16 @@ from markupsafe import Markup
 
 from vitascope.figure import Heat, Surface
 from vitascope.report.figures import svg
-from vitascope.report.figures.axes import Plot
+from vitascope.report.figures.axes import Plot, thin
 from vitascope.report.figures.heat import colour_bar, image, levels
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 
 __all__ = ["NUM_CONTOURS", "draw_surface", "smooth"]
 
 NUM_CONTOURS = 14
 _FINE = 96  # points along each side after interpolation
+_CONTOUR_POINTS = 90
 
 
 def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -58,26 +59,27 @@ def draw_surface(panel: Surface, *, width: float = 420, **_: float) -> Markup:
     )
     at, low, high = levels(matrix)
     side = min(width - 110.0, 330.0)
-    margins = (8.0, width - 44 - side, 40.0, 44.0)
-    across, up = Scale(float(x[0]), float(x[-1])), Scale(float(y[0]), float(y[-1]))
-    plot = Plot(width, side + 48, margins, across, up, font=10.5)
-    plot.parts.append(image(at.T[::-1], 44, 8, side, side, "viridis", "smooth"))
-    drawing = contour_generator(x, y, np.ma.masked_invalid(heights.T))
-    for height in contour_heights(low, high, panel.log):
-        for line in drawing.lines(float(height)):
-            points = [(plot.px(float(a)), plot.py(float(b))) for a, b in np.asarray(line)]
-            plot.parts.append(svg.tag("path", d=svg.path(points), class_="contour"))
+    margins = (24.0, width - 44 - side, 40.0, 44.0)
+    across, up = AxisScale(float(x[0]), float(x[-1])), AxisScale(float(y[0]), float(y[-1]))
+    plot = Plot(width, side + 64, margins, across, up, font=10.5)
     plot.axes(
         [(value, (axis_number(value),)) for value in ticks(across, 4)],
         [(value, axis_number(value)) for value in ticks(up, 4)],
         "first direction",
-        "",
+        f"{panel.label} against the second direction",
     )
+    plot.parts.append(image(at.T[::-1], 44, 24, side, side, "viridis", "smooth"))
+    drawing = contour_generator(x, y, np.ma.masked_invalid(heights.T))
+    for height in contour_heights(low, high, panel.log):
+        for line in drawing.lines(float(height)):
+            kept = np.asarray(line)[thin(len(line), _CONTOUR_POINTS)]
+            points = [(plot.px(float(a)), plot.py(float(b))) for a, b in kept]
+            plot.parts.append(svg.tag("path", d=svg.path(points), class_="contour"))
     if all(scale.low <= 0 <= scale.high for scale in (across, up)):
         a, b = plot.px(0.0), plot.py(0.0)
         plot.parts.append(svg.line((a - 5, b), (a + 5, b), "centre"))
         plot.parts.append(svg.line((a, b - 5), (a, b + 5), "centre"))
-    plot.parts += colour_bar(low, high, matrix, 56 + side, 8, min(side, 160))
+    plot.parts += colour_bar(low, high, matrix, 56 + side, 24, min(side, 160))
     words = f"{panel.title or panel.label}: {panel.label} from {low:.3g} to {high:.3g} over "
     words += f"steps from {x[0]:.3g} to {x[-1]:.3g} along two directions."
     return plot.draw(words, "heat")
