@@ -66,7 +66,7 @@ def draw_surface(panel: Surface, *, width: float = 420, **_: float) -> Markup:
         [(value, (axis_number(value),)) for value in ticks(across, 4)],
         [(value, axis_number(value)) for value in ticks(up, 4)],
         "first direction",
-        f"{panel.label} against the second direction",
+        f"second direction; colours: {panel.label}",
     )
     plot.parts.append(image(at.T[::-1], 44, 24, side, side, "viridis", "smooth"))
     drawing = contour_generator(x, y, np.ma.masked_invalid(heights.T))
