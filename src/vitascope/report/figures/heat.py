@@ -35,11 +35,11 @@ def levels(panel: Heat) -> tuple[np.ndarray, float, float]:
     high = float(good.max()) if panel.high is None and good.size else panel.high or 1.0
     if high <= low:
         low, high = (low / 1.1, low * 1.1) if panel.log else (low - 0.5, low + 0.5)
-    if panel.log:
-        with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what cannot be drawn is not finite, and left out
+        if panel.log:
             at = np.log(values / low) / math.log(high / low)
-    else:
-        at = (values - low) / (high - low)
+        else:
+            at = (values - low) / (high - low)
     return np.where(np.isfinite(at), np.clip(at, 0, 1), np.nan), low, high
 
 
