@@ -15,7 +15,7 @@ import griffe
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("layers", "models", "data", "train", "measure", "capture", "studies", "report")
-FILES = ("api", "record", "errors")  # public modules beside the packages
+FILES = ("api", "record", "figure", "errors")  # public modules beside the packages
 
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data|obj):`~?([^`]+)`")
 _DOCTEST = re.compile(r"(?:^>>>.*\n?(?:^(?!>>>)\S.*\n?|^\.\.\..*\n?)*\n*)+", re.MULTILINE)

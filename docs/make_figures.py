@@ -22,11 +22,13 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from vitascope.errors import UserError
+from vitascope.figure import Style
 from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load
-from vitascope.report.figures.comparison_paper import STYLE
-from vitascope.report.instruments.paper import draw
+from vitascope.report.figures.paper_renderer import STYLE, draw_figure
+from vitascope.report.instruments.per_layer import Seen
+from vitascope.report.sections.inspection import INSTRUMENTS
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import segmentation_step
@@ -158,7 +160,8 @@ def main(words: Sequence[str]) -> None:
         for name, record in found:
             if words:
                 record.save(OUT / "records" / name)
-            write(name, draw(record))
+            seen = Seen(label=sight.model, style=Style(), record=record)
+            write(name, draw_figure(INSTRUMENTS[record.kind]([seen])))
     if not named or "miou" in named:
         record, figure = segmented()
         if words:

@@ -16,7 +16,10 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
-from vitascope.report.sections.buildup_figure import draw, says, write_figure
+from vitascope.report.figures.style import Styles
+from vitascope.report.folder_page import write_record_figures
+from vitascope.report.records import Source
+from vitascope.report.sections.buildup import says, section
 from vitascope.report.tables.buildup import buildup_table
 from vitascope.report.tables.writers import as_text
 from vitascope.studies.buildup import candidates, improves
@@ -155,26 +158,25 @@ def test_the_table_has_a_line_a_network_and_the_sentence_weighs_them():
     assert nothing.endswith("The rule has blocks left to try.")
 
 
-def test_the_figure_marks_what_was_kept_and_names_blocks_and_stages(tmp_path):
-    axis = draw(made_up()).axes[0]
-    labels = [label.get_text() for label in axis.get_xticklabels()]
-    assert labels == ["0\ncc\ncc\ncc", "1\ncc\ncc\nca", "2\ncc\nca\nca", "2\nca\ncc\nca"]
-    assert [text.get_text() for text in axis.texts] == ["c3", "c2", "c1"]
-    large = [line for line in axis.lines if line.get_markersize() == 7]
-    assert [line.get_ydata()[0] for line in large] == pytest.approx([90.0, 92.0, 91.0, 92.1])
-    hollow = [line.get_markerfacecolor() == "white" for line in large]
-    assert hollow == [False, False, True, False]
-    joined = [tuple(line.get_xdata()) for line in axis.lines if line.get_linestyle() in ("-", ":")]
-    assert joined == [(0, 1), (1, 2), (1, 3)]  # the way back leads to what was kept
-    written = write_figure(tmp_path, made_up())
-    assert [path.name for path in written] == ["buildup.png", "buildup.svg", "buildup.pdf"]
-    again = [path.read_bytes() for path in write_figure(tmp_path / "b", made_up())]
-    assert [path.read_bytes() for path in written] == again
+def test_the_figure_marks_what_was_kept_and_names_the_blocks(tmp_path):
+    source = Source(path=tmp_path / "buildup.json", record=made_up())
+    (figure,) = section(source, Styles()).figures
+    (panel,) = figure.panels
+    assert panel.groups == ("✓ cc cc cc", "✓ cc cc ca", "✗ cc ca ca", "✓ ca cc ca")
+    validation, test = panel.series
+    assert np.mean(validation.values, 1).tolist() == pytest.approx([90.0, 92.0, 91.0, 92.1])
+    assert [value for (value,) in test.values] == pytest.approx([89.0, 91.0, 90.0, 91.1])
+    drawn = [
+        write_record_figures(tmp_path / name, {"buildup": made_up()}, ("png", "svg", "pdf"))
+        for name in "ab"
+    ]
+    assert [path.name for path in drawn[0]] == ["buildup.png", "buildup.svg", "buildup.pdf"]
+    assert [p.read_bytes() for p in drawn[0]] == [p.read_bytes() for p in drawn[1]]
 
 
-def test_no_figure_is_drawn_of_nothing():
+def test_no_table_is_made_of_nothing():
     with pytest.raises(UserError, match="tried nothing yet"):
-        draw(Record(kind="buildup"))
+        buildup_table(Record(kind="buildup"))
     with pytest.raises(UserError, match="record of 'gates'"):
         buildup_table(Record(kind="gates"))
 

@@ -7,14 +7,10 @@ import pytest
 import torch
 
 from vitascope.cli import main
+from vitascope.figure import Style, Surface
 from vitascope.record import Record, load
-from vitascope.report.instruments.paper import draw
-from vitascope.report.instruments.paper_curvature import (
-    FAR,
-    draw_hessians,
-    draw_trajectories,
-    heights,
-)
+from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory
+from vitascope.report.instruments.per_layer import Seen
 from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.train import recipe
@@ -132,9 +128,18 @@ def test_a_surface_is_cut_where_it_leaves_the_valley():
     nll = np.add.outer(50 * axis**2, axis**2)
     nll[0, 0] = np.inf
     arrays = {"axis_0": axis, "axis_1": axis, "nll": nll, "l2": np.zeros((5, 5))}
-    record = Record(kind="landscape", arrays=arrays)
+    values = {"along": "random directions"}
+    record = Record(kind="landscape", values=values, arrays=arrays)
     assert heights(record)[1].max() == FAR
-    assert len(draw(record).axes) == 3  # contours, their scale, the surface
+    (panel,) = landscape([seen("a", record)]).panels
+    assert isinstance(panel, Surface)
+    assert panel.x == axis.tolist()
+    assert panel.values[2, 2] == 0
+    assert panel.values[0, 0] == FAR
+
+
+def seen(label, record):
+    return Seen(label=label, style=Style(), record=record)
 
 
 def spectrum(*eigenvalues):
@@ -142,22 +147,18 @@ def spectrum(*eigenvalues):
     return Record(kind="hessian", values=values, arrays={"eigenvalues": np.array([eigenvalues])})
 
 
-def test_a_spectrum_has_two_sides_and_says_when_one_is_empty():
-    negative, positive = draw_hessians({"a": spectrum(3.0, 2.0), "b": spectrum(1.0, 4.0)}).axes
-    assert [text.get_text() for text in negative.texts] == ["none"]
-    assert [text.get_text() for text in positive.get_legend().get_texts()] == [
-        "a: NEP 0.0 %, APE 1",
-        "b: NEP 0.0 %, APE 1",
-    ]
-    negative, _ = draw_hessians({"a": spectrum(3.0, -2.0)}).axes
-    assert not negative.texts
-    heights_drawn = [patch.get_data().values.sum() for patch in negative.patches]
-    assert heights_drawn == pytest.approx([0.5, 0.5])  # outline and filling: half of the values
+def test_spectra_of_several_models_share_a_panel():
+    figure = hessian([seen("a", spectrum(3.0, 2.0)), seen("b", spectrum(-1.0, 4.0))])
+    first, second = figure.panels[0].series
+    assert (first.x, first.y) == ([2.0, 3.0], [50.0, 100.0])
+    assert (second.x, second.y) == ([-1.0, 4.0], [50.0, 100.0])
 
 
-def test_paths_of_several_models_share_a_figure():
-    values = {"angle": [0.0, 0.5, 0.0], "radius": [1.0, 0.5, 0.0]}
+def test_paths_of_several_models_share_a_panel():
+    values = {"angle": [0.0, np.pi / 6, 0.0], "radius": [1.0, 0.5, 0.0]}
     record = Record(kind="trajectory", values=values)
-    axis = draw_trajectories({"a": record, "b": record}).axes[0]
-    assert len(axis.lines) == 2
-    assert axis.lines[0].get_xdata().tolist() == [0.0, 0.5, 0.5]  # the end keeps the last angle
+    figure = trajectory([seen("a", record), seen("b", record)])
+    lines = figure.panels[0].series
+    assert [line.label for line in lines] == ["a", "b"]
+    assert lines[0].x == [0.0, 0.5]  # the end has no angle
+    assert lines[0].y == pytest.approx([0.0, 30.0], rel=1e-5)

@@ -95,10 +95,11 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
 def drawn_again_without_torch(folder):
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.instruments.paper import write_figures\n"
-        "from vitascope.report.instruments.paper_robustness import FIGURES\n"
+        "from vitascope.report.folder_page import write_record_figures\n"
+        "from vitascope.report.instruments.robustness import ROBUSTNESS\n"
         "folder = Path(sys.argv[1])\n"
-        "write_figures(folder / 'again', {n: load(folder / n) for n in FIGURES})\n"
+        "records = {n: load(folder / n) for n in ROBUSTNESS}\n"
+        "write_record_figures(folder / 'again', records)\n"
         "assert 'torch' not in sys.modules"
     )
     command = [sys.executable, "-c", code, str(folder)]

@@ -94,10 +94,13 @@ def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_pa
 def drawn_again_without_torch(folder):
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.instruments.paper import FIGURES, write_figures\n"
+        "from vitascope.report.folder_page import write_record_figures\n"
+        "from vitascope.report.instruments.heads import HEADS\n"
+        "from vitascope.report.instruments.units import UNITS\n"
+        "names = [*HEADS, *UNITS]\n"
         "folder = Path(sys.argv[1])\n"
-        "written = write_figures(folder / 'again', {n: load(folder / n) for n in FIGURES})\n"
-        "assert len(written) == 2 * len(FIGURES) == 18\n"
+        "records = {n: load(folder / n) for n in names}\n"
+        "assert len(write_record_figures(folder / 'again', records)) == 2 * len(names) == 18\n"
         "assert 'torch' not in sys.modules"
     )
     command = [sys.executable, "-c", code, str(folder)]

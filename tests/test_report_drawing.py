@@ -1,7 +1,9 @@
-"""Scales, ticks, labels and colours, and the figures written for papers."""
+"""Scales, ticks, labels and colours, and figures in both renderers."""
 
 import itertools
+import json
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -10,15 +12,25 @@ import pytest
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from report_making import made_up
-from vitascope.record import Record
+from vitascope.figure import (
+    Dots,
+    DotSeries,
+    Figure,
+    Lines,
+    Maps,
+    Series,
+    Surface,
+    restored,
+    stored,
+)
 from vitascope.report.figures.axes import spread
-from vitascope.report.figures.comparison_paper import write_figures
-from vitascope.report.figures.figure import Lines, Series
 from vitascope.report.figures.heat import BRIGHT
 from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
-from vitascope.report.figures.scale import Scale, ticks
-from vitascope.report.figures.style import COLOURS, Look, looks
+from vitascope.report.figures.page_renderer import draw_panel
+from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.report.figures.scale import AxisScale, ticks
+from vitascope.report.figures.style import COLOURS, styles_of
+from vitascope.report.figures.surface import draw_surface, smooth
 
 PAGES = ("#ffffff", "#121417")  # the page's background, light and dark
 # Machado et al. (2009), full strength, in linear RGB
@@ -60,10 +72,10 @@ def test_the_first_models_are_told_apart_with_any_colour_vision(theme, vision):
         assert np.linalg.norm(first - second) > 0.1
 
 
-def test_looks_differ_for_many_models_and_a_kind_keeps_its_colour():
-    many = looks((f"model {i}", "other") for i in range(24))
+def test_styles_differ_for_many_models_and_a_kind_keeps_its_colour():
+    many = styles_of((f"model {i}", "other") for i in range(24))
     assert len(set(many.values())) == 24
-    assert looks([("a", "cnn"), ("b", "convit")])["b"] == looks([("c", "convit")])["c"]
+    assert styles_of([("a", "cnn"), ("b", "convit")])["b"] == styles_of([("c", "convit")])["c"]
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -71,7 +83,7 @@ def test_ticks_are_few_round_and_within_the_scale(log):
     random = np.random.default_rng(0)
     for _ in range(300):
         low = 10 ** random.uniform(-3, 6)
-        scale = Scale(low, low * 10 ** random.uniform(0.05, 4), log)
+        scale = AxisScale(low, low * 10 ** random.uniform(0.05, 4), log)
         found = ticks(scale, 5)
         assert 2 <= len(found) <= 9
         assert found == sorted(set(found))
@@ -79,12 +91,14 @@ def test_ticks_are_few_round_and_within_the_scale(log):
 
 
 def test_a_scale_holds_its_values_and_keeps_to_its_bounds():
-    scale = Scale.around([91.0, 99.8], least=4, floor=0, ceiling=100)
+    scale = AxisScale.around([91.0, 99.8], least=4, floor=0, ceiling=100)
     assert scale.low < 91
     assert scale.high == 100
-    assert Scale.around([5.0], least=2).at(5.0) == pytest.approx(0.5)
-    assert Scale.around([], log=True).log
-    assert Scale.around([0.0, 100.0, math.nan], log=True, least=3).at(100.0) == pytest.approx(0.5)
+    assert AxisScale.around([5.0], least=2).at(5.0) == pytest.approx(0.5)
+    assert AxisScale.around([], log=True).log
+    assert AxisScale.around([0.0, 100.0, math.nan], log=True, least=3).at(100.0) == pytest.approx(
+        0.5
+    )
 
 
 def test_labels_are_spread_apart_in_order_and_within_bounds():
@@ -98,27 +112,6 @@ def test_labels_are_spread_apart_in_order_and_within_bounds():
         assert max(places) <= 100 + 1e-9
 
 
-def test_figures_are_written_for_papers_with_their_fonts(tmp_path):
-    made_up(fractions=(0.1, 1.0), labels=("A$^2$ <b>", "ViT", "CNN")).save(tmp_path / "compare")
-    written = write_figures(tmp_path)
-    names = {path.stem for path in written}
-    assert {"efficiency", "cost", "learning_top1", "gates_model_0_10"} <= names
-    assert {path.suffix for path in written} == {".png", ".svg", ".pdf"}
-    for path in written:
-        body = path.read_bytes()
-        if path.suffix == ".svg":
-            ElementTree.fromstring(body)
-            assert b"<text" not in body  # outlines: no font needed
-        elif path.suffix == ".pdf":
-            assert b"/Type3" not in body
-
-
-def test_figures_without_data_are_left_out(tmp_path):
-    record = made_up(num_models=1, fractions=(1.0,), seeds=(0,), inside=False)
-    bare = Record(kind="compare", values={**record.values, "curves": []})
-    assert {path.stem for path in write_figures(tmp_path, bare)} == {"efficiency", "cost"}
-
-
 def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
     for share in np.linspace(0, 1, 101):
         colour = to_hex(colormaps["viridis"](share))
@@ -127,20 +120,148 @@ def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
 
 
 def test_an_axis_of_whole_numbers_has_whole_ticks_alone():
-    look = Look(0, "circle", "")
     whole = Lines(title="", x_label="layers", y_label="", series=(
-        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0), look=look),))  # fmt: skip
+        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0)),))  # fmt: skip
     marks = x_marks(whole, line_scales(whole)[0], 8)
     assert marks == [0, 1, 2, 3]
     halves = replace(whole, series=(replace(whole.series[0], x=(0, 0.5, 2, 3)),))
     assert 0.5 in x_marks(halves, line_scales(halves)[0], 8)
 
 
-def test_points_that_are_not_joined_have_no_line_between_them():
-    look = Look(0, "circle", "")
-    panel = Lines(title="", x_label="", y_label="", series=(
-        Series(label="a", x=(0.0, 1.0), y=(1.0, 2.0), look=look),))  # fmt: skip
-    joined, apart = draw_lines(panel), draw_lines(replace(panel, joined=False))
-    assert joined.count("<circle") == 0
-    assert apart.count("<circle") >= 2
-    assert joined.count("<path") > apart.count("<path")
+def places(drawn: str, kind: str) -> list[tuple[float, ...]]:
+    """Where elements of a class stand: points of paths, centres of circles."""
+    root = ElementTree.fromstring(f"<div>{drawn}</div>")
+    found = []
+    for group in root.iter():
+        words = (group.get("class") or "").split()
+        if kind in words and group.tag == "path":
+            found += [tuple(map(float, p.split(","))) for p in group.get("d", "")[1:].split()]
+        for part in (group, *group) if kind in words else ():
+            if part.tag == "circle":
+                found.append((float(part.get("cx")), float(part.get("cy"))))
+    return found
+
+
+def lines_of(*series: Series, **more) -> Lines:
+    return Lines(title="", x_label="x", y_label="y", series=series, **more)
+
+
+def test_a_known_point_lands_at_its_place_in_both_renderers():
+    line = Series(label="", x=(0.0, 10.0, 20.0), y=(0.0, 100.0, 50.0))
+    panel = lines_of(line, floor=0.0, ceiling=100.0, marks=False)
+    _, y = line_scales(panel)
+    assert (y.low, y.high) == (0.0, 100.0)
+    drawn = places(draw_lines(panel, width=420, height=300), "line")
+    left, right, top, foot = drawn[0][0], drawn[2][0], drawn[1][1], drawn[0][1]
+    assert (top, foot) == (30.0, 256.0)  # the margins of the plot
+    assert drawn[1][0] == pytest.approx((left + right) / 2, abs=0.1)
+    assert drawn[2][1] == pytest.approx((top + foot) / 2, abs=0.1)
+    axis = draw_figure(Figure(name="a", title="", reading="", panels=(panel,))).axes[0]
+    assert axis.lines[0].get_xydata().tolist() == [[0, 0], [10, 100], [20, 50]]
+    assert axis.get_ylim() == (y.low, y.high)
+
+
+def test_what_a_point_is_the_mean_of_is_drawn_at_its_height():
+    line = Series(label="a", x=(0, 1), y=(5.0, 5.0), each=[[0.0, 10.0], [5.0]])
+    panel = lines_of(line, marks=False)
+    drawn = draw_lines(panel)
+    (x, low), (_, high), (_, middle) = places(drawn, "seed")
+    assert x == places(drawn, "line")[0][0]
+    assert middle == pytest.approx((low + high) / 2, abs=0.1)
+    axis = draw_figure(Figure(name="a", title="", reading="", panels=(panel,))).axes[0]
+    assert axis.lines[1].get_xydata().tolist() == [[0, 0], [0, 10], [1, 5]]
+
+
+def test_points_that_are_not_joined_have_marks_and_no_line():
+    panel = lines_of(Series(label="a", x=(0.0, 1.0), y=(1.0, 2.0)), marks=False)
+    apart = replace(panel, joined=False)
+    assert places(draw_lines(panel), "line")
+    assert not places(draw_lines(apart), "line")
+    figure = Figure(name="a", title="", reading="", panels=(panel, apart))
+    first, second = (axis.lines[0] for axis in draw_figure(figure).axes)
+    assert (first.get_linewidth() > 0, first.get_marker()) == (True, "")
+    assert (second.get_linewidth(), second.get_marker()) == (0, "o")
+
+
+def test_names_stand_where_they_are_put_along_a_logarithmic_axis():
+    line = Series(label="a", x=(100, 1000, 10_000), y=(1.0, 2.0, 3.0))
+    panel = lines_of(line, x_log=True, x_at=line.x, x_names=("few\n1 %", "some", "all"))
+    root = ElementTree.fromstring(f"<div>{draw_lines(panel)}</div>")
+    at = {text.text: float(text.get("x")) for text in root.iter("text") if text.get("x")}
+    assert at["few"] == at["1 %"]
+    assert at["some"] == pytest.approx((at["few"] + at["all"]) / 2, abs=0.11)
+    axis = draw_figure(Figure(name="a", title="", reading="", panels=(panel,))).axes[0]
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["few\n1 %", "some", "all"]
+
+
+def bowl(side: int = 11) -> Surface:
+    axis = np.linspace(-1, 1, side)
+    return Surface(title="", x=axis, y=axis, values=np.add.outer(4 * axis**2, axis**2))
+
+
+def test_a_surface_is_interpolated_smoothly_and_keeps_its_numbers():
+    x, y, found = smooth(bowl())
+    assert len(x) > 50
+    np.testing.assert_allclose(found, np.add.outer(4 * x**2, y**2), atol=1e-6)
+    holed = bowl()
+    holed.values[0, 0] = np.nan
+    _, _, found = smooth(holed)
+    assert np.isnan(found[0, 0])
+    assert np.nanmax(found) <= 5 + 1e-9
+    np.testing.assert_allclose(found[30:-30, 30:-30], np.add.outer(4 * x**2, y**2)[30:-30, 30:-30],
+                               atol=0.02)  # fmt: skip
+
+
+def test_contours_of_a_bowl_are_narrow_where_it_is_steep():
+    drawn = draw_surface(bowl())
+    first = re.search(r'd="M([^"]*)" class="contour"', drawn)  # the lowest: 4 x² + y² is constant
+    assert first is not None
+    inner = [tuple(map(float, point.strip("Z").split(","))) for point in first[1].split()]
+    centre = [sum(p) / 2 for p in zip(*places(drawn, "centre")[:2], strict=True)]
+    wide, high = (max(abs(p[i] - centre[i]) for p in inner) for i in (0, 1))
+    assert high / wide == pytest.approx(2, rel=0.05)
+
+
+def test_a_figure_that_was_stored_comes_back_whole():
+    maps = Maps(title="m", rows=("a",), columns=("b", "c"), values=np.ones((1, 2, 3, 3)))
+    dots = Dots(
+        title="d", y_label="%", groups=("g",), series=(DotSeries(label="s", values=[[1.0]]),)
+    )
+    line = Series(label="l", x=[1, 2], y=[3.0, None], model="vit", each=[[1.0], [2.0]])
+    panels = (lines_of(line, x_log=True, levels=(("u", 2.0),)), dots, bowl(3), maps)
+    item, arrays = stored(Figure(name="f", title="t", reading="r.", panels=panels))
+    found = restored(json.loads(json.dumps(item, default=np.ndarray.tolist)), arrays)
+    assert (found.name, found.title, found.reading) == ("f", "t", "r.")
+    assert found.panels[0] == panels[0]
+    assert found.panels[1] == dots
+    assert found.panels[2].x == [-1.0, 0.0, 1.0]
+    np.testing.assert_array_equal(found.panels[2].values, panels[2].values)
+    np.testing.assert_array_equal(found.panels[3].values, maps.values)
+
+
+def test_a_matrix_that_was_a_surface_in_earlier_records_is_one_now():
+    panel = {"kind": "heat", "title": "ViT", "rows": ["-1", "1"], "columns": ["-2", "0", "2"],
+             "array": "surface/ViT", "label": "NLL", "log": True}  # fmt: skip
+    figure = {"name": "surfaces", "title": "Loss", "panels": [panel]}
+    (found,) = restored(figure, {"surface/ViT": np.ones((2, 3))}).panels
+    assert isinstance(found, Surface)
+    assert (found.x, found.y, found.log) == ([-1.0, 1.0], [-2.0, 0.0, 2.0], True)
+
+
+@pytest.fixture
+def one_of_each():
+    """A panel of lines and one of dots, with two series each."""
+    series = [Series(label=name, x=(0, 1), y=(1.0, 2.0)) for name in ("first", "second")]
+    dots = [DotSeries(label=name, values=[[1.0, 2.0]]) for name in ("first", "second")]
+    return lines_of(*series), Dots(title="", y_label="", groups=("g",), series=tuple(dots))
+
+
+def test_both_renderers_name_the_same_series(one_of_each):
+    figure = Figure(name="a", title="", reading="", panels=one_of_each)
+    for panel, axis in zip(figure.panels, draw_figure(figure).axes, strict=True):
+        legend = axis.get_legend()
+        texts = legend.get_texts() if legend else axis.texts
+        on_page = "".join(ElementTree.fromstring(f"<div>{draw_panel(panel)}</div>").itertext())
+        for line in panel.series:
+            assert line.label in on_page
+            assert line.label in {text.get_text() for text in texts}

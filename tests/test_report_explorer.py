@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 def test_a_comparisons_page_holds_its_explorer_right_after_the_answer(folder):
     html = write_page(folder).read_text(encoding="utf-8")
-    places = [html.index(words) for words in ("<h1>", 'id="explorer"', "<nav", 'id="efficiency"')]
+    places = [html.index(words) for words in ("<h1>", 'id="explorer"', "<nav", 'id="figure-1"')]
     assert places == sorted(places)
     assert len(html.encode()) < 5_000_000
 
@@ -47,10 +47,10 @@ def test_the_explorer_uses_the_colours_of_the_page(tmp_path):
     for model in ("resnet_micro", "alternet_micro", "convit_micro"):
         write_run(tmp_path / model, model)
     report = compose(find([tmp_path], KINDS))
-    look = report.looks.of("convit_micro")
+    look = report.styles.of("convit_micro")
     (section,) = report.sections
     line = section.figures[0].panels[0].series[1]
-    assert (line.label, line.look) == ("convit_micro", look)
+    assert (line.label, line.style) == ("convit_micro", look)
     assert f'"css": "{look.css}"' in render_page(report).replace('"css":"', '"css": "')
 
 

@@ -1,6 +1,7 @@
 """The page of a comparison: one file, whole, safe and right for small and large records."""
 
 import re
+import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from report_making import made_up
 from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.report.figures.cost import draw_cost
-from vitascope.report.figures.efficiency import draw_efficiency
-from vitascope.report.figures.learning import draw_learning
+from vitascope.report.figures.page_renderer import draw_panel
+from vitascope.report.folder_page import write_record_figures
 from vitascope.report.page import write_page
+from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_readings import (
     efficiency_reading,
     learning_reading,
@@ -83,30 +84,76 @@ def test_what_comes_from_outside_stays_text(tmp_path):
     assert page.words.count(EVIL) > 8
 
 
-def test_a_model_has_one_colour_in_every_figure(tmp_path):
-    comparison = Comparison(made_up(num_models=7))
-    drawn = [draw_efficiency(comparison), draw_efficiency(comparison, narrow=True)]
-    drawn += [draw_cost(comparison, "multiply_adds"), draw_cost(comparison, "images_per_second")]
-    drawn += [draw_learning(comparison, row, "top1") for row in comparison.rows]
-    for model in comparison.models.values():
-        for chart in drawn:
-            label = re.escape(model.label)
-            groups = re.findall(rf'<text[^>]*class="label"[^>]*>{label}</text>.*?</g>', chart)
-            found = re.findall(
-                rf'<g class="(m\d)"[^>]*>(?:(?!</g>).)*<text[^>]*>{label}</text>', chart
-            )
-            assert groups
-            assert set(found) == {model.look.css}
+def figures_of(**shape):
+    return {figure.name: figure for figure in comparison_figures(Comparison(made_up(**shape)))}
+
+
+def test_a_model_has_one_colour_in_every_figure():
+    models = Comparison(made_up(num_models=7)).models.values()
+    found = figures_of(num_models=7)
+    for name in ("efficiency", "cost", "learning"):
+        for panel in found[name].panels:
+            assert {line.label: line.style for line in panel.series} == {
+                model.label: model.style for model in models
+            }
 
 
 def test_line_charts_name_every_model_at_its_line_without_overlap():
-    comparison = Comparison(made_up(num_models=12))
-    chart = draw_efficiency(comparison)
+    (panel,) = figures_of(num_models=12)["efficiency"].panels
+    chart = draw_panel(panel, "wide")
     heights = sorted(
         float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" class="label"', chart)
     )
     assert len(heights) == 12
     assert min(after - before for before, after in pairwise(heights)) >= 12
+
+
+def test_sample_efficiency_shows_means_spreads_seeds_and_crossings():
+    record = made_up()
+    (panel,) = figures_of()["efficiency"].panels
+    line, entry = panel.series[0], record.values["table"][0]["entries"][0]
+    assert line.x == [row["num_images"] for row in record.values["table"]]
+    assert line.y[0] == entry["mean"]
+    assert line.high[0] - line.low[0] == pytest.approx(2 * entry["std"])
+    assert line.each[0] == tuple(cell["top1"] for cell in record.values["cells"][:2])
+    told = [crossing for crossing in record.values["crossings"] if crossing["fraction"]]
+    assert [words for *_, words in panel.rings] == [crossing["text"] for crossing in told]
+    for x, _, words in panel.rings:
+        assert panel.x_at[0] <= x <= panel.x_at[-1]
+        assert words in figures_of()["efficiency"].how
+
+
+def test_attention_over_training_has_a_panel_for_each_model_and_share():
+    record = made_up(fractions=(0.1, 1.0))
+    panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
+    assert [panel.title for panel in panels] == ["ConViT, 10 % (143 images)",
+                                                 "ConViT, all (1,437 images)"]  # fmt: skip
+    heads = record.arrays[record.values["gates"][0]["array"]][:, 1]
+    line = panels[0].series[1]
+    assert line.label == "layer 2"
+    np.testing.assert_allclose(line.y, heads.mean(1), rtol=1e-6)
+    np.testing.assert_allclose(line.low, heads.min(1), rtol=1e-6)
+
+
+def test_figures_of_a_comparison_are_written_for_papers_with_their_fonts(tmp_path):
+    record = made_up(fractions=(0.1, 1.0), labels=("A$^2$ <b>", "ViT", "CNN"))
+    written = write_record_figures(tmp_path, {"compare": record}, ("png", "svg", "pdf"))
+    names = {path.stem for path in written}
+    assert names == {"efficiency", "cost", "learning", "gates", "nonlocality"}
+    for path in written:
+        body = path.read_bytes()
+        if path.suffix == ".svg":
+            ElementTree.fromstring(body)
+            assert b"<text" not in body  # outlines: no font needed
+        elif path.suffix == ".pdf":
+            assert b"/Type3" not in body
+
+
+def test_figures_without_data_are_left_out():
+    record = made_up(num_models=1, fractions=(1.0,), seeds=(0,), inside=False)
+    bare = Record(kind="compare", values={**record.values, "curves": []})
+    found = comparison_figures(Comparison(bare))
+    assert [figure.name for figure in found] == ["efficiency", "cost"]
 
 
 def test_the_reading_says_who_leads_and_whether_it_is_clear():

@@ -8,7 +8,7 @@ from make_results import section
 
 from vitascope.cli import main
 from vitascope.record import Record, load
-from vitascope.report.sections.spectra_figure import draw
+from vitascope.report.folder_page import write_record_figures
 from vitascope.report.tables.spectra import spectra_table
 from vitascope.studies.inspection.spectra import compared, numbers
 
@@ -56,7 +56,7 @@ def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_
     alone = load(tmp_path / "resnet-epoch-1" / "hessian")
     np.testing.assert_array_equal(record.arrays["resnet-epoch-1"], alone.arrays["eigenvalues"])
     assert record.config["augmented_by"] == "laptop"
-    assert (tmp_path / "figures/spectra-epoch-1.pdf").exists()
+    assert (tmp_path / "figures/spectra.pdf").exists()
     assert main(words) == 0  # again: from what is finished
     assert "APE, mean above 0" in capsys.readouterr().out
     again = load(tmp_path / "spectra")
@@ -79,11 +79,12 @@ def made_up():
     return Record(kind="spectra", values=values, arrays={"a|b": np.array([[3.0, -1.0]])})
 
 
-def test_the_table_and_the_page_show_the_numbers():
+def test_the_table_and_the_page_show_the_numbers(tmp_path):
     _, rows = spectra_table(made_up()).inline()
     assert rows == [["a|b", "last", "25 ± 5", "", "12 ± 1", "", "1.5 ± 0.1"]]
     assert "| a\\|b | last | 25 ± 5 |" in section(made_up())
-    assert len(draw(made_up(), None).axes) == 2
+    (drawn,) = write_record_figures(tmp_path, {"spectra": made_up()}, ("png",))
+    assert drawn.name == "spectra.png"
 
 
 def test_the_page_shows_accuracy_against_the_frequency_of_noise():

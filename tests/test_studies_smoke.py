@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vitascope import record
+from vitascope.figure import Dots, Lines, restored
 from vitascope.studies.grid.executor import Engine
 from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
@@ -47,37 +48,35 @@ def check_table(plan, table):
 
 
 def check_lines(panel):
-    assert panel["series"], panel["title"]
-    points = 0
-    for series in panel["series"]:
-        x, y = series["x"], series["y"]
-        assert len(x) == len(y), series["label"]
-        assert finite([*x, *y, *(series["low"] or []), *(series["high"] or [])]), series["label"]
-        points += sum(v is not None for v in y)  # none where there is no such eigenvalue
-        for bound in (series["low"], series["high"]):
-            assert bound is None or len(bound) == len(x), series["label"]
-        if panel["x_log"]:
-            assert all(v > 0 for v in x), series["label"]
-        if panel["y_log"]:
-            assert all(v is None or v > 0 for v in y), series["label"]
-    return points
+    assert panel.series, panel.title
+    for line in panel.series:
+        assert len(line.x) == len(line.y), line.label
+        assert finite([*line.x, *line.y, *(line.low or []), *(line.high or [])]), line.label
+        for bound in (line.low, line.high):
+            assert bound is None or len(bound) == len(line.x), line.label
+        if panel.x_log:
+            assert all(v > 0 for v in line.x), line.label
+        if panel.y_log:
+            assert all(v is None or v > 0 for v in line.y), line.label
+    shown = [value for line in panel.series for value in line.y if value is not None]
+    return len(shown)  # a line may be empty where there is no such eigenvalue
 
 
 def check_dots(panel):
-    for series in panel["series"]:
-        assert len(series["values"]) == len(panel["groups"]), series["label"]
-        assert all(finite(group) for group in series["values"]), series["label"]
-        assert series["paper"] is None or len(series["paper"]) == len(panel["groups"])
-    return sum(len(group) for series in panel["series"] for group in series["values"])
+    for line in panel.series:
+        assert len(line.values) == len(panel.groups), line.label
+        assert all(finite(group) for group in line.values), line.label
+        assert line.paper is None or len(line.paper) == len(panel.groups)
+    return sum(len(group) for line in panel.series for group in line.values)
 
 
-def check_array(panel, arrays):
-    array = arrays[panel["array"]]
-    assert array.shape[:2] == (len(panel["rows"]), len(panel["columns"])), panel["title"]
-    assert array.ndim == {"heat": 2, "maps": 4}[panel["kind"]], panel["title"]
-    assert np.isfinite(array).any(), panel["title"]
-    assert not np.isinf(array).any(), panel["title"]  # NaN is an empty place
-    return array.size
+def check_array(panel):
+    assert np.isfinite(panel.values).any(), panel.title
+    assert not np.isinf(panel.values).any(), panel.title  # NaN is an empty place
+    return panel.values.size
+
+
+CHECKS = {Lines: check_lines, Dots: check_dots}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -100,17 +99,12 @@ def test_every_study_runs_and_leaves_a_whole_record(name, out):
         assert claim["reading"].endswith("."), claim
     assert bool(values["figures"]) == bool(plan.figures)
     assert len({figure["name"] for figure in values["figures"]}) == len(values["figures"])
-    for figure in values["figures"]:
-        assert figure["title"]
-        assert figure["reading"].endswith("."), figure["name"]
-        assert figure["panels"], figure["name"]
-        drawn = [
-            check_lines(panel) if panel["kind"] == "lines"
-            else check_dots(panel) if panel["kind"] == "dots"
-            else check_array(panel, found.arrays)
-            for panel in figure["panels"]
-        ]  # fmt: skip
-        assert sum(drawn) > 0, f"{figure['name']} shows nothing"
+    for figure in (restored(item, found.arrays) for item in values["figures"]):
+        assert figure.title
+        assert figure.reading.endswith("."), figure.name
+        assert figure.panels, figure.name
+        drawn = [CHECKS.get(type(panel), check_array)(panel) for panel in figure.panels]
+        assert sum(drawn) > 0, f"{figure.name} shows nothing"
     used = {panel.get("array") for figure in values["figures"] for panel in figure["panels"]}
     correct = {f"correct/{key}" for key in plan.wanted()}
     assert correct <= set(found.arrays)

@@ -362,7 +362,8 @@ def question_of(request: Compare) -> Any:
 
 def run_buildup(request: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
-    from vitascope.report.sections.buildup_figure import says, write_figure
+    from vitascope.report.folder_page import write_record_figures
+    from vitascope.report.sections.buildup import says
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.buildup import BuildUp, build_up
@@ -376,7 +377,7 @@ def run_buildup(request: Buildup) -> Result:
     )
     with Progress(quiet=request.quiet or request.json) as bar:
         answer = build_up(question, request.out, _on_this_machine(request), progress=bar.tell)
-    figures = write_figure(request.out, answer)
+    figures = write_record_figures(request.out, {"buildup": answer}, (*FORMATS, "pdf"))
     return Result(
         records={"buildup": answer},
         summary=f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n",
@@ -388,7 +389,7 @@ def run_buildup(request: Buildup) -> Result:
 def run_spectra(request: Spectra) -> Result:
     """Compare the Hessian spectra of runs."""
     use_threads(request.threads)
-    from vitascope.report.sections.spectra_figure import write_figures
+    from vitascope.report.folder_page import write_record_figures
     from vitascope.report.tables.spectra import spectra_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.inspection.curvature import Curvature
@@ -408,7 +409,7 @@ def run_spectra(request: Spectra) -> Result:
             seed=request.seed,
             on_step=bar.show,
         )
-    figures = write_figures(request.out, answer)
+    figures = write_record_figures(request.out, {"spectra": answer}, (*FORMATS, "pdf"))
     return Result(
         records={"spectra": answer},
         summary=f"{as_text(spectra_table(answer))}\n",

@@ -15,10 +15,11 @@ def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope models`` and answer."""
     args = parse(Models, "vitascope models", words)
     if args.attention_map is not None:
-        from vitascope.report.figures.first_maps import draw_first_look
+        from vitascope.report.figures.paper_renderer import write_figure
+        from vitascope.report.instruments.heads import first_maps
         from vitascope.studies.inspection.first_maps import initial_maps
 
-        print(draw_first_look(initial_maps().to_record(), args.attention_map))
+        print(write_figure(first_maps(initial_maps().to_record()), args.attention_map))
     elif args.table:
         _table(args)
     else:

@@ -1,10 +1,8 @@
-"""From records to the sections of a page, in order, with one look for each model."""
+"""From records to the sections of a page, in order, with one style for each model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import chain
-from types import ModuleType
 
 from jinja2 import TemplateError
 
@@ -12,28 +10,61 @@ from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Found, Source
+from vitascope.report.sections import (
+    bench,
+    buildup,
+    comparison,
+    evaluation,
+    inspection,
+    run,
+    spectra,
+    study,
+)
 from vitascope.report.sections.section import Section
+from vitascope.report.sections.study import tally, told
 
-__all__ = ["EXPLORER", "KINDS", "Report", "compose"]
+__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "Report", "compose"]
 
-BUILDERS = {  # in the page's order: sections/<name>.py, and the kinds of records it reads
-    "comparison": ("compare",),
-    "study": ("study",),
-    "buildup": ("buildup",),
-    "spectra": ("spectra",),
-    "inspection": (
-        "nonlocality", "gates", "entropy", "maps", "fourier", "variance", "cka", "masking",
-        "lesion", "occlusion", "fgsm", "pgd", "frequency", "corruption", "calibration", "hessian",
-        "density", "landscape", "trajectory",
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """Makes sections from records of some kinds: one for each record, or one for all together."""
+
+    kinds: tuple[str, ...]
+    each: Callable[[Source, Styles], Section] | None = None
+    together: Callable[[Sequence[Source], Styles], Section] | None = None
+    models: Callable[[Sequence[Source]], Iterable[tuple[str, str]]] = lambda sources: ()
+
+    def sections(self, sources: Sequence[Source], styles: Styles) -> list[Section]:
+        """The sections of these records."""
+        found = [self.together(sources, styles)] if self.together and sources else []
+        return found + ([self.each(source, styles) for source in sources] if self.each else [])
+
+
+BUILDERS = (  # in the page's order
+    Builder(kinds=("compare",), each=comparison.section, models=comparison.models),
+    Builder(kinds=("study",), each=study.section, models=study.models),
+    Builder(kinds=("buildup",), each=buildup.section),
+    Builder(kinds=("spectra",), each=spectra.section, models=spectra.models),
+    Builder(
+        kinds=tuple(inspection.INSTRUMENTS), together=inspection.section, models=inspection.models
     ),
-    "evaluation": ("evaluation",),
-    "run": ("run",),
-    "bench": ("bench-gpsa", "bench-training", "bench-inspect", "bench-neighborhood",
-              "bench-corruptions", "bench-hessian"),
-}  # fmt: skip
-_TOGETHER = {"inspection", "evaluation", "run"}  # all records in one section; else one each
+    Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
+    Builder(kinds=("run",), together=run.section, models=run.models),
+    Builder(
+        kinds=(
+            "bench-gpsa",
+            "bench-training",
+            "bench-inspect",
+            "bench-neighborhood",
+            "bench-corruptions",
+            "bench-hessian",
+        ),
+        each=bench.section,
+    ),
+)
 EXPLORER = "explorer"
-KINDS = (*(kind for kinds in BUILDERS.values() for kind in kinds), EXPLORER)
+KINDS = (*chain(*(builder.kinds for builder in BUILDERS)), EXPLORER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +73,7 @@ class Report:
 
     sections: tuple[Section, ...]
     explorers: tuple[Record, ...] = ()
-    looks: Styles = field(default_factory=Styles)
+    styles: Styles = field(default_factory=Styles)
     left_out: tuple[str, ...] = ()
     title: str | None = None
     time: str = ""
@@ -54,8 +85,6 @@ class Report:
         studies = [section for section in self.sections if section.kind == "study"]
         if first.kind != "study" or len(studies) < 2:
             return first
-        from vitascope.report.sections.study import tally, told
-
         claims = [claim for section in studies for claim in section.claims]
         tried = sum(bool(section.claims) for section in studies)
         answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
@@ -70,7 +99,7 @@ class Report:
 
 
 def compose(found: Found, title: str | None = None) -> Report:
-    """Sections from records: each builder gets those it reads, all share one book of looks.
+    """Sections from records: each builder gets those it reads, all share the same styles.
 
     Every record is first made into a page of its own: one that does not have what its kind needs is
     named and left out.
@@ -113,30 +142,20 @@ def _composed(sources: Sequence[Source]) -> Report:
     of: dict[str, list[Source]] = {}
     for source in sources:
         of.setdefault(source.record.kind, []).append(source)
-    parts: list[tuple[ModuleType, list[Source], bool]] = []
-    for name, kinds in BUILDERS.items():
-        mine = [source for kind in kinds for source in of.get(kind, [])]
-        mine.sort(key=_order)
-        if mine:
-            builder = import_module(f"vitascope.report.sections.{name}")
-            parts.append((builder, mine, name in _TOGETHER))
-    named = [
-        builder.models(mine)
-        for builder, mine, _ in parts
-        if hasattr(builder, "models")  # that other figures draw too
+    parts = [
+        (builder, sorted(chain(*(of.get(kind, []) for kind in builder.kinds)), key=_order))
+        for builder in BUILDERS
     ]
-    looks = Styles([*chain(*named), *_explored(of.get(EXPLORER, []))])
-    sections: list[Section] = []
-    for builder, mine, together in parts:
-        given = [mine] if together else mine
-        sections += [builder.section(each, looks) for each in given]
+    named = chain(*(builder.models(mine) for builder, mine in parts))
+    styles = Styles([*named, *_explored(of.get(EXPLORER, []))])
+    sections = list(chain(*(builder.sections(mine, styles) for builder, mine in parts)))
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
     sections = _told_apart(_defined_once(sections))
     times = [str(source.record.made.get("time") or "") for source in sources]
     return Report(
         sections=tuple(sections or [_explorer_alone(len(explorers))]),
         explorers=explorers,
-        looks=looks,
+        styles=styles,
         time=max(times, default=""),
     )
 
@@ -179,8 +198,10 @@ def _explored(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
 
 def _explorer_alone(number: int) -> Section:
     return Section(
-        kind=EXPLORER, label="Explorer", title="What each patch looks at",
+        kind=EXPLORER,
+        label="Explorer",
+        title="What each patch looks at",
         question="What does each patch look at?",
         answer="Move over the image: every layer and head shows what that patch attends to.",
         leads=("Two models stand side by side.",) if number > 1 else (),
-    )  # fmt: skip
+    )

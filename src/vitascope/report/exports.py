@@ -7,9 +7,8 @@ from matplotlib.figure import Figure as Drawing
 
 from vitascope.record import write_text
 from vitascope.report.contents import Report
-from vitascope.report.figures.comparison_paper import comparison_figures, save_figure
 from vitascope.report.figures.figure import file_name
-from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.report.figures.paper_renderer import draw_figure, save_figure
 from vitascope.report.sections.section import Section
 from vitascope.report.tables.study import claims_table
 from vitascope.report.tables.table import Table
@@ -37,8 +36,6 @@ def drawings(report: Report) -> Iterator[tuple[str, Drawing]]:
 
 
 def _drawings(section: Section) -> Iterator[tuple[str, Drawing]]:
-    if section.kind == "compare":
-        yield from comparison_figures(section.special)
     together = "" if section.num_models == 1 else f"-{section.num_models}-models"
     for figure in section.figures:  # of several models: one model's own may lie there already
         yield figure.name + together, draw_figure(figure)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.report.figures.style import looks
+from vitascope.report.figures.style import styles_of
 
 __all__ = ["as_json", "data_of", "labels_of"]
 
@@ -25,7 +25,7 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
     labels = labels_of(records)
     gated = [any(layer["gated"] for layer in record.values["layers"]) for record in records]
     kinds = ["convit" if each else "vit" for each in gated]
-    own = looks(zip(labels, kinds, strict=True))
+    own = styles_of(zip(labels, kinds, strict=True))
     images: dict[str, Any] = {}
     models = []
     for record, label in zip(records, labels, strict=True):

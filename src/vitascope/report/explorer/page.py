@@ -24,14 +24,14 @@ from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.data import as_json, data_of, labels_of
 from vitascope.report.figures.style import COLOURS
 
-__all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "Section", "page", "section", "within"]
+__all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "ExplorerPart", "page", "section", "within"]
 
 MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section:
+class ExplorerPart:
     """A part of a page."""
 
     html: Markup
@@ -54,11 +54,11 @@ def section(
     css: Mapping[str, str] | None = None,
     live: Mapping[str, Any] | None = None,
     most: int = MOST_BYTES,
-) -> Section:
+) -> ExplorerPart:
     """The explorer of these records, as far as they fit in a page.
 
     Args:
-        records: Of kind "explorer", one a model.
+        records: Of kind "explorer", one per model.
         css: The class that colours a model, by its name; chosen here when left out.
         live: Where a server answers for uploaded images: ``path``, ``token``, ``most`` bytes.
         most: Bytes of maps and images; beyond, whole records are left out, and named.
@@ -69,18 +69,22 @@ def section(
     words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
     errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
     text = {**data, "live": live} if live else data
-    html = _environment().get_template("explorer.html").render(
-        data=as_json(text),
-        still=[
-            ((model["label"], model["css"]), _still(record))
-            for model, record in zip(data["models"], kept, strict=True)
-        ],
-        several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
-        gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
-        error=f"{100 * max(errors):.1f}\u00a0%",
-        notes=words,
-    )  # fmt: skip
-    return Section(html=Markup(html), script=EXPLORER_SCRIPT, style=EXPLORER_STYLE)
+    html = (
+        _environment()
+        .get_template("explorer.html")
+        .render(
+            data=as_json(text),
+            still=[
+                ((model["label"], model["css"]), _still(record))
+                for model, record in zip(data["models"], kept, strict=True)
+            ],
+            several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
+            gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
+            error=f"{100 * max(errors):.1f}\u00a0%",
+            notes=words,
+        )
+    )
+    return ExplorerPart(html=Markup(html), script=EXPLORER_SCRIPT, style=EXPLORER_STYLE)
 
 
 def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> str:
@@ -88,14 +92,18 @@ def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> st
     part = section(records, live=live)
     script = _asset("script.js") + part.script
     digest = hashlib.sha256(script.encode("utf-8")).digest()
-    text = _environment().get_template("live.html").render(
-        title=", ".join(labels_of(records)),
-        hash=base64.b64encode(digest).decode("ascii"),
-        colours=COLOURS,
-        style=Markup(_asset("style.css") + part.style),
-        script=Markup(script),
-        body=part.html,
-    )  # fmt: skip
+    text = (
+        _environment()
+        .get_template("live.html")
+        .render(
+            title=", ".join(labels_of(records)),
+            hash=base64.b64encode(digest).decode("ascii"),
+            colours=COLOURS,
+            style=Markup(_asset("style.css") + part.style),
+            script=Markup(script),
+            body=part.html,
+        )
+    )
     return str(text)
 
 
@@ -152,6 +160,9 @@ def _svg(row: np.ndarray, query: tuple[int, int], grid: tuple[int, int]) -> Mark
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("vitascope.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("vitascope.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
+from vitascope.figure import Style
 from vitascope.report.figures import svg
-from vitascope.report.figures.scale import Scale
-from vitascope.report.figures.style import Look
+from vitascope.report.figures.scale import AxisScale
 
 __all__ = ["EndLabel", "Plot", "spread", "thin"]
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class EndLabel:
 
     words: str
     y: float  # in the plot's own units (pixels)
-    look: Look
+    style: Style
     x: float | None = None  # where its line ends; the right edge unless given
 
 
@@ -34,8 +36,8 @@ class Plot:
     width: float
     height: float
     margins: tuple[float, float, float, float]
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     font: float = 12
     parts: list[Markup] = field(default_factory=list)
 
@@ -86,7 +88,7 @@ class Plot:
         self,
         xs: Sequence[float],
         ys: Sequence[float],
-        look: Look,
+        style: Style,
         class_: str = "line",
         tip: str = "",
     ) -> None:
@@ -94,21 +96,21 @@ class Plot:
         points = [(self.px(a), self.py(b)) for a, b in zip(xs, ys, strict=True)]
         title = svg.tag("title", tip) if tip else ""
         if len(points) == 1:
-            (x, y), kind = points[0], f"dot {look.css}"
+            (x, y), kind = points[0], f"dot {style.css}"
             self.parts.append(svg.tag("circle", title, cx=x, cy=y, r=2, class_=kind))
         else:
-            shown = {"d": svg.path(points), "class": f"{class_} {look.css}"}
-            dash = look.dash or None
+            shown = {"d": svg.path(points), "class": f"{class_} {style.css}"}
+            dash = style.dash or None
             self.parts.append(svg.tag("path", title, **shown, stroke_dasharray=dash))
 
     def band(
-        self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], look: Look
+        self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], style: Style
     ) -> None:
         """The area between two lines, faint."""
         there = [(self.px(a), self.py(b)) for a, b in zip(xs, high, strict=True)]
         back = [(self.px(a), self.py(b)) for a, b in zip(xs, low, strict=True)]
         shape = svg.path([*there, *reversed(back)], close=True)
-        self.parts.append(svg.tag("path", d=shape, class_=f"band {look.css}"))
+        self.parts.append(svg.tag("path", d=shape, class_=f"band {style.css}"))
 
     def end_labels(self, labels: Sequence[EndLabel], most: int) -> None:
         """Names right of the plot, at their line's height as far as there is room."""
@@ -120,7 +122,36 @@ class Plot:
             inner = [svg.text(edge + 12, y + 0.35 * self.font, label.words, "label", most=most)]
             if abs(y - label.y) > 2 or start < edge - 2:
                 inner.append(svg.line((start + 4, label.y), (edge + 9, y), "leader"))
-            self.parts.append(svg.tag("g", *inner, class_=label.look.css))
+            self.parts.append(svg.tag("g", *inner, class_=label.style.css))
+
+    def point_labels(self, labels: Sequence[EndLabel], most: int) -> None:
+        """Each name where it hides least: beside, above or below its point."""
+        taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in ((_.x or 0.0, _.y) for _ in labels)]
+        frame = (self.margins[3], self.margins[0], self.width, self.height - self.margins[2])
+        for label in labels:
+            x, y, high = label.x or 0.0, label.y, self.font
+            wide = svg.width(svg.shorten(label.words, most), high)
+            steps = sorted(range(-5, 6), key=abs)  # the nearest place wins among equals
+            corners = [
+                (side, y + (1.1 * step - 0.5) * high)
+                for step in steps
+                for side in (x + 10, x - 10 - wide)
+            ]
+            corners[2:2] = [(x - wide / 2, y - 9 - high), (x - wide / 2, y + 9)]
+            boxes = [(a, b, a + wide, b + high) for a, b in corners]
+            best = min(
+                boxes,
+                key=lambda box: (
+                    sum(_shared(box, other) for other in taken)
+                    + 4 * (_shared(box, box) - _shared(box, frame))
+                ),
+            )
+            taken.append(best)
+            inner = [svg.text(best[0], best[1] + 0.8 * high, label.words, "label", most=most)]
+            if abs(best[1] + high / 2 - y) > 1.5 * high:
+                near = best[2] if best[0] < x else best[0]
+                inner.append(svg.line((x, y), (near, best[1] + high / 2), "leader"))
+            self.parts.append(svg.tag("g", *inner, class_=label.style.css))
 
     def draw(self, name: str, class_: str = "") -> Markup:
         """The finished drawing; ``name`` is what a screen reader says."""
@@ -133,6 +164,13 @@ class Plot:
             class_=f"chart {class_}".strip(),
             font_size=self.font,
         )
+
+
+def _shared(box: Box, other: Box) -> float:
+    """The area that two boxes share."""
+    wide = min(box[2], other[2]) - max(box[0], other[0])
+    high = min(box[3], other[3]) - max(box[1], other[1])
+    return max(0.0, wide) * max(0.0, high)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -5,11 +5,12 @@ from statistics import fmean, stdev
 
 from markupsafe import Markup
 
+from vitascope.figure import Dots, DotSeries
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import Plot
-from vitascope.report.figures.figure import Dots, DotSeries, known
+from vitascope.report.figures.figure import known
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 
 __all__ = ["MOST_SEEDS", "draw_dots", "seeds_of"]
 
@@ -50,8 +51,8 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
     step = _LINE * len(panel.series) + 12
     tall = 36 + step * len(panel.groups) + 44
     span = max(abs(max(numbers)), abs(min(numbers)), 1e-9)
-    x = Scale.around(numbers, least=0.02 * span, pad=0.05)
-    plot = Plot(width, tall, (30, 14, 44, room), x, Scale(len(panel.groups) - 0.5, -0.5))
+    x = AxisScale.around(numbers, least=0.02 * span, pad=0.05)
+    plot = Plot(width, tall, (30, 14, 44, room), x, AxisScale(len(panel.groups) - 0.5, -0.5))
     marks = [(value, (axis_number(value),)) for value in ticks(x, 8 if width > 500 else 4)]
     plot.axes(marks, [], "", panel.y_label)
     for group, name in enumerate(panel.groups):
@@ -81,14 +82,14 @@ def _mark(plot: Plot, line: DotSeries, group: int, y: float, name: str) -> Marku
             )
             for seed in seeds[:MOST_SEEDS]:
                 parts.append(svg.tag("circle", cx=plot.px(seed), cy=y, r=2.2, class_="seed"))
-        parts.append(svg.marker(line.look.marker, plot.px(mean), y, 4.6))
+        parts.append(svg.marker(line.style.marker, plot.px(mean), y, 4.6))
         words += f": {mean:.4g}" + (f" ± {spread:.2g}" if spread else "")
     if paper is not None:
         parts.append(svg.tag("circle", cx=plot.px(paper), cy=y, r=5.4, class_="paper"))
         words += f"; the paper {paper:.4g}"
     if not parts:
         return None
-    return svg.tag("g", *parts, svg.tag("title", words), class_=line.look.css)
+    return svg.tag("g", *parts, svg.tag("title", words), class_=line.style.css)
 
 
 def _key(series: Sequence[DotSeries]) -> Markup:
@@ -96,10 +97,10 @@ def _key(series: Sequence[DotSeries]) -> Markup:
     items = [
         svg.tag(
             "span",
-            svg.tag("span", signs[line.look.marker], class_="sign", aria_hidden="true"),
+            svg.tag("span", signs[line.style.marker], class_="sign", aria_hidden="true"),
             " ",
             line.label,
-            class_=line.look.css,
+            class_=line.style.css,
         )
         for line in series
     ]

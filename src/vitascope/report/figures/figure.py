@@ -1,129 +1,17 @@
-"""Figures as data, before they are drawn: panels under a title.
+"""What both renderers ask of a panel: which numbers can be drawn, and a name for its file.
 
-A panel says what is drawn and not how: the page draws it as SVG (``panels.py``), papers get it
-through matplotlib (``paper.py``), both with the same looks. Numbers may be missing: a line has a
-gap there, a cell a dash.
+Figures and their panels are in :mod:`vitascope.figure`.
 """
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
+from vitascope.figure import Lines, Series
 from vitascope.report.figures.axes import thin
-from vitascope.report.figures.style import Look
 
-__all__ = [
-    "DotSeries",
-    "Dots",
-    "Figure",
-    "Heat",
-    "Lines",
-    "Maps",
-    "Panel",
-    "Series",
-    "file_name",
-    "known",
-    "runs_of",
-]
-
-Numbers = Sequence[float | None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """A line; ``low`` and ``high`` are a band around it."""
-
-    label: str
-    x: Numbers
-    y: Numbers
-    look: Look
-    low: Numbers | None = None
-    high: Numbers | None = None
-    marks: Sequence[str] | None = None  # the shape of each point, in place of the look's
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lines:
-    """Lines over a common axis."""
-
-    title: str
-    x_label: str
-    y_label: str
-    series: tuple[Series, ...]
-    x_log: bool = False
-    y_log: bool = False
-    x_names: tuple[str, ...] = ()  # instead of the numbers 0, 1, 2, …
-    floor: float = -math.inf  # bounds of the vertical axis, where the numbers keep to them
-    ceiling: float = math.inf
-    include: tuple[float, ...] = ()  # heights that the vertical axis must reach
-    marks: bool = False  # a dot at each point
-    joined: bool = True  # or dots alone
-    levels: tuple[tuple[str, float], ...] = ()  # dashed heights with their names
-
-
-@dataclass(frozen=True, kw_only=True)
-class DotSeries:
-    """Per group the values of all seeds, and the paper's number."""
-
-    label: str
-    values: Sequence[Numbers]
-    look: Look
-    paper: Numbers | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dots:
-    """Groups beside each other, a mark a series."""
-
-    title: str
-    y_label: str
-    groups: tuple[str, ...]
-    series: tuple[DotSeries, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heat:
-    """A matrix (R, C) as colours."""
-
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: np.ndarray
-    label: str = ""
-    log: bool = False
-    low: float | None = None  # ends of the colours; those of the values unless given
-    high: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Maps:
-    """Small images (R, C, h, w): one a row and column; a row of all NaN columns is shorter."""
-
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: np.ndarray
-    log: bool = True
-    query: tuple[float, float] | None = None  # the patch that looks: down, across
-
-
-Panel = Lines | Dots | Heat | Maps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """Panels under one title, with a sentence on what they show and one on how to read them."""
-
-    name: str
-    title: str
-    reading: str
-    panels: tuple[Panel, ...]
-    how: str = ""
-    definition: str = ""
+__all__ = ["file_name", "known", "runs_of"]
 
 
 def known(value: Any, log: bool = False) -> bool:
@@ -134,8 +22,7 @@ def known(value: Any, log: bool = False) -> bool:
 def runs_of(series: Series, panel: Lines, most: int = 200) -> list[list[int]]:
     """Indices of unbroken stretches of a line, at most about ``most`` points in all.
 
-    >>> look = Look(0, "circle", "")
-    >>> line = Series(label="a", x=[0, 1, 2, 3], y=[1, None, 3, 4], look=look)
+    >>> line = Series(label="a", x=[0, 1, 2, 3], y=[1, None, 3, 4])
     >>> runs_of(line, Lines(title="", x_label="", y_label="", series=(line,)))
     [[0], [2, 3]]
     """

@@ -7,13 +7,13 @@ import math
 import numpy as np
 from markupsafe import Markup
 
+from vitascope.figure import Heat
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
-from vitascope.report.figures.figure import Heat
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.figures.scale import Scale, ticks
+from vitascope.report.figures.scale import AxisScale, ticks
 
-__all__ = ["BRIGHT", "MOST_CELLS", "draw_heat", "drawn", "image", "levels"]
+__all__ = ["BRIGHT", "MOST_CELLS", "colour_bar", "draw_heat", "drawn", "image", "levels"]
 
 MOST_CELLS = 128  # a side
 BRIGHT = 0.435  # of viridis: above, black has the larger contrast (4.5 and more), below white
@@ -35,11 +35,11 @@ def levels(panel: Heat) -> tuple[np.ndarray, float, float]:
     high = float(good.max()) if panel.high is None and good.size else panel.high or 1.0
     if high <= low:
         low, high = (low / 1.1, low * 1.1) if panel.log else (low - 0.5, low + 0.5)
-    if panel.log:
-        with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # what cannot be drawn is not finite, and left out
+        if panel.log:
             at = np.log(values / low) / math.log(high / low)
-    else:
-        at = (values - low) / (high - low)
+        else:
+            at = (values - low) / (high - low)
     return np.where(np.isfinite(at), np.clip(at, 0, 1), np.nan), low, high
 
 
@@ -57,10 +57,26 @@ def _picture(at: np.ndarray, colours: str) -> str:
     return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def image(at: np.ndarray, x: float, y: float, wide: float, high: float, colours: str) -> Markup:
+def image(
+    at: np.ndarray,
+    x: float,
+    y: float,
+    wide: float,
+    high: float,
+    colours: str,
+    class_: str = "pixels",
+) -> Markup:
     """Values of 0 to 1 in colours, somewhere in a drawing."""
-    return svg.tag("image", href=_picture(at, colours), x=x, y=y, width=wide, height=high,
-                   preserveAspectRatio="none", class_="pixels")  # fmt: skip
+    return svg.tag(
+        "image",
+        href=_picture(at, colours),
+        x=x,
+        y=y,
+        width=wide,
+        height=high,
+        preserveAspectRatio="none",
+        class_=class_,
+    )
 
 
 def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
@@ -76,8 +92,11 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
     box = (side * count_columns, tall * count_rows)
     top = 10.0
     turned = max((svg.width(column, 10.5) for column in panel.columns), default=0) > side
-    foot = min(90.0, 10 + max((svg.width(svg.shorten(c, 14), 10.5) for c in panel.columns),
-                              default=0)) if turned else 20.0  # fmt: skip
+    foot = (
+        min(90.0, 10 + max((svg.width(svg.shorten(c, 14), 10.5) for c in panel.columns), default=0))
+        if turned
+        else 20.0
+    )
     parts = [image(pooled(at), left, top, *box, "viridis")]
     for place in thin(count_rows, max(1, int(box[1] / 12))):
         words = panel.rows[place] if place < len(panel.rows) else ""
@@ -91,7 +110,7 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
         parts.append(svg.tag("text", words, **where, text_anchor="end" if turned else "middle"))
     if at.size <= _SAY and side >= 24:
         parts += _numbers(panel, at, left, top, side, tall)
-    parts += _bar(low, high, panel, left + box[0] + 12, top, min(box[1], 160))
+    parts += colour_bar(low, high, panel, left + box[0] + 12, top, min(box[1], 160))
     said = f"{panel.title or panel.label}: {count_rows} by {count_columns} values of "
     said += f"{panel.label or 'the matrix'} from {low:.3g} to {high:.3g}."
     return drawn(parts, width, top + box[1] + foot, said)
@@ -113,8 +132,11 @@ def _numbers(
     return found
 
 
-def _bar(low: float, high: float, panel: Heat, x: float, y: float, tall: float) -> list[Markup]:
-    scale = Scale(low, high, panel.log)
+def colour_bar(
+    low: float, high: float, panel: Heat, x: float, y: float, tall: float
+) -> list[Markup]:
+    """Which colour is which number."""
+    scale = AxisScale(low, high, panel.log)
     parts = [image(np.linspace(1, 0, 64)[:, None], x, y, 8, tall, "viridis")]
     for value in ticks(scale, 3):
         parts.append(svg.text(x + 12, y + (1 - scale.at(value)) * tall + 4, axis_number(value)))
@@ -123,5 +145,12 @@ def _bar(low: float, high: float, panel: Heat, x: float, y: float, tall: float) 
 
 def drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:
     """Parts as one drawing; ``said`` is what a screen reader says."""
-    return svg.tag("svg", *parts, viewBox=f"0 0 {width:g} {height:.1f}", role="img",
-                   aria_label=said, class_="chart heat", font_size=10.5)  # fmt: skip
+    return svg.tag(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {width:g} {height:.1f}",
+        role="img",
+        aria_label=said,
+        class_="chart heat",
+        font_size=10.5,
+    )

@@ -5,38 +5,47 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from vitascope.figure import Lines, Series
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import EndLabel, Plot
-from vitascope.report.figures.figure import Lines, Series, known, runs_of
-from vitascope.report.figures.scale import Scale, short, ticks
+from vitascope.report.figures.figure import known, runs_of
+from vitascope.report.figures.scale import AxisScale, short, ticks
 
-__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "x_marks"]
+__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "of_points", "x_marks"]
 
 MOST_POINTS = 200  # drawn of a line
 _MOST_MARKS = 60  # on a line
 _FEW = 5  # more bands than this lie on top of each other
 
 
-def line_scales(panel: Lines) -> tuple[Scale, Scale]:
+def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
     """Wide enough for all numbers that can be drawn."""
     xs = [x for line in panel.series for x in line.x if known(x, panel.x_log)]
     ys: list[float] = [value for _, value in panel.levels if known(value, panel.y_log)]
     ys += [value for value in panel.include if known(value, panel.y_log)]
     for line in panel.series:
-        for part in (line.y, line.low or (), line.high or ()):
+        for part in (line.y, line.low or (), line.high or (), *(line.each or ())):
             ys += [y for y in part if y is not None and known(y, panel.y_log)]
-    if panel.x_names:
-        xs += [0, len(panel.x_names) - 1]
+    xs += panel.names_at
     reach = max(ys) - min(ys) if ys else 1.0
     least = 1.2 if panel.y_log else max(0.02 * max(map(abs, ys), default=1.0), 1e-9)
     pad = 0.06 if reach > 0 else 0.5
     along = [x for x in xs if x is not None]
     apart = 1.2 if panel.x_log else 1e-9 if len(set(along)) > 1 else 1.0
+    beside = 0.02
+    if of_points(panel):  # leave room for names beside the points
+        apart, beside = (3.0, 0.14) if panel.x_log else (apart, 0.14)
     return (
-        Scale.around(along, log=panel.x_log, least=apart, pad=0.02),
-        Scale.around(ys, log=panel.y_log, least=least, pad=pad, floor=panel.floor,
-                     ceiling=panel.ceiling),
-    )  # fmt: skip
+        AxisScale.around(along, log=panel.x_log, least=apart, pad=beside),
+        AxisScale.around(
+            ys, log=panel.y_log, least=least, pad=pad, floor=panel.floor, ceiling=panel.ceiling
+        ),
+    )
+
+
+def of_points(panel: Lines) -> bool:
+    """Whether every series is a single point, which has its name beside it."""
+    return not panel.joined and all(len(line.x) == 1 for line in panel.series)
 
 
 def axis_number(value: float) -> str:
@@ -57,39 +66,50 @@ def draw_lines(
     if not drawn:
         return Markup('<p class="none">No number to draw.</p>')
     letters = min(max(len(line.label) for line in drawn), 24 if width > 500 else 18)
-    named = len(drawn) > 1 or bool(drawn[0].label)
+    points = of_points(panel)
+    named = (len(drawn) > 1 or bool(drawn[0].label)) and not points
     room = max(svg.width(svg.shorten(line.label, letters), 12) for line in drawn) if named else 0
     x, y = line_scales(panel)
-    plot = Plot(width, height, (30, 16 + room, 44, _left(y)), x, y)
-    plot.axes(_xticks(panel, x, width), [(v, axis_number(v)) for v in ticks(y, 5)],
-              panel.x_label + (" (log)" if panel.x_log else ""),
-              panel.y_label + (" (log)" if panel.y_log else ""))  # fmt: skip
+    foot = 54 if any("\n" in name for name in panel.x_names) else 44
+    plot = Plot(width, height, (30, 16 + room, foot, _left(y)), x, y)
+    plot.axes(
+        _xticks(panel, x, width),
+        [(v, axis_number(v)) for v in ticks(y, 5)],
+        panel.x_label + (" (log)" if panel.x_log else ""),
+        panel.y_label + (" (log)" if panel.y_log else ""),
+    )
     for words, value in panel.levels:
         _level(plot, words, value)
-    if len(drawn) <= _FEW:
-        for line in drawn:
-            _band(plot, panel, line, most)
+    spread = _band if len(drawn) <= _FEW and not points else _whiskers
     labels = []
     for line in drawn:
+        spread(plot, panel, line, most)
+    for line in drawn:
         end = _line(plot, panel, line, most)
-        labels.append(EndLabel(line.label, end[1], line.look, end[0]))
+        labels.append(EndLabel(line.label, end[1], line.style, end[0]))
+    for across, up, words in panel.rings:
+        ring = svg.tag("circle", cx=plot.px(across), cy=plot.py(up), r=8, class_="ring")
+        plot.parts.append(svg.tag("g", ring, svg.tag("title", words)))
     if named:
         plot.end_labels(labels, letters)
+    elif points:
+        plot.point_labels(labels, letters)
     return plot.draw(_said(panel, drawn))
 
 
-def _left(y: Scale) -> float:
+def _left(y: AxisScale) -> float:
     widest = max((len(axis_number(value)) for value in ticks(y, 5)), default=1)
     return max(34.0, 12 + 7.2 * widest)
 
 
-def _xticks(panel: Lines, x: Scale, width: float) -> list[tuple[float, Sequence[str]]]:
+def _xticks(panel: Lines, x: AxisScale, width: float) -> list[tuple[float, Sequence[str]]]:
     if panel.x_names:
-        return [(place, (name,)) for place, name in enumerate(panel.x_names)]
+        names = zip(panel.names_at, panel.x_names, strict=True)
+        return [(place, name.split("\n")) for place, name in names]
     return [(v, (axis_number(v),)) for v in x_marks(panel, x, 8 if width > 500 else 4)]
 
 
-def x_marks(panel: Lines, x: Scale, count: int) -> list[float]:
+def x_marks(panel: Lines, x: AxisScale, count: int) -> list[float]:
     """Ticks along the axis; whole ones where all numbers are whole: there is no half layer."""
     marks = ticks(x, count)
     whole = all(float(v).is_integer() for line in panel.series for v in line.x if v is not None)
@@ -104,11 +124,12 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
         xs = [float(line.x[i] or 0) for i in run]
         ys = [float(line.y[i] or 0) for i in run]
         if panel.joined:
-            plot.line(xs, ys, line.look, tip=tip)
+            plot.line(xs, ys, line.style, tip=tip)
         end = (plot.px(xs[-1]), plot.py(ys[-1]))
-        if not panel.joined or (panel.marks and len(run) <= _MOST_MARKS):
-            shapes = [line.marks[i] if line.marks else line.look.marker for i in run]
-            size = 4.6 if line.marks else 3.2  # shapes that are to be read
+        _each(plot, line, run)
+        if not panel.joined or (panel.marked and len(run) <= _MOST_MARKS):
+            shapes = [line.marks[i] if line.marks else line.style.marker for i in run]
+            size = 4.6 if line.marks or of_points(panel) else 3.2  # shapes that are to be read
             dots = [
                 svg.tag(
                     "g",
@@ -117,13 +138,39 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
                 )
                 for shape, a, b in zip(shapes, xs, ys, strict=True)
             ]
-            plot.parts.append(svg.tag("g", *dots, class_=line.look.css))
+            plot.parts.append(svg.tag("g", *dots, class_=line.style.css))
     return end
 
 
 def _at(panel: Lines, x: float) -> str:
-    named = panel.x_names and x == int(x) and 0 <= int(x) < len(panel.x_names)
-    return panel.x_names[int(x)] if named else f"{x:.4g}"
+    names = dict(zip(panel.names_at, panel.x_names, strict=True))
+    return names[x].split("\n")[0] if x in names else f"{x:.4g}"
+
+
+def _each(plot: Plot, line: Series, run: Sequence[int]) -> None:
+    """The heads or seeds that points are the means of, as faint dots."""
+    if line.each is None:
+        return
+    dots = [
+        svg.tag("circle", cx=plot.px(float(line.x[i] or 0)), cy=plot.py(value), r=2.2)
+        for i in run
+        for value in line.each[i]
+        if value is not None and known(value, plot.y.log)
+    ]
+    plot.parts.append(svg.tag("g", *dots, class_=f"seed {line.style.css}"))
+
+
+def _whiskers(plot: Plot, panel: Lines, line: Series, most: int) -> None:
+    """Bands of many lines would lie on top of each other."""
+    if line.low is None or line.high is None or not (panel.marked or not panel.joined):
+        return
+    for run in runs_of(line, panel, most):
+        for i in run:
+            ends = (line.low[i], line.high[i])
+            if all(known(end, panel.y_log) for end in ends):
+                x, low, high = plot.px(float(line.x[i] or 0)), *(plot.py(e or 0) for e in ends)
+                stroke = svg.line((x, low), (x, high), "whisker")
+                plot.parts.append(svg.tag("g", stroke, class_=line.style.css))
 
 
 def _band(plot: Plot, panel: Lines, line: Series, most: int) -> None:
@@ -134,14 +181,14 @@ def _band(plot: Plot, panel: Lines, line: Series, most: int) -> None:
         there = [e for e in ends if all(known(v, panel.y_log) for v in e[1:])]
         if len(there) > 1:
             xs, low, high = ([float(e[k] or 0) for e in there] for k in range(3))
-            plot.band(xs, low, high, line.look)
+            plot.band(xs, low, high, line.style)
 
 
 def _level(plot: Plot, words: str, value: float) -> None:
     y, left, right = plot.py(value), plot.margins[3], plot.width - plot.margins[1]
     dashed = svg.line((left, y), (right, y), "dashed")
-    plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, words, "tiny"),
-                              svg.tag("title", f"{words}: {value:.3g}")))  # fmt: skip
+    title = svg.tag("title", f"{words}: {value:.3g}")
+    plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, words, "tiny"), title))
 
 
 def _said(panel: Lines, drawn: Sequence[Series]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
+from vitascope.figure import Maps
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
-from vitascope.report.figures.figure import Maps
 from vitascope.report.figures.heat import drawn, image
 
 __all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "map_levels"]
@@ -78,10 +78,15 @@ def _queries(
     """A ring on every map, where the patch that looks is."""
     down, across = ((query[i] + 0.5) / grid[i] * at.shape[2 + i] * fine for i in (0, 1))
     return [
-        svg.tag("circle", cx=left + (column * step[1] + across) * unit,
-                cy=18 + (row * step[0] + down) * unit, r=3, class_="query")
+        svg.tag(
+            "circle",
+            cx=left + (column * step[1] + across) * unit,
+            cy=18 + (row * step[0] + down) * unit,
+            r=3,
+            class_="query",
+        )
         for row, column in np.argwhere(np.isfinite(at).any((2, 3)))
-    ]  # fmt: skip
+    ]
 
 
 def _fitting(names: Sequence[str], room: float) -> list[str]:

@@ -5,22 +5,25 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Panel, Surface
 from vitascope.report.figures.dots import MOST_SEEDS, draw_dots
-from vitascope.report.figures.figure import Dots, Figure, Heat, Lines, Maps, Panel
 from vitascope.report.figures.heat import draw_heat
 from vitascope.report.figures.lines import MOST_POINTS, draw_lines
 from vitascope.report.figures.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
+from vitascope.report.figures.surface import draw_surface
 
-__all__ = ["draw_panel", "left_out", "room"]
+__all__ = ["draw_panel", "left_out", "num_points", "room"]
 
 _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Lines: draw_lines,
     Dots: draw_dots,
     Heat: draw_heat,
+    Surface: draw_surface,
     Maps: draw_maps,
 }
 _SIZES = {"wide": (860, 400), "lone": (540, 340), "half": (420, 290), "narrow": (380, 330)}
 _MANY = 3  # figures of a section; more of them stand two beside each other
+_PANEL_POINTS = 1200  # of a line in all panels of a figure; many small ones need few each
 
 
 def room(figure: Figure, among: int = 1) -> str:
@@ -32,8 +35,13 @@ def room(figure: Figure, among: int = 1) -> str:
     if len(figure.panels) != 1:
         return "row"
     if isinstance(figure.panels[0], (Lines, Dots)):
-        return "half" if among > _MANY else "wide"
+        return "half" if among > _MANY and not figure.wide else "wide"
     return "lone"
+
+
+def num_points(figure: Figure, most: int = MOST_POINTS) -> int:
+    """How many points of a line are drawn."""
+    return min(most, max(30, _PANEL_POINTS // max(len(figure.panels), 1)))
 
 
 def draw_panel(panel: Panel, size: str = "half", most: int = MOST_POINTS) -> Markup:

@@ -1,6 +1,11 @@
-"""A figure of the page through matplotlib, for papers: the same panels, looks and words."""
+"""A figure through matplotlib, for papers: the same panels, styles and words as on the page.
+
+Text in the SVG is drawn as outlines and the PDF holds TrueType fonts, so a figure looks the same
+on every machine and journals take it.
+"""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -9,20 +14,38 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as Drawing
 
-from vitascope.report.figures.axes import thin
-from vitascope.report.figures.comparison_paper import MARKERS, STYLE, plain_text, set_ends
+from vitascope.errors import UserError
+from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Series, Style, Surface
+from vitascope.record import atomic_write
+from vitascope.report.figures.axes import spread, thin
 from vitascope.report.figures.dots import paper_of, seeds_of
-from vitascope.report.figures.figure import Dots, Figure, Heat, Lines, Maps, runs_of
+from vitascope.report.figures.figure import runs_of
 from vitascope.report.figures.heat import BRIGHT, levels
-from vitascope.report.figures.lines import axis_number, line_scales, x_marks
+from vitascope.report.figures.lines import axis_number, line_scales, of_points, x_marks
 from vitascope.report.figures.maps import map_levels
 from vitascope.report.figures.scale import ticks
-from vitascope.report.figures.style import COLOURS, Look
+from vitascope.report.figures.style import COLOURS
+from vitascope.report.figures.surface import NUM_CONTOURS, smooth
 from vitascope.report.figures.svg import shorten
 from vitascope.report.instruments.per_layer import MARKS, REST
 
-__all__ = ["draw_figure"]
+__all__ = ["FORMATS", "STYLE", "draw_figure", "save_figure", "write_figure"]
 
+FORMATS = ("png", "svg", "pdf")
+MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
+STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e6e8ec",
+    "axes.axisbelow": True,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "vitascope",  # the same record gives the same file
+    "pdf.fonttype": 42,
+    "figure.constrained_layout.use": True,
+}
 _INK = "#5a606b"
 _MOST = 2000  # points of a line
 
@@ -47,32 +70,58 @@ def draw_figure(figure: Figure) -> Drawing:
     return drawing
 
 
+def save_figure(
+    drawing: Drawing, folder: Path, name: str, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write ``folder/name.{png,svg,pdf}``, each whole or not at all and without a date."""
+    written = []
+    with matplotlib.rc_context(STYLE):
+        for kind in formats:
+            path = folder / f"{name}.{kind}"
+            dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+            with atomic_write(path) as stream:
+                drawing.savefig(stream, format=kind, dpi=200, metadata=dated)
+            written.append(path)
+    return written
+
+
+def write_figure(figure: Figure, path: Path) -> Path:
+    """Write one figure to a file; its ending says the format."""
+    kind = path.suffix.lstrip(".")
+    if kind not in FORMATS:
+        raise UserError(f"cannot draw to {path}: give a name that ends in .png, .svg or .pdf")
+    return save_figure(draw_figure(figure), path.parent, path.stem, (kind,))[0]
+
+
+def _plain(words: str) -> str:
+    """Words in which nothing would be read as mathematics."""
+    return words.replace("$", r"\$")
+
+
 def _short(words: str) -> str:
     """Words that leave room for the drawing."""
-    return plain_text(shorten(words, 36))
+    return _plain(shorten(words, 36))
 
 
-def _style(look: Look) -> dict[str, Any]:
-    dash: Any = (0, tuple(map(float, look.dash.split()))) if look.dash else "-"
-    return {"color": COLOURS[look.colour][0], "ls": dash}
+def _style(style: Style) -> dict[str, Any]:
+    dash: Any = (0, tuple(map(float, style.dash.split()))) if style.dash else "-"
+    return {"color": COLOURS[style.colour][0], "ls": dash}
 
 
 def _lines(axis: Axes, panel: Lines) -> None:
     ends: list[tuple[float, float, str, str]] = []
     for line in panel.series:
-        style, last = _style(line.look), None
+        style, last = _style(line.style), None
         for run in runs_of(line, panel, _MOST):
             xs, ys = ([float(part[i] or 0) for i in run] for part in (line.x, line.y))
-            dotted = panel.marks or len(run) == 1 or not panel.joined
-            mark = MARKERS[line.look.marker] if dotted and line.marks is None else ""
+            dotted = panel.marked or len(run) == 1 or not panel.joined
+            mark = MARKERS[line.style.marker] if dotted and line.marks is None else ""
             axis.plot(xs, ys, **style, lw=1.5 if panel.joined else 0, marker=mark, ms=3.5)
             for i, x, y in zip(run, xs, ys, strict=True):
                 if line.marks is not None:
                     axis.plot(x, y, MARKERS[line.marks[i]], color=style["color"], ms=5)
             last = (xs[-1], ys[-1])
-            if line.low is not None and line.high is not None:
-                low, high = (_array(part, run) for part in (line.low, line.high))
-                axis.fill_between(xs, low, high, color=style["color"], alpha=0.15, lw=0)
+            _spread(axis, panel, line, run)
         if last is not None and line.label:
             ends.append((*last, shorten(line.label, 28), style["color"]))
     for words, value in panel.levels:
@@ -86,24 +135,79 @@ def _lines(axis: Axes, panel: Lines) -> None:
             fontsize=7,
             color=_INK,
         )
+    for across, up, _ in panel.rings:
+        axis.plot(across, up, "o", mfc="none", mec=_INK, ms=11, mew=0.9, ls=":")
+    _line_axes(axis, panel)
+    if of_points(panel):
+        for x, y, words, colour in ends:
+            offset: Any = {"xytext": (6, 4), "textcoords": "offset points"}
+            axis.annotate(_plain(words), (x, y), color=colour, fontsize=8, **offset)
+    else:
+        _set_ends(axis, ends)
+    _kinds(axis, {mark for line in panel.series for mark in line.marks or ()})
+
+
+def _spread(axis: Axes, panel: Lines, line: Series, run: Sequence[int]) -> None:
+    """A band around a line, whiskers of points, and the dots that points are the means of."""
+    colour, xs = COLOURS[line.style.colour][0], [float(line.x[i] or 0) for i in run]
+    if line.low is not None and line.high is not None:
+        low, high = (_array(part, run) for part in (line.low, line.high))
+        if panel.joined:
+            axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
+        else:
+            axis.vlines(xs, low, high, color=colour, lw=1)
+    if line.each is not None:
+        dots = [(x, v) for x, i in zip(xs, run, strict=True) for v in line.each[i] if v is not None]
+        faint: Any = {"color": colour, "ms": 2.5, "mew": 0, "alpha": 0.4}
+        axis.plot([x for x, _ in dots], [v for _, v in dots], "o", **faint)
+
+
+def _line_axes(axis: Axes, panel: Lines) -> None:
+    """Scales, ticks and names as on the page."""
     axis.set(xlabel=_short(panel.x_label), ylabel=_short(panel.y_label))
     if panel.x_log:
         axis.set_xscale("log")
     if panel.y_log:
         axis.set_yscale("log")
-    across, scale = line_scales(panel)
-    xs, ys = x_marks(panel, across, 5), ticks(scale, 5)  # as on the page
+    across, up = line_scales(panel)
+    xs, ys = x_marks(panel, across, 5), ticks(up, 5)
     axis.set_xticks(xs, [axis_number(mark) for mark in xs])
     axis.set_yticks(ys, [axis_number(mark) for mark in ys])
     axis.minorticks_off()
-    axis.set_ylim(scale.low, scale.high)
+    axis.set_ylim(up.low, up.high)
+    if of_points(panel):
+        axis.set_xlim(across.low, across.high)
     if panel.x_names:
         shown = thin(len(panel.x_names), 16)
-        names = [_short(panel.x_names[i]) for i in shown]
-        turned = max(map(len, names)) > 3
-        axis.set_xticks(shown, names, rotation=90 if turned else 0, fontsize=7 if turned else 9)
-    set_ends(axis, ends)
-    _kinds(axis, {mark for line in panel.series for mark in line.marks or ()})
+        places = [panel.names_at[i] for i in shown]
+        words = [_short(panel.x_names[i]) for i in shown]
+        turned = not panel.x_at and max(map(len, words)) > 3
+        axis.set_xticks(places, words, rotation=90 if turned else 0, fontsize=7 if turned else 9)
+
+
+def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Names (x, y, words, colour) at the ends of lines, moved apart."""
+    low, high = axis.get_ylim()
+    log = axis.get_yscale() == "log"
+    at = [
+        np.log(y / low) / np.log(high / low) if log else (y - low) / (high - low)
+        for _, y, _, _ in ends
+    ]
+    axis.set_xlim(axis.get_xlim())  # the labels shall not move it
+    edge = axis.get_xlim()[1]
+    for (x, y, words, colour), own, place in zip(ends, at, spread(at, 0.062, 0, 1), strict=True):
+        if axis.transAxes.inverted().transform(axis.transData.transform((x, y)))[0] < 0.93:
+            axis.plot([x, edge], [y, y], color=colour, lw=0.6, ls=":")
+        axis.annotate(
+            _plain(words),
+            (1, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(5, 72 * axis.figure.get_figheight() * 0.7 * (place - own)),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def _kinds(axis: Axes, shapes: set[str]) -> None:
@@ -113,8 +217,16 @@ def _kinds(axis: Axes, shapes: set[str]) -> None:
         label = words.partition(" ")[2]
         axis.plot([], [], MARKERS[shape], color=_INK, ms=4.5, label=label)
     if kinds:
-        axis.legend(frameon=False, fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), ncols=4,
-                    borderpad=0, handletextpad=0.2, columnspacing=1)  # fmt: skip
+        axis.legend(
+            frameon=False,
+            fontsize=7,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=4,
+            borderpad=0,
+            handletextpad=0.2,
+            columnspacing=1,
+        )
 
 
 def _array(part: Sequence[float | None], run: Sequence[int]) -> np.ndarray:
@@ -125,18 +237,26 @@ def _array(part: Sequence[float | None], run: Sequence[int]) -> np.ndarray:
 def _dots(axis: Axes, panel: Dots) -> None:
     count = len(panel.series)
     for place, line in enumerate(panel.series):
-        colour = COLOURS[line.look.colour][0]
+        colour = COLOURS[line.style.colour][0]
         for group in range(len(panel.groups)):
             y = group + 0.7 * (place + 0.5) / count - 0.35
             seeds, paper = seeds_of(line, group), paper_of(line, group)
             if seeds:
                 spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0
                 axis.plot(seeds, [y] * len(seeds), "o", color=colour, ms=2.2, alpha=0.4, mew=0)
-                axis.errorbar([float(np.mean(seeds))], [y], xerr=[spread], color=colour, ms=5,
-                              marker=MARKERS[line.look.marker], capsize=2, ls="none")  # fmt: skip
+                axis.errorbar(
+                    [float(np.mean(seeds))],
+                    [y],
+                    xerr=[spread],
+                    color=colour,
+                    ms=5,
+                    marker=MARKERS[line.style.marker],
+                    capsize=2,
+                    ls="none",
+                )
             if paper is not None:
                 axis.plot([paper], [y], "o", mfc="none", mec="#16181d", ms=6.5, mew=1)
-        style: Any = {"color": colour, "marker": MARKERS[line.look.marker], "ls": "none", "ms": 5}
+        style: Any = {"color": colour, "marker": MARKERS[line.style.marker], "ls": "none", "ms": 5}
         axis.plot([], [], **style, label=_short(line.label))
     papers = (paper_of(line, g) for line in panel.series for g in range(len(panel.groups)))
     if any(value is not None for value in papers):
@@ -144,8 +264,9 @@ def _dots(axis: Axes, panel: Dots) -> None:
     axis.set_yticks(range(len(panel.groups)), [_short(name) for name in panel.groups])
     axis.set(xlabel=_short(panel.y_label), ylim=(len(panel.groups) - 0.5, -0.5))
     axis.grid(visible=True, axis="x")
-    axis.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=3,
-                borderpad=0)  # fmt: skip
+    axis.legend(
+        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=3, borderpad=0
+    )
 
 
 def _heat(axis: Axes, panel: Heat) -> None:
@@ -179,6 +300,24 @@ def _heat(axis: Axes, panel: Heat) -> None:
     bar.set_label(_short(panel.label), fontsize=8)
 
 
+def _surface(axis: Axes, panel: Surface) -> None:
+    x, y, heights = smooth(panel)
+    good = heights[np.isfinite(heights)]
+    low, high = (float(good.min()), float(good.max())) if good.size else (0.0, 1.0)
+    high = high if high > low else low + 1e-9
+    edges = (np.geomspace if panel.log else np.linspace)(low, high, NUM_CONTOURS + 2)
+    shown: Any = {"levels": edges, "norm": (LogNorm if panel.log else Normalize)(low, high)}
+    filled = axis.contourf(x, y, np.ma.masked_invalid(heights.T), cmap="viridis", **shown)
+    axis.contour(
+        x, y, np.ma.masked_invalid(heights.T), levels=edges, colors="white", linewidths=0.4
+    )
+    axis.plot(0, 0, "+", color="white", ms=9, mew=1.6)
+    axis.set(xlabel="first direction", ylabel="second direction", aspect="equal")
+    axis.grid(visible=False)
+    bar = axis.figure.colorbar(filled, ax=axis, shrink=0.85, format="%.2g")
+    bar.set_label(_short(panel.label), fontsize=8)
+
+
 def _maps(axis: Axes, panel: Maps) -> None:
     at = map_levels(panel)
     rows, columns, high, wide = at.shape
@@ -189,13 +328,26 @@ def _maps(axis: Axes, panel: Maps) -> None:
             top, left = row * (high + gap), column * (wide + gap)
             sheet[top : top + high, left : left + wide] = at[row, column]
             if panel.query is not None and np.isfinite(at[row, column]).any():
-                axis.plot(left + panel.query[1], top + panel.query[0], "o", mfc="none",
-                          mec="#4cc9f0", ms=5, mew=1.2)  # fmt: skip
+                axis.plot(
+                    left + panel.query[1],
+                    top + panel.query[0],
+                    "o",
+                    mfc="none",
+                    mec="#4cc9f0",
+                    ms=5,
+                    mew=1.2,
+                )
     axis.imshow(sheet, cmap="magma", vmin=0, vmax=1, interpolation="nearest")
-    axis.set_yticks([row * (high + gap) + (high - 1) / 2 for row in range(rows)],
-                    [_short(name) for name in panel.rows], fontsize=7)  # fmt: skip
-    axis.set_xticks([column * (wide + gap) + (wide - 1) / 2 for column in range(columns)],
-                    [_short(name) for name in panel.columns], fontsize=7)  # fmt: skip
+    axis.set_yticks(
+        [row * (high + gap) + (high - 1) / 2 for row in range(rows)],
+        [_short(name) for name in panel.rows],
+        fontsize=7,
+    )
+    axis.set_xticks(
+        [column * (wide + gap) + (wide - 1) / 2 for column in range(columns)],
+        [_short(name) for name in panel.columns],
+        fontsize=7,
+    )
     axis.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     axis.grid(visible=False)
     for spine in axis.spines.values():
@@ -210,6 +362,7 @@ _DRAW: dict[type[Any], Callable[[Axes, Any], None]] = {
     Lines: _lines,
     Dots: _dots,
     Heat: _heat,
+    Surface: _surface,
     Maps: _maps,
 }
 _SIZE: dict[type[Any], Callable[[Any], tuple[float, float]]] = {
@@ -219,6 +372,7 @@ _SIZE: dict[type[Any], Callable[[Any], tuple[float, float]]] = {
         float(np.clip(2.2 + 0.3 * len(panel.columns), 3.4, 7.5)),
         float(np.clip(1.2 + 0.2 * len(panel.rows) + 0.06 * _longest(panel.columns), 2.0, 7.0)),
     ),
+    Surface: lambda panel: (4.2, 3.4),
     Maps: lambda panel: (
         float(np.clip(1.2 + 0.62 * len(panel.columns), 2.4, 8.0)),
         float(np.clip(0.6 + 0.66 * len(panel.rows), 1.6, 11.0)),

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Scale", "count", "short", "ticks"]
+__all__ = ["AxisScale", "count", "short", "ticks"]
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """An axis from ``low`` to ``high``; ``at`` gives 0 at the one and 1 at the other."""
 
     low: float
@@ -18,7 +18,7 @@ class Scale:
     def at(self, value: float) -> float:
         """Where ``value`` lies.
 
-        >>> Scale(1, 100, log=True).at(10)
+        >>> AxisScale(1, 100, log=True).at(10)
         0.5
         """
         if self.log:
@@ -35,7 +35,7 @@ class Scale:
         least: float = 1.0,
         floor: float = -math.inf,
         ceiling: float = math.inf,
-    ) -> "Scale":
+    ) -> "AxisScale":
         """The values with ``pad`` of their range on each side, at least ``least`` wide.
 
         For a logarithmic axis ``least`` is a factor. ``floor`` and ``ceiling`` bound the result
@@ -54,12 +54,12 @@ class Scale:
         return cls(max(down, min(floor, low)), min(up, max(ceiling, high)))
 
 
-def ticks(scale: Scale, number: int = 5) -> list[float]:
+def ticks(scale: AxisScale, number: int = 5) -> list[float]:
     """About ``number`` round values within the scale.
 
-    >>> ticks(Scale(61.2, 98.7), 4)
+    >>> ticks(AxisScale(61.2, 98.7), 4)
     [70.0, 80.0, 90.0]
-    >>> ticks(Scale(80, 3000, log=True))
+    >>> ticks(AxisScale(80, 3000, log=True))
     [100.0, 200.0, 500.0, 1000.0, 2000.0]
     """
     if scale.log:
@@ -76,7 +76,7 @@ def ticks(scale: Scale, number: int = 5) -> list[float]:
     return [round(place * step, digits) + 0.0 for place in range(first, last + 1)]
 
 
-def _log_ticks(scale: Scale, factors: tuple[int, ...]) -> list[float]:
+def _log_ticks(scale: AxisScale, factors: tuple[int, ...]) -> list[float]:
     decades = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
     values = [factor * 10.0**decade for decade in decades for factor in factors]
     return [value for value in values if scale.low <= value <= scale.high]

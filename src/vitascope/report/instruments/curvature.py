@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.report.figures.figure import Figure, Heat, Lines, Series
+from vitascope.figure import Figure, Lines, Series, Surface
+from vitascope.record import Record
 from vitascope.report.formatting import number
 from vitascope.report.instruments.per_layer import Instrument, Seen, joined
 
-__all__ = ["CURVATURE", "shares"]
+__all__ = ["CURVATURE", "FAR", "heights", "shares"]
 
-_FAR = 12.0  # nats above the lowest point where a surface is cut off
+FAR = 12.0  # nats above the lowest point where a surface is cut off
 
 
 def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
@@ -29,14 +30,20 @@ def hessian(models: Sequence[Seen]) -> Figure:
     series, parts = [], []
     for seen in models:
         x, y = shares(seen.record.arrays["eigenvalues"])
-        series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
+        series.append(Series(label=seen.label, x=x, y=y, style=seen.style))
         words = " of its largest eigenvalues below zero" if seen is models[0] else ""
         parts.append(
             f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
             f"ones {number(seen.values['ape'])} on average"
         )
-    panel = Lines(title="", x_label="eigenvalue", y_label="share no larger (%)",
-                  series=tuple(series), floor=0.0, ceiling=100.0)  # fmt: skip
+    panel = Lines(
+        title="",
+        x_label="eigenvalue",
+        y_label="share no larger (%)",
+        series=tuple(series),
+        floor=0.0,
+        ceiling=100.0,
+    )
     return Figure(
         name="hessian",
         title="How convex, how sharp",
@@ -60,11 +67,18 @@ def density(models: Sequence[Seen]) -> Figure:
         curve = (bumps * weights).sum(2).mean(1) / (width * np.sqrt(2 * np.pi))
         floor = curve.max() * 1e-7
         ys = [float(value) if value > floor else None for value in curve]
-        series.append(Series(label=seen.label, x=grid.tolist(), y=ys, look=seen.look))
-        parts.append(f"{seen.label}'s Hessian has a trace of {number(seen.values['trace'])} ± "
-                     f"{number(seen.values['trace_error'])}")  # fmt: skip
-    panel = Lines(title="", x_label="eigenvalue of the Hessian", y_label="density", y_log=True,
-                  series=tuple(series))  # fmt: skip
+        series.append(Series(label=seen.label, x=grid.tolist(), y=ys, style=seen.style))
+        parts.append(
+            f"{seen.label}'s Hessian has a trace of {number(seen.values['trace'])} ± "
+            f"{number(seen.values['trace_error'])}"
+        )
+    panel = Lines(
+        title="",
+        x_label="eigenvalue of the Hessian",
+        y_label="density",
+        y_log=True,
+        series=tuple(series),
+    )
     return Figure(
         name="density",
         title="All eigenvalues",
@@ -75,15 +89,20 @@ def density(models: Sequence[Seen]) -> Figure:
     )
 
 
+def heights(record: Record) -> tuple[np.ndarray, np.ndarray]:
+    """NLL + l2 as measured, and cut off at ``FAR`` above the lowest point."""
+    loss = np.asarray(record.arrays["nll"], float) + np.asarray(record.arrays["l2"], float)
+    return loss, np.minimum(loss, loss[np.isfinite(loss)].min() + FAR)
+
+
 def landscape(models: Sequence[Seen]) -> Figure:
-    """A matrix a model along two directions; lines along one."""
-    panels: list[Heat | Lines] = []
+    """Contours of each model along two directions; lines along one."""
+    panels: list[Surface | Lines] = []
     curves, parts = [], []
     for seen in models:
         arrays = seen.record.arrays
-        loss = np.asarray(arrays["nll"], float) + np.asarray(arrays["l2"], float)
+        loss, cut = heights(seen.record)
         good = loss[np.isfinite(loss)]
-        cut = np.minimum(loss, good.min() + _FAR)
         at = [np.asarray(arrays[name], float) for name in sorted(arrays) if "axis" in name]
         parts.append(
             f"{seen.label}'s loss rises from {number(float(good.min()))} to "
@@ -94,21 +113,13 @@ def landscape(models: Sequence[Seen]) -> Figure:
                 Series(
                     label=seen.label,
                     x=at[0].tolist(),
-                    look=seen.look,
+                    style=seen.style,
                     y=[float(v) if np.isfinite(v) else None for v in loss],
                 )
             )
         else:
-            rows, columns = (tuple(f"{v:.2g}".replace("-", "−") for v in axis) for axis in at)
-            panels.append(
-                Heat(
-                    title=seen.label,
-                    rows=rows,
-                    columns=columns,
-                    values=cut,
-                    label="NLL + l2 (nats)",
-                )
-            )
+            x, y = (axis.tolist() for axis in at)
+            panels.append(Surface(title=seen.label, x=x, y=y, values=cut, label="NLL + l2 (nats)"))
     if curves:
         panels.append(
             Lines(
@@ -119,12 +130,14 @@ def landscape(models: Sequence[Seen]) -> Figure:
             )
         )
     return Figure(
-        name="landscape", title="The loss around the weights", reading=joined(parts),
-        how=f"Cut {_FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
+        name="landscape",
+        title="The loss around the weights",
+        reading=joined(parts),
+        how=f"Cut {FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
         panels=tuple(panels),
         definition=f"NLL + l2 on augmented training images; {models[0].values['along']} "
         "(Li et al. 2018; Park & Kim, Fig. 1a).",
-    )  # fmt: skip
+    )
 
 
 def trajectory(models: Sequence[Seen]) -> Figure:
@@ -137,7 +150,7 @@ def trajectory(models: Sequence[Seen]) -> Figure:
             Series(
                 label=seen.label,
                 x=[1 - r for r, _ in pairs],
-                look=seen.look,
+                style=seen.style,
                 y=[57.29578 * a for _, a in pairs],
             )
         )
@@ -154,10 +167,13 @@ def trajectory(models: Sequence[Seen]) -> Figure:
         floor=0.0,
     )
     return Figure(
-        name="trajectory", title="The way to the optimum", reading=joined(parts), panels=(panel,),
+        name="trajectory",
+        title="The way to the optimum",
+        reading=joined(parts),
+        panels=(panel,),
         definition="dw_t = w_t − w_end; r_t = |dw_t| / |dw_0|, θ_t the angle between dw_t and dw_0 "
         "(Park & Kim, Fig. 1b).",
-    )  # fmt: skip
+    )
 
 
 CURVATURE: dict[str, Instrument] = {

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.report.figures.figure import Figure, Maps
+from vitascope.figure import Figure, Maps
+from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, sentence
 
-__all__ = ["HEADS"]
+__all__ = ["HEADS", "first_maps"]
 
-_BANDS = "Lines: mean of a layer's heads; bands: from the least head to the most."
 FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
 
 
-def _ends(seen: Seen, scale: Sequence[float] | None = None) -> list[tuple[float, float]]:
-    found = []
-    for place, name in enumerate(seen.values["layers"]):
-        heads = np.asarray(seen.record.arrays[name], float) * (1 if scale is None else scale[place])
-        heads = heads[np.isfinite(heads)]
-        found.append((float(heads.min()), float(heads.max())) if heads.size else (np.nan, np.nan))
-    return found
+def _heads(seen: Seen) -> list[np.ndarray]:
+    return [np.asarray(seen.record.arrays[name], float) for name in seen.values["layers"]]
+
+
+def _shown(models: Sequence[Seen]) -> str:
+    what = "dots: single heads" if len(models) == 1 else "bands: from the least head to the most"
+    return f"Lines: mean of the heads of a layer; {what}."
 
 
 def nonlocality(models: Sequence[Seen]) -> Figure:
@@ -40,7 +40,7 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
         models,
         "layers",
         lambda s: s.values["per_layer"],
-        _ends,
+        _heads,
         floor=0.0,
         include=(0.0,),
         title="",
@@ -48,13 +48,15 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
         levels=levels,
     )
     return Figure(
-        name="nonlocality", title="How far the heads look", reading=reading,
-        how=_BANDS + (" Dashed: a head that looks everywhere alike." if levels else ""),
+        name="nonlocality",
+        title="How far the heads look",
+        reading=reading,
+        how=_shown(models) + (" Dashed: a head that looks everywhere alike." if levels else ""),
         panels=(panel,),
         definition="D_h = 1/N Σ_ij A^h_ij |p_i − p_j|: the mean distance, in patches, between a "
         "patch and those it attends to, weighted by attention; 0 looks at itself "
         "(ConViT, arXiv 2103.10697, eq. 8).",
-    )  # fmt: skip
+    )
 
 
 def gates(models: Sequence[Seen]) -> Figure:
@@ -73,7 +75,7 @@ def gates(models: Sequence[Seen]) -> Figure:
         models,
         "layers",
         lambda s: s.values["per_layer"],
-        _ends,
+        _heads,
         floor=0.0,
         ceiling=1.0,
         include=(0.0, 1.0),
@@ -82,35 +84,53 @@ def gates(models: Sequence[Seen]) -> Figure:
         levels=(("fresh ConViT", FRESH_GATE),),
     )
     return Figure(
-        name="gates", title="Position or content", reading=joined(parts), how=_BANDS,
+        name="gates",
+        title="Position or content",
+        reading=joined(parts),
+        how=_shown(models),
         panels=(panel,),
         definition="The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + "
         "σ softmax(position); 1 is position alone (ConViT, eq. 7).",
-    )  # fmt: skip
+    )
 
 
 def entropy(models: Sequence[Seen]) -> Figure:
     """Relative to a uniform head."""
-    shares = [f"{seen.label} has {number(100 * float(np.mean(seen.values['relative'])))} %"
-              for seen in models]  # fmt: skip
+    shares = [
+        f"{seen.label} has {number(100 * float(np.mean(seen.values['relative'])))} %"
+        for seen in models
+    ]
     shares[0] += " of a uniform head's entropy on average"
-    panel = along(models, "layers", lambda s: s.values["relative"], _relative, floor=0.0,
-                  ceiling=1.0, include=(0.0,), title="", y_label="entropy / log(keys)",
-                  levels=(("uniform attention", 1.0),))  # fmt: skip
+    panel = along(
+        models,
+        "layers",
+        lambda s: s.values["relative"],
+        _relative,
+        floor=0.0,
+        ceiling=1.0,
+        include=(0.0,),
+        title="",
+        y_label="entropy / log(keys)",
+        levels=(("uniform attention", 1.0),),
+    )
     return Figure(
-        name="entropy", title="How dense attention is", reading=joined(shares), how=_BANDS,
+        name="entropy",
+        title="How dense attention is",
+        reading=joined(shares),
+        how=_shown(models),
         panels=(panel,),
         definition="E_h = −1/T Σ_ij A^h_ij log A^h_ij, divided by log S for S keys: 0 looks at one "
         "token, 1 at all alike.",
-    )  # fmt: skip
+    )
 
 
-def _relative(seen: Seen) -> list[tuple[float, float]]:
-    return _ends(seen, [1 / np.log(keys) for keys in seen.values["num_keys"]])
+def _relative(seen: Seen) -> list[np.ndarray]:
+    pairs = zip(_heads(seen), seen.values["num_keys"], strict=True)
+    return [heads / np.log(keys) for heads, keys in pairs]
 
 
 def maps(models: Sequence[Seen]) -> Figure:
-    """What one patch looks at, a panel a model: the mix of gated layers, and what it is made of."""
+    """What one patch attends to, a panel per model; gated layers also by content and position."""
     panels = tuple(_maps(seen, len(models) > 1) for seen in models)
     parts = []
     for seen in models:
@@ -122,13 +142,15 @@ def maps(models: Sequence[Seen]) -> Figure:
         )
     said = joined(parts)
     return Figure(
-        name="maps", title="What one patch looks at", reading=sentence(said),
-        how="A row a layer, a column a head; log colours over three decades; ringed: the patch "
-        "that looks.",
+        name="maps",
+        title="What one patch looks at",
+        reading=sentence(said),
+        how="One row per layer, one column per head; log colours over three decades; ringed: the "
+        "query patch.",
         panels=panels,
         definition="The row of the attention map of one query patch, laid out on the image and "
         "averaged over images (ConViT, Fig. 7).",
-    )  # fmt: skip
+    )
 
 
 def _maps(seen: Seen, titled: bool) -> Maps:
@@ -153,10 +175,26 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         values[place, : len(part), : fine.shape[1], : fine.shape[2]] = fine
     query = tuple(map(float, seen.values["query"][0])) if same else None
     return Maps(
-        title=seen.label if titled else "", rows=tuple(row for row, _ in rows), values=values,
+        title=seen.label if titled else "",
+        rows=tuple(row for row, _ in rows),
+        values=values,
         columns=tuple(f"head {head + 1}" for head in range(most)),
         query=(query[0], query[1]) if query is not None else None,
-    )  # fmt: skip
+    )
+
+
+def first_maps(record: Record) -> Figure:
+    """Positional attention of a fresh GPSA layer, one row per locality strength (Fig. 3)."""
+    maps = np.asarray(record.arrays["maps"], float)
+    heads = tuple(f"head {head + 1}" for head in range(maps.shape[1]))
+    panel = Maps(
+        title="Positional attention of a fresh GPSA layer",
+        rows=tuple(f"α = {strength:g}" for strength in record.values["strengths"]),
+        columns=heads,
+        values=maps / maps.max((1, 2, 3), keepdims=True),
+        query=((maps.shape[2] - 1) / 2, (maps.shape[3] - 1) / 2),
+    )
+    return Figure(name="first_maps", title=panel.title, reading="", panels=(panel,))
 
 
 HEADS: dict[str, Instrument] = {

@@ -1,12 +1,13 @@
-"""What an instrument saw in several models, ready to be drawn together."""
+"""What an instrument measured in several models, ready to be drawn together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from vitascope.figure import Figure, Lines, Series, Style
 from vitascope.record import Record
-from vitascope.report.figures.figure import Figure, Lines, Series
-from vitascope.report.figures.style import Look
 from vitascope.report.formatting import short_names
 
 __all__ = ["Instrument", "Seen", "along", "joined", "marks_told", "sentence"]
@@ -17,7 +18,7 @@ class Seen:
     """One model's record of an instrument."""
 
     label: str
-    look: Look
+    style: Style
     record: Record
 
     @property
@@ -39,10 +40,14 @@ def along(
     models: Sequence[Seen],
     places: str,
     numbers: Callable[[Seen], Sequence[float]],
-    spread: Callable[[Seen], Sequence[tuple[float, float]]] | None = None,
+    heads: Callable[[Seen], Sequence[np.ndarray]] | None = None,
     **panel: Any,
 ) -> Lines:
-    """A line a model through its layers or units, named where all models have the same ones."""
+    """A line per model through its layers or units, named where all models have the same ones.
+
+    ``heads`` are the values of the heads of each layer: dots behind the line of one model, bands
+    from the least to the most around those of several.
+    """
     lists = [tuple(seen.values[places]) for seen in models]
     same = len(set(lists)) == 1
     series = []
@@ -50,11 +55,15 @@ def along(
         ys = [float(value) for value in numbers(seen)]
         last = max(len(names) - 1, 1)
         xs = [place if same else 100 * place / last for place in range(len(names))]
-        ends = spread(seen) if spread is not None else None
-        low = None if ends is None else [float(end[0]) for end in ends]
-        high = None if ends is None else [float(end[1]) for end in ends]
-        series.append(Series(label=seen.label, x=xs, y=ys, look=seen.look, low=low, high=high,
-                             marks=_marks(seen) if places == "units" else None))  # fmt: skip
+        more: dict[str, Any] = {"marks": _marks(seen)} if places == "units" else {}
+        if heads is not None:
+            layers = [part[np.isfinite(part)].tolist() for part in heads(seen)]
+            if len(models) == 1:
+                more["each"] = layers
+            else:
+                more["low"] = [min(layer, default=None) for layer in layers]
+                more["high"] = [max(layer, default=None) for layer in layers]
+        series.append(Series(label=seen.label, x=xs, y=ys, style=seen.style, **more))
     noun = "attention layer" if places == "layers" else "unit"
     short = [f"{int(n) + 1}" if n.isdigit() else n for n in short_names(lists[0])]
     return Lines(

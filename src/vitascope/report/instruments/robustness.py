@@ -1,13 +1,14 @@
 """What several models stand, together: occlusion, attacks, noise, corruptions, calibration."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from vitascope.report.figures.figure import Figure, Heat, Lines, Series
-from vitascope.report.figures.style import Look
-from vitascope.report.instruments.per_layer import Instrument, Seen
+from vitascope.figure import Figure, Heat, Lines, Series, Style
+from vitascope.report.figures.scale import count
+from vitascope.report.instruments.per_layer import Instrument, Seen, sentence
 from vitascope.report.instruments.robustness_readings import (
     READINGS,
     chance,
@@ -54,23 +55,40 @@ def _curves(
         points = sorted(zip(at(seen), seen.values["accuracy"], strict=True))
         if begin is not None and begin not in [x for x, _ in points]:
             points.insert(0, (begin, seen.values["clean"]))
-        series.append(Series(label=seen.label, x=[float(x) for x, _ in points],
-                             y=[100 * float(y) for _, y in points], look=seen.look))  # fmt: skip
+        series.append(
+            Series(
+                label=seen.label,
+                x=[float(x) for x, _ in points],
+                y=[100 * float(y) for _, y in points],
+                style=seen.style,
+            )
+        )
     levels = ((f"clean, {models[0].label}", 100 * float(models[0].values["clean"])),)
-    panel = Lines(title="", x_label=x_label, y_label="top-1 accuracy (%)", series=tuple(series),
-                  floor=0.0, ceiling=100.0, include=(0.0,), marks=True,
-                  levels=levels if begin is None and len(models) == 1 else ())  # fmt: skip
+    panel = Lines(
+        title="",
+        x_label=x_label,
+        y_label="top-1 accuracy (%)",
+        series=tuple(series),
+        floor=0.0,
+        ceiling=100.0,
+        include=(0.0,),
+        marks=True,
+        levels=levels if begin is None and len(models) == 1 else (),
+    )
     return Figure(reading=_reading(models), panels=(panel,), **about)
 
 
 def occlusion(models: Sequence[Seen]) -> Figure:
     """Against the hidden share of each side."""
     return _curves(
-        models, lambda s: [100 * size for size in s.values["sizes"]], 0.0,
+        models,
+        lambda s: [100 * size for size in s.values["sizes"]],
+        0.0,
         f"hidden centre (% of each side), {models[0].values['fill']}",
-        name="occlusion", title="With the middle hidden",
+        name="occlusion",
+        title="With the middle hidden",
         definition="A box in the centre of the image is filled; accuracy on what is left.",
-    )  # fmt: skip
+    )
 
 
 def attack(models: Sequence[Seen]) -> Figure:
@@ -78,11 +96,14 @@ def attack(models: Sequence[Seen]) -> Figure:
     kind = models[0].record.kind
     steps = {"fgsm": "one step", "pgd": f"{models[0].values['steps']} steps"}[kind]
     return _curves(
-        models, lambda s: [255 * epsilon for epsilon in s.values["epsilons"]], 0.0,
+        models,
+        lambda s: [255 * epsilon for epsilon in s.values["epsilons"]],
+        0.0,
         "ε (1/255 of the pixel range)",
-        name=kind, title=f"Against an adversary: {kind.upper()}, {steps}",
+        name=kind,
+        title=f"Against an adversary: {kind.upper()}, {steps}",
         definition="Pixels moved by at most ε along the sign of the loss's gradient.",
-    )  # fmt: skip
+    )
 
 
 def frequency(models: Sequence[Seen]) -> Figure:
@@ -101,27 +122,52 @@ def frequency(models: Sequence[Seen]) -> Figure:
 
 
 def corruption(models: Sequence[Seen]) -> Figure:
-    """A row a corruption; a column a severity, or a model where there are several."""
+    """One row per corruption; one column per severity, or per model where there are several."""
     names = models[0].values["corruptions"]
     rows = tuple(name.replace("_", " ") for name in names)
     if len(models) == 1:
-        values = 100 * np.asarray(models[0].record.arrays["accuracy"], float)
-        columns = tuple(f"severity {s}" for s in models[0].values["severities"])
+        found = 100 * np.asarray(models[0].record.arrays["accuracy"], float)
+        values = np.column_stack([found, found.mean(1)])
+        columns = (*(f"severity {s}" for s in models[0].values["severities"]), "mean")
     else:
         columns = tuple(seen.label for seen in models)
-        values = np.array([[100 * seen.values["by_corruption"].get(name, np.nan) for seen in models]
-                           for name in names])  # fmt: skip
+        values = np.array(
+            [
+                [100 * seen.values["by_corruption"].get(name, np.nan) for seen in models]
+                for name in names
+            ]
+        )
     panel = Heat(title="", rows=rows, columns=columns, values=values, label="top-1 accuracy (%)")
     return Figure(
-        name="corruption", title="Corrupted images", reading=_reading(models), panels=(panel,),
+        name="corruption",
+        title="Corrupted images",
+        reading=_reading(models),
+        panels=(panel,),
         how="Top-1 accuracy in percent" + ("." if len(models) == 1 else ", mean over severities."),
         definition="The 15 corruptions of CIFAR-C and ImageNet-C (Hendrycks & Dietterich 2019).",
-    )  # fmt: skip
+    )
 
 
 def calibration(models: Sequence[Seen]) -> Figure:
     """Accuracy against confidence."""
-    return reliability(models, [seen.values for seen in models], _reading(models))
+    figure = reliability(models, [seen.values for seen in models], _reading(models))
+    scaling = models[0].values.get("scaling")
+    return figure if len(models) > 1 or scaling is None else _scaled(figure, models[0], scaling)
+
+
+def _scaled(figure: Figure, seen: Seen, scaling: Mapping[str, Any]) -> Figure:
+    """One model's figure, with a second panel after temperature scaling."""
+    before, after = scaling["before"], scaling["after"]
+    second = reliability([seen], [after], "").panels[0]
+    words = f"temperature {scaling['temperature']:.2f}"
+    scores = [f"ECE {100 * before['ece']:.1f} → {100 * after['ece']:.1f} %"]
+    scores += [
+        f"{n} {before[k]:.2f} → {after[k]:.2f}" for n, k in (("NLL", "nll"), ("Brier", "brier"))
+    ]
+    how = f"{figure.how} The {words}, fitted on {count(scaling['num_fitted'])} images, changes on "
+    how += f"{count(after['num_images'])} others: {', '.join(scores)}."
+    panels = (replace(figure.panels[0], title="As it is"), replace(second, title=sentence(words)))
+    return replace(figure, panels=panels, how=how)
 
 
 def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], reading: str) -> Figure:
@@ -129,17 +175,29 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
     series = []
     for seen, binned in zip(models, bins, strict=True):
         there = np.asarray(binned["bin_count"]) > 0
-        x, y = (100 * np.asarray(binned[f"bin_{name}"], float)[there]
-                for name in ("confidence", "accuracy"))  # fmt: skip
-        series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), look=seen.look))
-    even = Series(label="perfect", x=[0, 100], y=[0, 100], look=Look(6, "circle", "2 3"))
-    panel = Lines(title="", x_label="confidence (%)", y_label="accuracy (%)", marks=True,
-                  series=(*series, even), floor=0.0, ceiling=100.0)  # fmt: skip
+        x, y = (
+            100 * np.asarray(binned[f"bin_{name}"], float)[there]
+            for name in ("confidence", "accuracy")
+        )
+        series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), style=seen.style))
+    even = Series(label="perfect", x=[0, 100], y=[0, 100], style=Style(6, "circle", "2 3"))
+    panel = Lines(
+        title="",
+        x_label="confidence (%)",
+        y_label="accuracy (%)",
+        marks=True,
+        series=(*series, even),
+        floor=0.0,
+        ceiling=100.0,
+    )
     return Figure(
-        name="calibration", title="As sure as it should be?", reading=reading,
-        how="Below the dotted line the model is too sure.", panels=(panel,),
+        name="calibration",
+        title="As sure as it should be?",
+        reading=reading,
+        how="Below the dotted line the model is too sure.",
+        panels=(panel,),
         definition="ECE = Σ_m |B_m|/N |accuracy(B_m) − confidence(B_m)| over bins of confidence.",
-    )  # fmt: skip
+    )
 
 
 ROBUSTNESS: dict[str, Instrument] = {

@@ -1,10 +1,12 @@
 """Units of several models together: frequencies, variance, similarity, lesions, masking."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vitascope.report.figures.figure import Dots, DotSeries, Figure, Heat, Lines, Series
+from vitascope.figure import Dots, DotSeries, Figure, Heat, Lines, Series
+from vitascope.report.figures.axes import thin
+from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number, plural, short_names
 from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, marks_told
 
@@ -13,25 +15,23 @@ __all__ = ["UNITS"]
 
 def fourier(models: Sequence[Seen]) -> Figure:
     """What happens to high frequencies on the way through the network."""
-    series = []
     parts = []
     for seen in models:
-        last = seen.values["units"][-1]
-        x, y = (
-            seen.record.arrays[f"{part}/{last}"].tolist() for part in ("frequency", "amplitude")
-        )
-        series.append(Series(label=seen.label, x=x, y=y, look=seen.look))
         high = seen.values["high"]
         parts.append(f"{seen.label} {number(high[0])} to {number(high[-1])}{_falls(seen, high)}")
     ends = Lines(
-        title="After the last unit",
+        title="After the last unit" if len(models) > 1 else "After some of the units",
         x_label="frequency (π)",
         y_label="Δ log amplitude",
-        series=tuple(series),
-        marks=len(series[0].x) <= 12,
+        series=tuple(_spectra(models)),
     )
-    way = along(models, "units", lambda s: s.values["high"], title="At frequency π, unit by unit",
-                y_label="Δ log amplitude")  # fmt: skip
+    way = along(
+        models,
+        "units",
+        lambda s: s.values["high"],
+        title="At frequency π, unit by unit",
+        y_label="Δ log amplitude",
+    )
     return Figure(
         name="fourier",
         title="Which frequencies pass",
@@ -42,6 +42,19 @@ def fourier(models: Sequence[Seen]) -> Figure:
         definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
         "map after a unit, in natural logarithms (Park & Kim, arXiv 2202.06709, Fig. 2a and 8).",
     )
+
+
+def _spectra(models: Sequence[Seen]) -> Iterator[Series]:
+    """The curve after the last unit of each model; of one model, after units early to late."""
+    only = models[0] if len(models) == 1 else None
+    styles = Styles()
+    for seen in models:
+        units = seen.values["units"]
+        for place in thin(len(units), 5) if only else [len(units) - 1]:
+            parts = (f"{part}/{units[place]}" for part in ("frequency", "amplitude"))
+            x, y = (seen.record.arrays[part].tolist() for part in parts)
+            label = short_names(units)[place] if only else seen.label
+            yield Series(label=label, x=x, y=y, style=styles.of(label) if only else seen.style)
 
 
 def variance(models: Sequence[Seen]) -> Figure:
@@ -55,14 +68,24 @@ def variance(models: Sequence[Seen]) -> Figure:
             f"{seen.label}'s variance goes from {number(found[0])} to {number(found[-1])}"
             f"{_falls(seen, found)}"
         )
-    panel = along(models, "units", lambda s: s.values["variance"], title="", y_log=log,
-                  y_label="variance over space", floor=0.0)  # fmt: skip
+    panel = along(
+        models,
+        "units",
+        lambda s: s.values["variance"],
+        title="",
+        y_log=log,
+        y_label="variance over space",
+        floor=0.0,
+    )
     return Figure(
-        name="variance", title="Gathering or spreading", reading=joined(parts, 3), panels=(panel,),
+        name="variance",
+        title="Gathering or spreading",
+        reading=joined(parts, 3),
+        panels=(panel,),
         how=marks_told(models),
         definition="Variance of the feature map over space, averaged over channels and images, "
         "after each unit (Park & Kim, Fig. 9): averaging lowers it.",
-    )  # fmt: skip
+    )
 
 
 def _falls(seen: Seen, found: Sequence[float]) -> str:
@@ -82,24 +105,34 @@ def _falls(seen: Seen, found: Sequence[float]) -> str:
 
 
 def cka(models: Sequence[Seen]) -> Figure:
-    """Which units see the images alike, a matrix a model."""
+    """Which units see the images alike, one matrix per model."""
     panels, parts = [], []
     for seen in models:
         values = np.asarray(seen.values["similarity"], float)
         rows, columns = seen.values["rows"], seen.values["columns"]
         panels.append(
-            Heat(title=seen.label, rows=tuple(short_names(rows)), values=values, low=0.0, high=1.0,
-                 columns=tuple(short_names(columns)), label="CKA")
-        )  # fmt: skip
+            Heat(
+                title=seen.label,
+                rows=tuple(short_names(rows)),
+                values=values,
+                low=0.0,
+                high=1.0,
+                columns=tuple(short_names(columns)),
+                label="CKA",
+            )
+        )
         parts.append(
             f"{seen.label}'s first and last units have a similarity of {number(values[0, -1])}"
         )
     return Figure(
-        name="cka", title="Which units see the images alike", reading=joined(parts),
-        how="Yellow: alike up to rotation and scale; dark: independent.", panels=tuple(panels),
+        name="cka",
+        title="Which units see the images alike",
+        reading=joined(parts),
+        how="Yellow: alike up to rotation and scale; dark: independent.",
+        panels=tuple(panels),
         definition="Linear centred kernel alignment with the unbiased HSIC_1, summed over "
         "mini-batches (Nguyen et al. 2021; Park & Kim, Fig. 10a).",
-    )  # fmt: skip
+    )
 
 
 def lesion(models: Sequence[Seen]) -> Figure:
@@ -114,8 +147,13 @@ def lesion(models: Sequence[Seen]) -> Figure:
                 f"{seen.label} ({number(100 * seen.values['intact'], 1)} % intact) loses most "
                 f"without {seen.values['units'][worst]}: {number(100 * lost[worst], 1)} points"
             )
-    panel = along(models, "units", lambda s: [100 * value for value in s.values["lost"]], title="",
-                  y_label="accuracy lost (points)")  # fmt: skip
+    panel = along(
+        models,
+        "units",
+        lambda s: [100 * value for value in s.values["lost"]],
+        title="",
+        y_label="accuracy lost (points)",
+    )
     return Figure(
         name="lesion",
         title="Which units are needed",
@@ -143,20 +181,25 @@ def masking(models: Sequence[Seen]) -> Figure:
         for key, layers in groups.values():
             value = seen.values[key].get(layers) if layers else seen.values[key]
             found.append([None if value is None else 100 * value])
-        series.append(DotSeries(label=seen.label, values=found, look=seen.look))
+        series.append(DotSeries(label=seen.label, values=found, style=seen.style))
         known = [
             (row[0], name) for row, name in zip(found, groups, strict=True) if row[0] is not None
         ]
         low = min(known)
-        parts.append(f"{seen.label} falls from {number(known[0][0], 1)} % to {number(low[0], 1)} % "
-                     f"with {low[1]}")  # fmt: skip
+        parts.append(
+            f"{seen.label} falls from {number(known[0][0], 1)} % to {number(low[0], 1)} % "
+            f"with {low[1]}"
+        )
     panel = Dots(title="", y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
     return Figure(
-        name="masking", title="Without positions, without content", reading=joined(parts),
-        how="Masked at test time, nothing is trained again.", panels=(panel,),
+        name="masking",
+        title="Without positions, without content",
+        reading=joined(parts),
+        how="Masked at test time, nothing is trained again.",
+        panels=(panel,),
         definition="Position embeddings set to zero; gates of the first k gated layers forced to 1 "
         "(no content) or 0 (no position) (ConViT, Tables 5 and 6).",
-    )  # fmt: skip
+    )
 
 
 UNITS: dict[str, Instrument] = {

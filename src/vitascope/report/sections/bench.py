@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from vitascope.report.figures.figure import Dots, DotSeries, Figure
+from vitascope.figure import Dots, DotSeries, Figure
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import listed, number
 from vitascope.report.records import Source
@@ -12,7 +12,7 @@ from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 __all__ = ["section"]
 
 
-def section(source: Source, looks: Styles) -> Section:
+def section(source: Source, styles: Styles) -> Section:
     """One section a benchmark."""
     record = source.record
     name = record.kind.removeprefix("bench-")
@@ -22,7 +22,7 @@ def section(source: Source, looks: Styles) -> Section:
     if len(ratios) > 1:
         answer += f", from {number(ratios[slow])} ({slow}) to {number(ratios[fast])} ({fast})"
     series = DotSeries(
-        label="ours / peer", values=[[ratio] for ratio in ratios.values()], look=looks.of(name)
+        label="ours / peer", values=[[ratio] for ratio in ratios.values()], style=styles.of(name)
     )
     panel = Dots(title="", y_label="times as fast", groups=tuple(ratios), series=(series,))
     figure = Figure(

@@ -1,49 +1,87 @@
 """A build-up search: where attention in place of convolutions helped (Park & Kim, Fig. 12a)."""
 
-from vitascope.report.figures.figure import Dots, DotSeries, Figure
+from vitascope.figure import Dots, DotSeries, Figure
+from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
-from vitascope.report.sections.buildup_figure import says
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.buildup import buildup_table
+from vitascope.report.tables.buildup import buildup_table, tried_networks
 from vitascope.settings import command_line
 
-__all__ = ["section"]
+__all__ = ["says", "section"]
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a search."""
+def says(record: Record) -> str:
+    """What was found, and whether one can know."""
+    rows = tried_networks(record)
+    base, kept = rows[0], [row for row in rows if row["kept"]][-1]
+    tried = len(rows) - 1
+    if kept is base:
+        found = f"No MSA block helped: {' '.join(base['kinds'])} stays."
+    else:
+        before, after = (" ".join(row["kinds"]) for row in (base, kept))
+        found = (
+            f"Kept {after}: {kept['top1']:.2f} % on the validation images against "
+            f"{base['top1']:.2f} % of {before}, and {kept['test_top1']:.2f} % against "
+            f"{base['test_top1']:.2f} % on the test images."
+        )
+    clear = sum(abs(row["change"]) > row["noise"] for row in rows[1:])
+    found += f" {clear} of {tried} changes {'is' if clear == 1 else 'are'} beyond the noise (95 %)."
+    if clear < tried:
+        found += " More seeds or images would tell more."
+    if base["top1_std"] is None:
+        found += " One seed a network: the spread between runs is unknown."
+    if not record.values["complete"]:
+        found += " The rule has blocks left to try."
+    return found
+
+
+def section(source: Source, styles: Styles) -> Section:
+    """One section per search."""
     record = source.record
     said = says(record)
     rows = record.values["candidates"]
-    groups = tuple(" ".join(row["kinds"]) for row in rows)
+    groups = tuple(f"{'✓' if row['kept'] else '✗'} {' '.join(row['kinds'])}" for row in rows)
     validation = [list(row["top1_seeds"]) or [row["top1"]] for row in rows]
     series = (
-        DotSeries(label="validation images", values=validation, look=looks.of("validation images")),
-        DotSeries(label="test images", values=[[row["test_top1"]] for row in rows],
-                  look=looks.of("test images")),
-    )  # fmt: skip
+        DotSeries(
+            label="validation images", values=validation, style=styles.of("validation images")
+        ),
+        DotSeries(
+            label="test images",
+            values=[[row["test_top1"]] for row in rows],
+            style=styles.of("test images"),
+        ),
+    )
     answer, _, rest = said.partition(". ")
     figure = Figure(
         name="buildup",
         title="Each network, in the order tried",
         reading=said,
-        how="c: a block of convolutions, a: one of attention, a word a stage. Validation images "
-        "decide; test images decide nothing.",
+        how="c: a block of convolutions, a: one of attention, one word per stage. ✓: kept, ✗: "
+        "taken back. Validation images decide; test images decide nothing.",
         panels=(Dots(title="", y_label="top-1 accuracy (%)", groups=groups, series=series),),
     )
     config = record.config
     command = command_line(
         ["vitascope", "study", "buildup"],
-        [("--base", config.get("base")), ("--data", config.get("data")),
-         ("--seeds", tuple(config.get("seeds") or ()))],
-    )  # fmt: skip
+        [
+            ("--base", config.get("base")),
+            ("--data", config.get("data")),
+            ("--seeds", tuple(config.get("seeds") or ())),
+        ],
+    )
     command = made_by(record, "study") or command
     made = again(record, command, seed=config.get("seeds") or record.seed)
     return Section(
-        kind="buildup", label="Study", title="Building attention into a network",
-        question="Where does attention help in place of convolutions?", answer=f"{answer}.",
-        leads=(rest,) if rest else (), figures=(figure,), tables=(buildup_table(record),),
+        kind="buildup",
+        label="Study",
+        title="Building attention into a network",
+        question="Where does attention help in place of convolutions?",
+        answer=f"{answer}.",
+        leads=(rest,) if rest else (),
+        figures=(figure,),
+        tables=(buildup_table(record),),
         source=source.path.name,
         agains=(made,),
-    )  # fmt: skip
+    )

@@ -1,28 +1,49 @@
-"""A comparison of models over fractions of the images: the page's first and richest section."""
+"""A comparison of models over fractions of the images."""
 
 from collections.abc import Sequence
-from itertools import groupby
+from dataclasses import replace
 from typing import Any
 
-from markupsafe import Markup
-
-from vitascope.report.figures.cost import AXES, draw_cost
-from vitascope.report.figures.efficiency import draw_efficiency
-from vitascope.report.figures.learning import WHAT, draw_learning
-from vitascope.report.figures.over_training import FEWEST, draw_layer, trace_scale
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.scale import count, short
 from vitascope.report.figures.style import Styles
+from vitascope.report.formatting import duration
 from vitascope.report.records import Source
-from vitascope.report.sections import comparison_readings as readings
-from vitascope.report.sections.comparison_record import Comparison, Trace
-from vitascope.report.sections.section import Badge, Section
+from vitascope.report.sections.comparison_figures import comparison_figures
+from vitascope.report.sections.comparison_record import Comparison, Model
+from vitascope.report.sections.section import Again, Badge, ModelCard, Section, again
 from vitascope.report.tables.comparison import accuracy_table, cost_table
 
-__all__ = ["drawn", "models", "section"]
+__all__ = ["models", "section"]
 
-
-_SINGLE = "Thin lines: heads (point at one to see which); thick: their mean."
-_BANDS = "Bands: from the least head to the most; lines: their mean."
+_TERMS = (
+    (
+        "Top-1 accuracy",
+        "The share of test images whose most probable class is the right one.",
+    ),
+    (
+        "Relative gain",
+        "100 (a − r) / r, with the model's mean accuracy a and the reference's r, as in Table 2 of "
+        "ConViT (arXiv 2103.10697). “Ahead” and “behind” mean that the 95 % interval of the gain "
+        "excludes zero; otherwise it is within noise.",
+    ),
+    ("Fraction", "The same share of every class, drawn with the seed."),
+    (
+        "Multiply-adds",
+        "Multiplications with an addition in one forward pass of one image; papers often call them "
+        "FLOPs.",
+    ),
+)
+_ATTENTION_TERMS = {
+    "gates": (
+        "Gate",
+        "σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + σ softmax(position).",
+    ),
+    "nonlocality": (
+        "Nonlocality",
+        "D_h = 1/N Σ_ij A^h_ij ‖δ_ij‖: the distance, in patches, between a patch and those it "
+        "attends to, averaged over all N patches and weighted by attention.",
+    ),
+}
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -34,12 +55,11 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     ]
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a comparison."""
-    bare = Comparison(source.record)
-    comparison = Comparison(source.record, {name: looks.of(name) for name in bare.models})
+def section(source: Source, styles: Styles) -> Section:
+    """One section per comparison."""
+    comparison = Comparison(source.record, styles)
     advice, data = comparison.values["recommendation"], comparison.values["data"]
-    seeds = num_seeds(comparison)
+    seeds = comparison.num_seeds
     if advice.get("confidence") == "clear":
         badge = Badge(words="A clear result", sign="✓", tone="good")
     elif seeds > 1:
@@ -55,6 +75,8 @@ def section(source: Source, looks: Styles) -> Section:
         (f"pixels{channels}", f"{data['size'][1]} × {data['size'][2]}"),
         ("seed a model" if seeds == 1 else "seeds a model", str(seeds)),
     )
+    figures = comparison_figures(comparison)
+    names = {figure.name for figure in figures}
     return Section(
         kind="compare",
         label="Comparison",
@@ -64,62 +86,37 @@ def section(source: Source, looks: Styles) -> Section:
         badge=badge,
         leads=tuple((advice.get("sentences") or [])[:3]),
         facts=facts,
+        models=tuple(_card(model) for model in comparison.models.values()),
+        figures=figures,
         tables=(accuracy_table(comparison), cost_table(comparison)),
+        terms=(*_TERMS, *(term for name, term in _ATTENTION_TERMS.items() if name in names)),
+        agains=(_again(comparison),),
         source=source.path.name,
-        special=comparison,
     )
 
 
-def num_seeds(comparison: Comparison) -> int:
-    """The most seeds that a model was given."""
-    entries = [entry for row in comparison.rows for entry in row.entries.values()]
-    return max((entry.num_seeds for entry in entries), default=0)
+def _card(model: Model) -> ModelCard:
+    size = f"{short(model.parameters)} parameters" if model.parameters else ""
+    locality = f"Locality {model.locality}" if model.locality else ""
+    return ModelCard(
+        label=model.label, style=model.style, notes=tuple(filter(None, (locality, size)))
+    )
 
 
-def drawn(comparison: Comparison, most: int) -> dict[str, Any]:
-    """What the template shows; ``most`` bounds the points drawn of a line over epochs."""
-    return {
-        "comparison": comparison,
-        "tables": (accuracy_table(comparison), cost_table(comparison)),
-        "values": comparison.values,
-        "record": comparison.record,
-        "efficiency": [draw_efficiency(comparison), draw_efficiency(comparison, narrow=True)],
-        "costs": [cost for what in AXES if (cost := draw_cost(comparison, what))],
-        "learning": _learning(comparison, most),
-        "gates": _inside(comparison, "gates", most),
-        "nonlocality": _inside(comparison, "nonlocality", most),
-        "heads": _SINGLE if most > FEWEST else _BANDS,
-        "readings": readings,
-        "seeds": num_seeds(comparison),
-    }
-
-
-def _learning(comparison: Comparison, most: int) -> list[tuple[str, list[Markup]]]:
-    """(what is drawn, a plot a fraction) for accuracy and training loss."""
-    found = []
-    for what, name in WHAT.items():
-        plots = [
-            plot for row in comparison.rows if (plot := draw_learning(comparison, row, what, most))
-        ]
-        if plots:
-            found.append((name, plots))
-    return found
-
-
-def _inside(
-    comparison: Comparison, what: str, most: int
-) -> list[tuple[str, list[tuple[Trace, list[Markup]]]]]:
-    """(the fraction's caption, [(trace, a plot a layer)]), fewest images first."""
-    traces = comparison.traces(what)
-    scale = trace_scale(traces, what)
-    found = []
-    for fraction, group in groupby(traces, key=lambda trace: trace.fraction):
-        row = comparison.row(fraction)
-        share = row.share if row else f"{100 * fraction:.3g} %"
-        plots = [
-            (trace, [draw_layer(trace, i, what, scale, most) for i in range(len(trace.layers))])
-            for trace in group
-        ]
-        images = f"{share} images" if row is None else f"{share} ({count(row.num_images)} images)"
-        found.append((images, plots))
-    return found
+def _again(comparison: Comparison) -> Again:
+    """The command and the circumstances, with the evidence and what is said of the data."""
+    record, values = comparison.record, comparison.values
+    data = values["data"]
+    found = again(
+        record,
+        str(values.get("command") or ""),
+        seed=values.get("seeds") or record.seed,
+        recipe=values.get("recipe") or {},
+        notes=(*values["recommendation"].get("evidence", ()), *data.get("notes", ())),
+    )
+    more: list[tuple[str, Any]] = []
+    if values.get("training_seconds"):
+        more.append(("training", f"{duration(values['training_seconds'])}, all runs together"))
+    if data.get("classes"):
+        more.append(("classes", data["classes"]))
+    return replace(found, rows=(*found.rows, *more))

@@ -2,24 +2,29 @@
 
 from collections.abc import Sequence
 
-from vitascope.report.figures.over_training import layer_mean
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.svg import shorten
-from vitascope.report.sections.comparison_record import Comparison, Entry, Model, Row, Trace
+from vitascope.report.sections.comparison_record import (
+    Comparison,
+    Entry,
+    FractionRow,
+    Model,
+    Trace,
+)
 
 __all__ = ["cost_reading", "efficiency_reading", "learning_reading", "trace_reading"]
 
 
 def efficiency_reading(comparison: Comparison) -> str:
     """Who leads with the fewest images and with the most, by how much, and if that is clear."""
-    rows = [row for row in comparison.rows if row.entries]
+    rows = comparison.known_rows
     if not rows:
         return "No accuracy was recorded."
     ends = rows if len(rows) == 1 else [rows[0], rows[-1]]
     return "; ".join(_lead(row, comparison) for row in ends) + "."
 
 
-def _lead(row: Row, comparison: Comparison) -> str:
+def _lead(row: FractionRow, comparison: Comparison) -> str:
     whole = "all " if row.fraction >= 1 else ""
     start = f"With {whole}{count(row.num_images)} images "
     start = start if row is comparison.rows[0] else start.lower()
@@ -90,7 +95,7 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
     """How the mean went from the first epoch to the last, and which layer moved most."""
     said = []
     for trace in _largest(traces):
-        layers = [layer_mean(trace, layer) for layer in range(len(trace.layers))]
+        layers = trace.layer_means
         start = sum(layer[0] for layer in layers) / len(layers)
         end = sum(layer[-1] for layer in layers) / len(layers)
         moved = max(range(len(layers)), key=lambda index: abs(layers[index][-1] - layers[index][0]))

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.figure import Style
 from vitascope.record import Record
-from vitascope.report.figures.style import Look, looks
+from vitascope.report.figures.style import Styles
 
-__all__ = ["Comparison", "Curve", "Entry", "Model", "Row", "Trace"]
+__all__ = ["Comparison", "Curve", "Entry", "FractionRow", "Model", "Trace"]
 
 
 @dataclass(frozen=True)
 class Model:
-    """One of the models compared, with its look."""
+    """One of the models compared, with its style."""
 
     name: str
     label: str
@@ -25,7 +26,7 @@ class Model:
     parameters: float | None
     multiply_adds: float | None
     images_per_second: float | None  # in training
-    look: Look
+    style: Style
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class FractionRow:
     """All models at one fraction of the training images."""
 
     fraction: float
@@ -79,13 +80,24 @@ class Trace:
     values: np.ndarray
     uniform: float | None = None  # the nonlocality of a uniform head
 
+    @property
+    def layer_means(self) -> list[list[float]]:
+        """The mean over heads in each layer at each epoch; heads that a layer lacks are NaN."""
+        return [
+            [
+                float(heads[np.isfinite(heads)].mean()) if np.isfinite(heads).any() else 0.0
+                for heads in layer
+            ]
+            for layer in self.values.transpose(1, 0, 2)
+        ]
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """A record of kind ``compare``, read; ``given`` are looks that a page has for its models."""
+    """A record of kind ``compare``, read; ``styles`` are those of a page."""
 
     record: Record
-    given: Mapping[str, Look] | None = None
+    styles: Styles | None = None
 
     def __post_init__(self) -> None:
         if self.record.kind != "compare":
@@ -103,8 +115,8 @@ class Comparison:
     def models(self) -> dict[str, Model]:
         """By name, in the record's order."""
         given = self.values["models"]
-        look = dict(looks((model["name"], model.get("kind", "other")) for model in given))
-        look |= self.given or {}
+        kinds = [(model["name"], model.get("kind", "other")) for model in given]
+        styles = self.styles or Styles(kinds)
         labels = [model.get("label") or model["name"] for model in given]
         found = {}
         for model, label in zip(given, labels, strict=True):
@@ -116,12 +128,12 @@ class Comparison:
                 parameters=_positive(model.get("parameters")),
                 multiply_adds=_positive(model.get("multiply_adds")),
                 images_per_second=_positive(model.get("images_per_second")),
-                look=look[model["name"]],
+                style=styles.of(model["name"]),
             )
         return found
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FractionRow]:
         """From the fewest images to the most; an accuracy that is not a number is left out."""
         rows = []
         for row in self.values["table"]:
@@ -130,7 +142,7 @@ class Comparison:
                 for entry in row["entries"]
                 if _finite(entry["mean"])
             }
-            rows.append(Row(row["fraction"], row["num_images"], entries))
+            rows.append(FractionRow(row["fraction"], row["num_images"], entries))
         return sorted(rows, key=lambda row: row.num_images)
 
     def _entry(self, entry: Mapping[str, Any], fraction: float) -> Entry:
@@ -153,16 +165,33 @@ class Comparison:
         )
 
     @property
+    def crossings(self) -> Sequence[Mapping[str, Any]]:
+        """Where one model overtakes another, each with a sentence."""
+        found: Sequence[Mapping[str, Any]] = self.values.get("crossings") or ()
+        return found
+
+    @property
+    def known_rows(self) -> list[FractionRow]:
+        """Those that some model has an accuracy in."""
+        return [row for row in self.rows if row.entries]
+
+    @property
+    def num_seeds(self) -> int:
+        """The most seeds that a model was given."""
+        counts = [entry.num_seeds for row in self.rows for entry in row.entries.values()]
+        return max(counts, default=0)
+
+    @property
     def reference(self) -> Model | None:
         """The model gains are relative to."""
         return self.models.get(self.values.get("reference", ""))
 
-    def row(self, fraction: float) -> Row | None:
+    def row(self, fraction: float) -> FractionRow | None:
         """The table's row of a fraction."""
         return next((row for row in self.rows if math.isclose(row.fraction, fraction)), None)
 
     def curves(self, fraction: float, what: str) -> list[Curve]:
-        """``top1`` or ``train_nll`` over epochs, a curve a model: mean, least, most over seeds."""
+        """``top1`` or ``train_nll`` over epochs for each model: mean, least, most over seeds."""
         if (fraction, what) not in self._curves:
             self._curves[fraction, what] = self._average(fraction, what)
         return self._curves[fraction, what]
@@ -191,7 +220,7 @@ class Comparison:
         return found
 
     def traces(self, what: str) -> list[Trace]:
-        """``gates`` or ``nonlocality``: one a model and fraction, fewest images first."""
+        """``gates`` or ``nonlocality``: one per model and fraction, fewest images first."""
         found = []
         for item in self.values.get(what) or []:
             values = self.record.arrays.get(item["array"])

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from math import sqrt
 
+from vitascope.figure import Figure, Style
 from vitascope.record import Record
-from vitascope.report.figures.figure import Figure
 from vitascope.report.figures.scale import count
-from vitascope.report.figures.style import Look, Styles, apart
+from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
 from vitascope.report.instruments.per_layer import Seen, joined
 from vitascope.report.instruments.robustness import reliability
@@ -25,10 +25,10 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(model_name(source), "other") for source in sources]
 
 
-def section(sources: Sequence[Source], looks: Styles) -> Section:
+def section(sources: Sequence[Source], styles: Styles) -> Section:
     """All evaluations together."""
     names = labels_of([{"evaluation": source} for source in sources])
-    chosen = apart([looks.of(model_name(source)) for source in sources])
+    chosen = apart([styles.of(model_name(source)) for source in sources])
     order = sorted(range(len(names)), key=lambda i: -sources[i].record.values["top1"])
     several, first = len(names) > 1, f"{names[order[0]]} is right"
     shares = [_right(sources[i].record) for i in order]
@@ -69,11 +69,11 @@ def _ahead(first: Record, second: Record) -> str:
 
 
 def _figures(
-    sources: Sequence[Source], names: Sequence[str], looks: Sequence[Look]
+    sources: Sequence[Source], names: Sequence[str], styles: Sequence[Style]
 ) -> tuple[Figure, ...]:
     seen = [
-        Seen(label=name, look=look, record=source.record)
-        for source, name, look in zip(sources, names, looks, strict=True)
+        Seen(label=name, style=style, record=source.record)
+        for source, name, style in zip(sources, names, styles, strict=True)
         if "bin_count" in source.record.arrays
     ]
     if not seen:

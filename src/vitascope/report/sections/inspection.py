@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitascope.report.figures.figure import Figure
+from vitascope.figure import Figure
 from vitascope.report.figures.page_renderer import room
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
@@ -82,12 +82,13 @@ def labels_of(sittings: Sequence[Session]) -> list[str]:
     firsts = [_any(session) for session in sittings]
     names = [model_name(source) for source in firsts]
     tries = [
-        lambda s: "last" if s.record.config.get("epoch") is None
-        else f"epoch {s.record.config['epoch']}",
+        lambda s: (
+            "last" if s.record.config.get("epoch") is None else f"epoch {s.record.config['epoch']}"
+        ),
         lambda s: Path(str(s.record.config.get("subject"))).name,
         lambda s: s.folder.resolve().name,
         lambda s: s.path.stem,
-    ]  # fmt: skip
+    ]
     for more in tries:
         if len(set(names)) == len(names):
             break
@@ -99,11 +100,11 @@ def labels_of(sittings: Sequence[Session]) -> list[str]:
     return [name if names.index(name) == i else f"{name} ({i + 1})" for i, name in enumerate(names)]
 
 
-def section(sources: Sequence[Source], looks: Styles) -> Section:
+def section(sources: Sequence[Source], styles: Styles) -> Section:
     """All inspections in one section, a figure an instrument."""
     sittings = _sittings(sources)
     names = labels_of(sittings)
-    chosen = apart([looks.of(model_name(_any(session))) for session in sittings])
+    chosen = apart([styles.of(model_name(_any(session))) for session in sittings])
     drawn = list(_figures(sittings, names, chosen))
     figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
     several = len(sittings) > 1
@@ -142,8 +143,8 @@ def _figures(
 ) -> Iterator[Figure]:
     for kind, draw in INSTRUMENTS.items():
         seen = [
-            Seen(label=name, look=look, record=session[kind].record)
-            for session, name, look in zip(sittings, names, chosen, strict=True)
+            Seen(label=name, style=style, record=session[kind].record)
+            for session, name, style in zip(sittings, names, chosen, strict=True)
             if kind in session
         ]
         if seen:
@@ -178,12 +179,17 @@ def _again(session: Session, title: str) -> Again:
     record, config = source.record, source.record.config
     chosen = [kind for kind in INSTRUMENTS if kind in session]
     options = [
-        ("--data", config.get("data")), ("--measures", tuple(chosen)),
-        ("--images", config.get("num_images")), ("--batch-size", _images_a_pass(session)),
-        ("--epoch", config.get("epoch")), ("--other", config.get("other")),
-        ("--pretrained", config.get("pretrained")), ("--seed", record.seed),
-        *pinned(record), ("--out", source.folder),
-    ]  # fmt: skip
+        ("--data", config.get("data")),
+        ("--measures", tuple(chosen)),
+        ("--images", config.get("num_images")),
+        ("--batch-size", _images_a_pass(session)),
+        ("--epoch", config.get("epoch")),
+        ("--other", config.get("other")),
+        ("--pretrained", config.get("pretrained")),
+        ("--seed", record.seed),
+        *pinned(record),
+        ("--out", source.folder),
+    ]
     subject = str(config.get("subject") or model_name(source))
     by_name = {kind: one.record for kind, one in session.items()}
     spent = {round(one.record.seconds or 0, 3) for one in session.values()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vitascope.report.figures.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Lines, Series
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, number
@@ -51,7 +51,7 @@ def labels_of(sources: Sequence[Source]) -> list[str]:
     return found
 
 
-def section(sources: Sequence[Source], looks: Styles) -> Section:
+def section(sources: Sequence[Source], styles: Styles) -> Section:
     """All runs together in one section."""
     names = labels_of(sources)
     finals = [_last(source, "top1") for source in sources]
@@ -78,7 +78,7 @@ def section(sources: Sequence[Source], looks: Styles) -> Section:
         leads.append(
             "One seed a model: the spread is not known, and small differences mean little."
         )
-    figures = _figures(sources, names, looks)
+    figures = _figures(sources, names, styles)
     return Section(
         kind="run",
         label="Training" if not several else "Trainings",
@@ -89,7 +89,7 @@ def section(sources: Sequence[Source], looks: Styles) -> Section:
         leads=tuple(leads),
         facts=_facts(sources),
         figures=figures,
-        tables=(_table(sources, names, looks),),
+        tables=(_table(sources, names, styles),),
         terms=TERMS,
         agains=tuple(run_again(s, n) for s, n in zip(sources, titles, strict=True)),
         source="record.json" if not several else "",
@@ -121,17 +121,17 @@ def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
     return tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v is not None)
 
 
-def _figures(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> tuple[Figure, ...]:
-    chosen = apart([looks.of(model_name(source)) for source in sources])
+def _figures(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> tuple[Figure, ...]:
+    chosen = apart([styles.of(model_name(source)) for source in sources])
     panels = []
     for what, (title, axis, factor, floor, ceiling) in _WHAT.items():
         series = []
-        for source, name, look in zip(sources, names, chosen, strict=True):
+        for source, name, style in zip(sources, names, chosen, strict=True):
             rows = [row for row in source.metrics if isinstance(row.get(what), (int, float))]
             if rows:
                 ys = [factor * row[what] for row in rows]
                 xs = [row["epoch"] for row in rows]
-                series.append(Series(label=name, x=xs, y=ys, look=look))
+                series.append(Series(label=name, x=xs, y=ys, style=style))
         if series:
             panels.append(
                 Lines(
@@ -172,7 +172,7 @@ def _reading(sources: Sequence[Source], names: Sequence[str]) -> str:
     return "; ".join(parts) + "." if parts else "No accuracy was measured."
 
 
-def _table(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> Table:
+def _table(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> Table:
     tops = [_percent(_last(source, "top1")) for source in sources]
     known = [top for top in tops if top is not None]
     rows = []
@@ -189,7 +189,7 @@ def _table(sources: Sequence[Source], names: Sequence[str], looks: Styles) -> Ta
             "" if speed is None else count(speed),
             duration(source.record.seconds),
         ]
-        rows.append(row(name, cells, look=looks.of(model_name(source))))
+        rows.append(row(name, cells, style=styles.of(model_name(source))))
     return Table(
         name="runs",
         title="At the end of training, on the test images",

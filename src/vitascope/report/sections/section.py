@@ -1,21 +1,19 @@
 """What a part of the page is made of: its answer, its figures and tables, and how to get it again.
 
-Each ``section_<name>.py`` makes them of some kinds of records; which, and whether one a record or
-one of all together, :mod:`vitascope.report.contents` says.
+The other modules here make one from each record of their kind, or one from all of them together;
+:mod:`vitascope.report.contents` lists them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from markupsafe import Markup
-
+from vitascope.figure import Figure, Style
 from vitascope.record import Record
-from vitascope.report.figures.figure import Figure
 from vitascope.report.formatting import duration
 from vitascope.report.tables.table import Table
 
-__all__ = ["Again", "Badge", "Claim", "Section", "again", "made_by", "pinned"]
+__all__ = ["Again", "Badge", "JudgedClaim", "ModelCard", "Section", "again", "made_by", "pinned"]
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
@@ -34,13 +32,22 @@ class Badge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class JudgedClaim:
     """A claim of a paper, and what became of it."""
 
     source: str
     text: str
     reading: str
     badge: Badge
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """A model with its style and a few words about it."""
+
+    label: str
+    style: Style
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +73,14 @@ class Section:
     badge: Badge | None = None
     leads: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()  # what, and how much
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[JudgedClaim, ...] = ()
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()  # words and their definitions
     agains: tuple[Again, ...] = ()
     source: str = ""  # the file the numbers are in
     num_models: int = 1  # drawn together in each figure
-    special: Any = None  # what a template of its own needs
-    body: Markup = field(default_factory=Markup)  # rendered by such a template
+    models: tuple[ModelCard, ...] = ()  # that are told of under the answer
 
 
 def again(record: Record, command: str = "", **more: Any) -> Again:

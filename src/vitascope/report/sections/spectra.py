@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.report.figures.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Lines, Series
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.instruments.curvature import shares
@@ -14,7 +14,6 @@ from vitascope.report.tables.spectra import spectra_table
 from vitascope.settings import command_line
 
 __all__ = ["models", "section"]
-
 
 _TERMS = (
     ("NEP", "Share of the largest Hessian eigenvalues that are below zero: how far from convex."),
@@ -27,8 +26,8 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(row["run"], "other") for source in sources for row in source.record.values["rows"]]
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a study."""
+def section(source: Source, styles: Styles) -> Section:
+    """One section per study."""
     record = source.record
     found = record.values["rows"]
     epochs = list(dict.fromkeys(row["epoch"] for row in found))
@@ -38,7 +37,7 @@ def section(source: Source, looks: Styles) -> Section:
         for row in found:
             if row["epoch"] == epoch:
                 x, y = shares(record.arrays[row["name"]])
-                series.append(Series(label=row["run"], x=x, y=y, look=looks.of(row["run"])))
+                series.append(Series(label=row["run"], x=x, y=y, style=styles.of(row["run"])))
         when = "the last weights" if epoch is None else f"epoch {epoch}"
         panels.append(
             Lines(
@@ -59,16 +58,28 @@ def section(source: Source, looks: Styles) -> Section:
         f"({number(100 * (most['nep'][0] or 0), 1)} %)."
     )
     runs = record.config.get("runs") or ()
-    command = command_line(["vitascope", "study", "spectra", *runs],
-                           [("--epochs", tuple(e for e in epochs if e is not None))])  # fmt: skip
+    command = command_line(
+        ["vitascope", "study", "spectra", *runs],
+        [("--epochs", tuple(e for e in epochs if e is not None))],
+    )
     made = again(record, made_by(record, "study") or command)
-    figure = Figure(name="spectra", title="Eigenvalues of the Hessian", reading=answer,
-                    how="A line left of zero is a loss that bends down there.",
-                    panels=tuple(panels))  # fmt: skip
+    figure = Figure(
+        name="spectra",
+        title="Eigenvalues of the Hessian",
+        reading=answer,
+        how="A line left of zero is a loss that bends down there.",
+        panels=tuple(panels),
+    )
     return Section(
-        kind="spectra", label="Study", title="Hessian spectra",
-        question="How convex and how sharp is each model's loss?", answer=answer,
+        kind="spectra",
+        label="Study",
+        title="Hessian spectra",
+        question="How convex and how sharp is each model's loss?",
+        answer=answer,
         leads=("“Within noise” in the table: the mini-batches differ as much as the runs.",),
-        figures=(figure,), tables=(spectra_table(record, looks),), terms=_TERMS,
-        source=source.path.name, agains=(made,),
-    )  # fmt: skip
+        figures=(figure,),
+        tables=(spectra_table(record, styles),),
+        terms=_TERMS,
+        source=source.path.name,
+        agains=(made,),
+    )

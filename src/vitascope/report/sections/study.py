@@ -1,14 +1,16 @@
 """A study of a paper's tables and figures: verdicts first, our numbers beside the paper's."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from vitascope.errors import UserError
+from vitascope.figure import Dots, Figure, Lines, Panel, restored
 from vitascope.report.figures.scale import count
-from vitascope.report.figures.style import Styles
+from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import listed
 from vitascope.report.records import Source
-from vitascope.report.sections.section import VERDICTS, Badge, Claim, Section, again
-from vitascope.report.sections.study_figures import study_figure
+from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
 from vitascope.report.tables.study import study_table
 from vitascope.report.tables.study import tally as tally_verdicts
 
@@ -20,11 +22,13 @@ _SCALES = {
     "laptop": "Laptop scale: small models and few images, not the paper's",
 }
 _TERMS = (
-    ("Agrees, disagrees, within noise",
-     "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as the "
-     "claim says the models do, so that it is neither confirmed nor refuted."),
+    (
+        "Agrees, disagrees, within noise",
+        "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as "
+        "the claim says the models do, so that it is neither confirmed nor refuted.",
+    ),
     ("±", "One standard deviation over seeds."),
-)  # fmt: skip
+)
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -40,17 +44,17 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(name, kind) for name, kind in found.items() if name]
 
 
-def tally(claims: Sequence[Claim]) -> str:
+def tally(claims: Sequence[JudgedClaim]) -> str:
     """How many claims agree, in words."""
     return tally_verdicts([claim.badge.words for claim in claims])
 
 
-def section(source: Source, looks: Styles) -> Section:
-    """One section a study."""
+def section(source: Source, styles: Styles) -> Section:
+    """One section per study."""
     record, values = source.record, source.record.values
     claims = tuple(_claim(item) for item in values.get("claims") or ())
-    figures = tuple(study_figure(source, item, looks) for item in values.get("figures") or ())
-    tables = tuple(study_table(item, looks.names) for item in values.get("tables") or ())
+    figures = tuple(_figure(source, item, styles) for item in values.get("figures") or ())
+    tables = tuple(study_table(item, styles.names) for item in values.get("tables") or ())
     title = str(values["title"])
     seeds = values.get("seeds") or []
     facts = [
@@ -82,15 +86,46 @@ def section(source: Source, looks: Styles) -> Section:
     )
 
 
-def _claim(item: Mapping[str, Any]) -> Claim:
+def _figure(source: Source, item: Mapping[str, Any], styles: Styles) -> Figure:
+    """A figure of the record in the styles of the page."""
+    try:
+        figure = restored(item, source.record.arrays)
+    except UserError as error:
+        raise UserError(f"{source.path}: {error}") from None
+    panels = tuple(_styled(panel, styles) for panel in figure.panels)
+    hows = [figure.how]
+    if any(isinstance(p, Lines) and any(line.low for line in p.series) for p in panels):
+        hows.append("Bands: the spread over seeds.")
+    if any(isinstance(panel, Dots) for panel in panels):
+        hows.append("Small dots: single seeds; rings: the paper's numbers.")
+    return replace(figure, panels=panels, how=" ".join(filter(None, hows)))
+
+
+def _styled(panel: Panel, styles: Styles) -> Panel:
+    """A model has its own style; what is no model (a layer, a loss) has one within its panel."""
+    if not isinstance(panel, (Lines, Dots)):
+        return panel
+    own = Styles()
+    chosen = apart(
+        [styles.of(line.model) if line.model else own.of(line.label) for line in panel.series]
+    )
+    lines: Any = zip(panel.series, chosen, strict=True)
+    series: Any = tuple(replace(line, style=style) for line, style in lines)
+    return replace(panel, series=series)
+
+
+def _claim(item: Mapping[str, Any]) -> JudgedClaim:
     verdict, text = str(item.get("verdict") or "not tried"), str(item["text"])
     sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
-    return Claim(source=str(item.get("source") or ""), text=text[:1].upper() + text[1:],
-                 reading=str(item.get("reading") or ""),
-                 badge=Badge(words=verdict, sign=sign, tone=tone))  # fmt: skip
+    return JudgedClaim(
+        source=str(item.get("source") or ""),
+        text=text[:1].upper() + text[1:],
+        reading=str(item.get("reading") or ""),
+        badge=Badge(words=verdict, sign=sign, tone=tone),
+    )
 
 
-def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
+def _telling(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
     """The first claim that does not agree and the first that does, with their numbers."""
     found = []
     for wanted, start in (("disagrees", "Unlike the paper"), ("agrees", "As in the paper")):
@@ -100,6 +135,6 @@ def _telling(claims: Sequence[Claim]) -> tuple[str, ...]:
     return tuple(found) or tuple(told(claim, "Not settled") for claim in claims[:1])
 
 
-def told(claim: Claim, start: str) -> str:
+def told(claim: JudgedClaim, start: str) -> str:
     """A claim and what we found, in one line."""
     return f"{start}: {claim.text.rstrip('.')}. {claim.reading}".strip()

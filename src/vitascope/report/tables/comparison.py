@@ -33,7 +33,7 @@ def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
         caption=f"{caption}. Bold: highest mean of a row.",
         corner="Training images",
         columns=tuple(model.label for model in models),
-        looks=tuple(model.look for model in models),
+        styles=tuple(model.style for model in models),
         rows=tuple(rows),
         beside="gain",
     )
@@ -66,7 +66,7 @@ def cost_table(comparison: Comparison) -> Table:
             count(model.images_per_second) if model.images_per_second else "",
             number(entry.mean, 1) if entry else "",
         ]
-        rows.append(row(model.label, cells, look=model.look))
+        rows.append(row(model.label, cells, style=model.style))
     images = f" with {count(last.num_images)} training images" if last else ""
     return Table(
         name="cost",

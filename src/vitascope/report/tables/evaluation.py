@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import sqrt
 
+from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.scale import count
-from vitascope.report.figures.style import Look
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 
@@ -19,12 +19,12 @@ def standard_error(record: Record) -> float:
 
 
 def evaluation_table(
-    records: Sequence[Record], names: Sequence[str], looks: Sequence[Look | None]
+    records: Sequence[Record], names: Sequence[str], styles: Sequence[Style | None]
 ) -> Table:
     """One line a model; the highest top-1 of several is bold."""
     best = max(float(record.values["top1"]) for record in records)
     rows = []
-    for record, name, look in zip(records, names, looks, strict=True):
+    for record, name, style in zip(records, names, styles, strict=True):
         values, config = record.values, record.config
         top1 = f"{number(100 * values['top1'], 1)} ± {number(100 * standard_error(record), 1)}"
         cells: list[str | Cell] = [
@@ -34,7 +34,7 @@ def evaluation_table(
             number(100 * values["ece"], 1),
             f"{count(values['num_images'])} of {config.get('data')}, {config.get('split')}",
         ]
-        rows.append(row(name, cells, look=look))
+        rows.append(row(name, cells, style=style))
     return Table(
         name="evaluations",
         title="On labelled images",

@@ -10,7 +10,7 @@ from vitascope.report.tables.table import Table, row
 __all__ = ["spectra_table"]
 
 
-def spectra_table(record: Record, looks: Styles | None = None) -> Table:
+def spectra_table(record: Record, styles: Styles | None = None) -> Table:
     """A line for each run and epoch; beside NEP and APE the verdict against the first run."""
     rows = []
     for found in record.values["rows"]:
@@ -23,7 +23,7 @@ def spectra_table(record: Record, looks: Styles | None = None) -> Table:
             found["ape_verdict"],
             _with_error(found["loss"]),
         ]
-        rows.append(row(run, cells, look=looks.of(run) if looks else None))
+        rows.append(row(run, cells, style=styles.of(run) if styles else None))
     return Table(
         name="spectra",
         title="Mean over mini-batches with its standard error, against the first run",

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.figure import known
-from vitascope.report.figures.style import Look
 from vitascope.report.formatting import number, plural
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
@@ -17,10 +17,10 @@ __all__ = ["VERDICT_MARKS", "claims_table", "study_table", "study_text", "tally"
 VERDICT_MARKS = {"agrees": "+", "within noise": "=", "disagrees": "-"}
 
 
-def study_table(item: Mapping[str, Any], looks: Mapping[str, Look] | None = None) -> Table:
+def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:
     """One of the tables of a record: ours with its spread, the paper's number as a note.
 
-    ``looks`` are those of the models that rows may be named after.
+    ``styles`` are those of the models that rows may be named after.
     """
     digits, width = int(item.get("digits", 1)), len(item["columns"])
     rows = []
@@ -29,7 +29,7 @@ def study_table(item: Mapping[str, Any], looks: Mapping[str, Look] | None = None
         cells += [Cell(words="–")] * (width - len(cells))
         label, theirs = str(line["label"]), str(line.get("paper_label") or "")
         note = theirs if theirs != label else ""
-        rows.append(row(label, cells, note=note, look=(looks or {}).get(label)))
+        rows.append(row(label, cells, note=note, style=(styles or {}).get(label)))
     unit = f": {item['unit']}" if item.get("unit") else ""
     return Table(
         name=str(item.get("name") or "table"),

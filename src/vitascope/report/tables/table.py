@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vitascope.report.figures.style import Look
+from vitascope.figure import Style
 
 __all__ = ["Cell", "Table", "TableRow", "numeric_columns", "row"]
 
@@ -25,15 +25,15 @@ class TableRow:
     label: str
     cells: tuple[Cell, ...]
     note: str = ""
-    look: Look | None = None
+    style: Style | None = None
 
 
 def row(
-    label: str, cells: Iterable[str | Cell], *, note: str = "", look: Look | None = None
+    label: str, cells: Iterable[str | Cell], *, note: str = "", style: Style | None = None
 ) -> TableRow:
     """A row of words and cells."""
     made = tuple(Cell(words=cell) if isinstance(cell, str) else cell for cell in cells)
-    return TableRow(label=label, cells=made, note=note, look=look)
+    return TableRow(label=label, cells=made, note=note, style=style)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Table:
     rows: tuple[TableRow, ...]
     beside: str = "paper"
     caption: str = ""
-    looks: tuple[Look, ...] = ()  # of the columns
+    styles: tuple[Style, ...] = ()  # of the columns
 
     @property
     def numeric(self) -> tuple[bool, ...]:

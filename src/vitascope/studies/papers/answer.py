@@ -11,6 +11,7 @@ import torch
 
 from vitascope.data import load
 from vitascope.errors import UserError
+from vitascope.figure import stored
 from vitascope.models import create_model
 from vitascope.record import Record, provenance
 from vitascope.settings import command_line
@@ -176,7 +177,9 @@ def _record(
     num_test = max((r.values["num_test"] for r in finals), default=None)
     by_name = {table["name"]: table for table in tables}
     claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
-    figures, arrays = plan.figures(findings) if plan.figures else ((), {})
+    drawn = plan.figures(findings) if plan.figures else ()
+    figures = [stored(figure) for figure in drawn]
+    arrays = {name: array for _, more in figures for name, array in more.items()}
     values = {
         "study": study.name,
         "order": order_of(study.name),
@@ -189,7 +192,7 @@ def _record(
         "seeds": list(scale.seeds),
         "tables": tables,
         "claims": claims,
-        "figures": list(figures),
+        "figures": [figure for figure, _ in figures],
         "num_runs": len(plan.wanted()) * len(scale.seeds),
         "kinds": kinds_of(plan),
         **_spent(findings),

@@ -1,46 +1,74 @@
-"""Figures of studies as plain data: series over epochs, layers and columns, for any renderer."""
+"""Figures that several studies have: learning curves, heads over training, maps, tables as dots."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface
 from vitascope.record import Record
-from vitascope.studies.papers.plan import Figure, Findings, Reading, Training
+from vitascope.studies.papers.plan import Ask, Findings, Reading, Table, Training
 
-__all__ = ["CURVES", "LOOKS", "curves_figure", "heads_figure", "lines", "maps_panel", "over"]
+__all__ = [
+    "CURVES",
+    "LOOKS",
+    "against_figure",
+    "curves_figure",
+    "dots_figure",
+    "heads_figure",
+    "lines",
+    "maps_panel",
+    "over",
+    "surfaces",
+]
 
 CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
 
 
-def over(x: Sequence[float], groups: Sequence[Sequence[float]], label: str) -> dict[str, Any]:
-    """A line through the means of groups of seeds, with their range.
+def over(
+    x: Sequence[float], groups: Sequence[Sequence[float]], label: str, *, model: bool = True
+) -> Series:
+    """A line through the means of groups of seeds, with their range; named after a model or not.
 
-    >>> over([1, 2], [[1.0, 3.0], []], "a")["y"]
+    >>> over([1, 2], [[1.0, 3.0], []], "a").y
     [2.0, None]
     """
-    return {
-        "label": label, "model": label, "x": list(x),
-        "y": [fmean(group) if group else None for group in groups],
-        "low": [min(group) if group else None for group in groups],
-        "high": [max(group) if group else None for group in groups],
-    }  # fmt: skip
+    return Series(
+        label=label,
+        model=label if model else None,
+        x=list(x),
+        y=[fmean(group) if group else None for group in groups],
+        low=[min(group) if group else None for group in groups],
+        high=[max(group) if group else None for group in groups],
+    )
 
 
 def lines(
-    title: str, series: Sequence[Mapping[str, Any]], *, x: str, y: str, x_log: bool = False,
-    y_log: bool = False, joined: bool = True,
-) -> dict[str, Any]:  # fmt: skip
-    """A panel of lines."""
-    return {"kind": "lines", "title": title, "x_label": x, "y_label": y, "x_log": x_log,
-            "y_log": y_log, "joined": joined, "series": list(series)}  # fmt: skip
+    title: str,
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    x_log: bool = False,
+    y_log: bool = False,
+    joined: bool = True,
+) -> Lines:
+    """A panel of lines; ``x`` and ``y`` name the axes."""
+    return Lines(
+        title=title,
+        x_label=x,
+        y_label=y,
+        series=tuple(series),
+        x_log=x_log,
+        y_log=y_log,
+        joined=joined,
+    )
 
 
 def curves_figure(
     findings: Findings, runs: Mapping[str, Training], title: str, name: str = "curves"
 ) -> Figure:
-    """Top-1 and training loss over epochs, means over seeds; one line a run."""
+    """Top-1 and training loss over epochs, means over seeds; one line per run."""
     panels = []
     for key, factor, label in (("top1", 100.0, "top-1, %"), ("train_nll", 1.0, "training loss")):
         series = []
@@ -48,18 +76,20 @@ def curves_figure(
             records = findings.of(training, CURVES)
             shortest = min(len(r.values["epoch"]) for r in records)
             epochs = records[0].values["epoch"][:shortest]
-            columns = [[factor * r.values[key][i] for r in records if r.values[key][i] is not None]
-                       for i in range(shortest)]  # fmt: skip
+            columns = [
+                [factor * r.values[key][i] for r in records if r.values[key][i] is not None]
+                for i in range(shortest)
+            ]
             last = max(epochs)
             series.append(over([100 * e / last for e in epochs], columns, run))
         panels.append(lines(label, series, x="training, % of its epochs", y=label))
-    best = max(panels[0]["series"], key=lambda s: s["y"][-1] or 0.0)
-    reading = f"{best['label']} ends highest, at {best['y'][-1]:.1f} %."
-    return {"name": name, "title": title, "reading": reading, "panels": panels}
+    best = max(panels[0].series, key=lambda line: line.y[-1] or 0.0)
+    reading = f"{best.label} ends highest, at {best.y[-1]:.1f} %."
+    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))
 
 
 def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, title: str) -> Figure:
-    """Gates or nonlocality over training, one panel a run, one line a layer: mean over heads."""
+    """Gates or nonlocality over training, one panel per run, one line per layer (mean of heads)."""
     panels, moves = [], []
     for run, training in runs.items():
         records = findings.of(training, LOOKS)
@@ -67,25 +97,86 @@ def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, ti
             continue
         mean = np.mean([np.nanmean(r.arrays[what], axis=-1) for r in records], axis=0)  # (E, L)
         epochs, names = records[0].values["epochs"], records[0].values[what]["layers"]
-        series = [{"label": name, "model": None, "x": [max(e, 0.5) for e in epochs],
-                   "y": mean[:, i].tolist(), "low": None, "high": None}
-                  for i, name in enumerate(names)]  # fmt: skip
+        series = [
+            Series(label=name, x=[max(e, 0.5) for e in epochs], y=mean[:, i].tolist())
+            for i, name in enumerate(names)
+        ]
         label = "gate" if what == "gates" else "nonlocality, patches"
         panels.append(lines(run, series, x="epoch (0 stands at 0.5)", y=label, x_log=True))
         moves.append(f"{run} from {mean[0].mean():.2f} to {mean[-1].mean():.2f}")
     reading = f"Means over layers: {'; '.join(moves)}." if moves else "No run has them."
-    return {"name": what, "title": title, "reading": reading, "panels": panels}
+    return Figure(name=what, title=title, reading=reading, panels=tuple(panels))
 
 
-def maps_panel(record: Record, key: str, title: str) -> tuple[dict[str, Any], np.ndarray]:
-    """A panel of attention maps, a row a layer and a column a head, and its array."""
+def maps_panel(record: Record, title: str) -> Maps:
+    """Attention maps, one row per layer and one column per head."""
     layers = [name for name in record.values["layers"] if f"mixed/{name}" in record.arrays]
     found = [record.arrays[f"mixed/{name}"] for name in layers]  # (H, h, w) each
     heads = max(len(maps) for maps in found)
     grid = np.full((len(found), heads, *found[0].shape[1:]), np.nan, dtype=np.float32)
     for row, maps in zip(grid, found, strict=True):
         row[: len(maps)] = maps
-    rows, columns = layers, [f"head {i + 1}" for i in range(heads)]
-    panel = {"kind": "maps", "title": title, "array": key, "rows": rows, "columns": columns,
-             "log": True}  # fmt: skip
-    return panel, grid
+    columns = tuple(f"head {i + 1}" for i in range(heads))
+    return Maps(title=title, rows=tuple(layers), columns=columns, values=grid)
+
+
+def surfaces(
+    findings: Findings, runs: Mapping[str, tuple[Training, Reading]], title: str
+) -> Figure:
+    """NLL + l2 around the weights of the first seed, above the lowest point, one panel per run."""
+    panels = []
+    for label, read in runs.items():
+        record = findings.of(*read)[0]
+        loss = record.arrays["nll"] + record.arrays["l2"]
+        loss = np.where(np.isfinite(loss), loss, np.nan)
+        above = (loss - np.nanmin(loss) + 1e-3).astype(np.float32)  # above 0, for logarithms
+        x, y = (record.arrays[f"axis_{i}"].tolist() for i in (0, 1))
+        panels.append(
+            Surface(title=label, x=x, y=y, values=above, label="NLL + l2 above its least", log=True)
+        )
+    reading = "The loss around the weights of each run; a slower rise is a flatter loss."
+    return Figure(name="surfaces", title=title, reading=reading, panels=tuple(panels))
+
+
+def dots_figure(
+    findings: Findings, table: Table, columns: Sequence[str], title: str, reading: str
+) -> Figure:
+    """Columns of a table as dots, one per seed, the rows as groups."""
+    series = []
+    for column in columns:
+        at = list(table.columns).index(column)
+        asks = [row.cells[at] for row in table.rows]
+        values = [[] if ask is None else findings.values(ask) for ask in asks]
+        series.append(DotSeries(label=column, values=values))
+    panel = Dots(
+        title=table.title,
+        y_label=table.unit,
+        series=tuple(series),
+        groups=tuple(row.label for row in table.rows),
+    )
+    return Figure(name=f"{table.name}-dots", title=title, reading=reading, panels=(panel,))
+
+
+def against_figure(
+    findings: Findings,
+    pairs: Mapping[str, Sequence[tuple[float, Ask, Ask]]],
+    *,
+    x: str,
+    labels: tuple[str, str],
+    title: str,
+    name: str,
+    reading: str,
+) -> Figure:
+    """Two numbers against what was varied, a panel each and a line per network."""
+    panels = []
+    for which, label in enumerate(labels):
+        series = [
+            over(
+                [step for step, *_ in points],
+                [findings.values((first, second)[which]) for _, first, second in points],
+                network,
+            )
+            for network, points in pairs.items()
+        ]
+        panels.append(lines(label, series, x=x, y=label, x_log=True))
+    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.grid.training import FINAL, Reading, Training
 
@@ -105,16 +106,13 @@ class Findings:
         return found
 
 
-Figure = Mapping[str, Any]  # name, title, reading, panels: see report.study_exhibits
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A study at one scale."""
 
     tables: Sequence[Table]
     claims: Sequence[Claim] = ()
-    figures: Callable[[Findings], tuple[Sequence[Figure], Mapping[str, Any]]] | None = None
+    figures: Callable[[Findings], Sequence[Figure]] | None = None
     also: Sequence[tuple[Training, Reading]] = ()  # what the figures need besides
 
     def wanted(self) -> dict[str, tuple[Training, dict[str, Reading]]]:

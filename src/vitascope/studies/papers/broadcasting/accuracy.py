@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import curves_figure, lines, over
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -157,7 +157,7 @@ def broadcasting(scale: Scale) -> Plan:
               (before, "entropy"), (after, "entropy")),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         runs = {training.model: training for training in pair}
         series, means = [], []
         for name, training in runs.items():
@@ -168,9 +168,9 @@ def broadcasting(scale: Scale) -> Plan:
         drawn = lines("Entropy by layer", series, x="layer", y="entropy, nats")
         return [
             curves_figure(findings, runs, "Training curves (Fig. S1)"),
-            {"name": "entropy", "title": "How dense attention is, layer by layer (section 2.4)",
-             "panels": [drawn], "reading": f"Means over layers: {', '.join(means)}."},
-        ], {}  # fmt: skip
+            Figure(name="entropy", title="How dense attention is, layer by layer (section 2.4)",
+                   panels=(drawn,), reading=f"Means over layers: {', '.join(means)}."),
+        ]  # fmt: skip
 
     also = [(training, CURVES) for training in pair]
     return Plan(tables=tables, claims=claims, figures=figures, also=also)

@@ -8,10 +8,9 @@ Deviations: of Table S3 only PVT-S and Swin-Ti are legible in our copy, and the 
 not named; B1 is our choice. CB_hybrid in MLP and MSA failed in the paper; the cell stays empty.
 """
 
-from typing import Any
-
+from vitascope.figure import Dots, DotSeries, Figure
 from vitascope.studies.papers.broadcasting.accuracy import ahead, made
-from vitascope.studies.papers.plan import Ask, Claim, Figure, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
@@ -106,24 +105,26 @@ def places(scale: Scale) -> Plan:
         claims.append(ahead("CB Table S6", f"{kind} is better at the {best} than at the {least}",
                              "positions-top1", (kind, best), (kind, least)))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        panels = [_dots(table, findings) for table in tables if table.name.endswith("top1")]
+    def figures(findings: Findings) -> list[Figure]:
+        panels = tuple(_dots(table, findings) for table in tables if table.name.endswith("top1"))
         text = "Each dot is one seed; the module's name is the colour, its place the group."
-        return [{"name": "places", "title": "Which module, and where (Tables S5 and S6)",
-                 "reading": text, "panels": panels}], {}  # fmt: skip
+        title = "Which module, and where (Tables S5 and S6)"
+        return [Figure(name="places", title=title, reading=text, panels=panels)]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _dots(table: Table, findings: Findings) -> dict[str, Any]:
+def _dots(table: Table, findings: Findings) -> Dots:
     """A table as dots: columns are groups, rows are series."""
-    series = [
-        {"label": row.label, "paper": [None if a is None else a.paper for a in row.cells],
-         "values": [[] if a is None else findings.values(a) for a in row.cells]}
+    series = tuple(
+        DotSeries(
+            label=row.label,
+            paper=[None if ask is None else ask.paper for ask in row.cells],
+            values=[[] if ask is None else findings.values(ask) for ask in row.cells],
+        )
         for row in table.rows
-    ]  # fmt: skip
-    return {"kind": "dots", "title": table.title, "y_label": table.unit,
-            "groups": list(table.columns), "series": series}  # fmt: skip
+    )
+    return Dots(title=table.title, y_label=table.unit, groups=tuple(table.columns), series=series)
 
 
 STUDIES = (

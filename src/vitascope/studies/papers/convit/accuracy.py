@@ -5,13 +5,11 @@ and Fig. 2 left (few images), Fig. 11 (learning curves), Fig. 13 and 14 (inside,
 ImageNet with the deit recipe; the numbers beside ours are the paper's.
 """
 
-from typing import Any
-
+from vitascope.figure import Figure
 from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure, lines, over
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Row,
@@ -57,7 +55,7 @@ def sample_efficiency(scale: Scale) -> Plan:
         cells={(convit, least): 1, (vit, least): -1, (convit, most): -1, (vit, most): 1},
     ))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         series = [
             over([100 * f for f in fractions],
                  [findings.values(ask) for ask in row.cells if ask is not None], row.label)
@@ -69,10 +67,10 @@ def sample_efficiency(scale: Scale) -> Plan:
                 for share, cell in zip(map(_share, fractions), row.cells, strict=True)
                 if cell is not None and share in (least, most)}  # fmt: skip
         return [
-            {"name": "efficiency", "title": "Sample efficiency (Fig. 2 left)", "panels": [drawn],
-             "reading": "The higher line makes more of the same images."},
+            Figure(name="efficiency", title="Sample efficiency (Fig. 2 left)", panels=(drawn,),
+                   reading="The higher line makes more of the same images."),
             curves_figure(findings, runs, "Learning curves (Fig. 11)"),
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     also = [(cell.training, CURVES) for row in rows for cell in row.cells if cell is not None]
     columns = [_share(f) for f in fractions]
@@ -116,7 +114,7 @@ def sizes(scale: Scale) -> Plan:
     also = [(cell.training, reading) for row in rows for cell in row.cells if cell is not None
             for reading in (CURVES, LOOKS)]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         series = [
             over(list(range(1, len(names) + 1)),
                  [findings.values(ask) for ask in row.cells if ask is not None], row.label)
@@ -127,14 +125,14 @@ def sizes(scale: Scale) -> Plan:
                 for name, row in zip(_KINDS, rows, strict=True)
                 for i, size in ((0, small), (len(names) - 1, large))}  # fmt: skip
         shown = [
-            {"name": "sizes", "title": "Parameter efficiency (Fig. 2 right)", "panels": [drawn],
-             "reading": "The higher line makes more of the same width."},
+            Figure(name="sizes", title="Parameter efficiency (Fig. 2 right)", panels=(drawn,),
+                   reading="The higher line makes more of the same width."),
             curves_figure(findings, ends, "Learning curves by size (Fig. 11 middle)"),
             heads_figure(findings, ends, "nonlocality", "Nonlocality by size (Fig. 13)"),
             heads_figure(findings, {k: t for k, t in ends.items() if k.startswith(_KINDS[1])},
                          "gates", "Gates by size (Fig. 14)"),
         ]  # fmt: skip
-        return shown, {}
+        return shown
 
     table = Table(name="top1", title="Top-1 by size (Table 1)", corner="size", columns=names,
                   rows=rows)  # fmt: skip

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import CURVES, LOOKS, heads_figure, maps_panel
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -88,13 +88,12 @@ def inside(scale: Scale) -> Plan:
         for count in (1, scale.pick(paper=100, laptop=100, smoke=8))
     }  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         runs = {training.model: training for training in (vit, convit)}
         shown = [
             heads_figure(findings, runs, "nonlocality", "Nonlocality over training (Fig. 5)"),
             heads_figure(findings, {convit.model: convit}, "gates", "Gates over training (Fig. 6)"),
         ]
-        arrays: dict[str, Any] = {}
         kinds = {"initial": "Maps before training (Fig. 3)",
                  "maps": "Maps of one image after training (Fig. 7, 16, 17)",
                  "averaged": "Maps averaged over images (Fig. 15)"}  # fmt: skip
@@ -107,15 +106,13 @@ def inside(scale: Scale) -> Plan:
                     "averaged": count > 1,
                 }[kind]
                 if wanted:
-                    key = f"{kind}/{model}/{when}"
                     record = findings.of(training, reading)[0]
-                    panel, arrays[key] = maps_panel(record, key, f"{model}, {when} training")
-                    panels.append(panel)
+                    panels.append(maps_panel(record, f"{model}, {when} training"))
             text = (
                 "Each map is one head; rows are layers, the query is the centre patch, log scale."
             )
-            shown.append({"name": kind, "title": title, "reading": text, "panels": panels})
-        return shown, arrays
+            shown.append(Figure(name=kind, title=title, reading=text, panels=tuple(panels)))
+        return shown
 
     also = [(t, r) for t in (vit, convit) for r in (LOOKS, CURVES)] + list(maps.values())
     return Plan(tables=[far, gate], claims=claims, figures=figures, also=also)

@@ -7,9 +7,10 @@ softmax, eq. 4). "Early" is the first measurement past a tenth of the training.
 
 from typing import Any
 
+from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Figure, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
@@ -57,7 +58,7 @@ def strength(scale: Scale) -> Plan:
               cells={(strong, "end"): 1, (weak, "end"): -1}),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         series = [over(list(layers), [findings.values(row.cells[i]) for row in number.rows], label)  # type: ignore[arg-type]
                   for i, label in enumerate(number.columns)]  # fmt: skip
         drawn = lines("Accuracy against GPSA layers", series, x="GPSA layers", y="top-1, %")
@@ -67,11 +68,11 @@ def strength(scale: Scale) -> Plan:
             x="locality strength", y="top-1, %", x_log=True)  # fmt: skip
         text = "Early is a tenth of the training; each point is a network trained from scratch."
         return [
-            {"name": "locality", "title": "How much locality (Fig. 8)", "reading": text,
-             "panels": [drawn, alphas_drawn]},
+            Figure(name="locality", title="How much locality (Fig. 8)", reading=text,
+                   panels=(drawn, alphas_drawn)),
             curves_figure(findings, {f"{n} GPSA layers": t for n, t in runs.items()},
                           "Learning with GPSA layers (Fig. 12 left)"),
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     also = [(t, CURVES) for t in runs.values()]
     return Plan(tables=[number, alpha], claims=claims, figures=figures, also=also)
@@ -104,8 +105,8 @@ def plain_psa(scale: Scale) -> Plan:
               cells={("GPSA", "end"): 1, ("PSA", "end"): -1}),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        return [curves_figure(findings, runs, "Learning curves (Fig. 9)")], {}
+    def figures(findings: Findings) -> list[Figure]:
+        return [curves_figure(findings, runs, "Learning curves (Fig. 9)")]
 
     also = [(t, CURVES) for t in runs.values()]
     return Plan(tables=[table], claims=claims, figures=figures, also=also)

@@ -7,12 +7,12 @@ B). Top-1 on ImageNet; the numbers beside ours are the paper's.
 
 from typing import Any
 
+from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Row,
@@ -66,9 +66,9 @@ def ablation(scale: Scale) -> Plan:
     ]
     also = [(row.cells[1].training, CURVES) for row in rows if row.cells[1] is not None]
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         runs = {row.label: cell.training for row in rows if (cell := row.cells[1]) is not None}
-        return [curves_figure(findings, runs, "What makes it learn (Fig. 12 right)")], {}
+        return [curves_figure(findings, runs, "What makes it learn (Fig. 12 right)")]
 
     table = Table(name="top1", title="ConViT taken apart (Table 3)", corner="network",
                   columns=["100 %", few], rows=rows)  # fmt: skip
@@ -111,10 +111,10 @@ def distillation(scale: Scale) -> Plan:
         source="ConViT Fig. 10", table="nonlocality", text="distillation leaves the ViT more local",
         cells={(vit, "alone"): 1, (vit, "distilled"): -1}))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         runs = {f"ViT {name}": training for name, training in trained.items()}
         title = "Nonlocality with distillation (Fig. 10)"
-        return [heads_figure(findings, runs, "nonlocality", title)], {}
+        return [heads_figure(findings, runs, "nonlocality", title)]
 
     table = Table(name="top1", title="Hard distillation from a CNN (Table 4)", corner="network",
                   columns=["alone", "distilled"], rows=rows)  # fmt: skip

@@ -8,12 +8,11 @@ Deviation: Fig. 12a is a search that decides on held-out images (``vitascope stu
 here its networks are trained one and all, and the test set is what the table shows.
 """
 
-from typing import Any
-
+from vitascope.figure import Figure
+from vitascope.studies.papers.figures import dots_figure
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Row,
@@ -23,7 +22,6 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import Scale, Spec
 from vitascope.studies.papers.vit.corruptions import corrupted
-from vitascope.studies.papers.vit.figures import dots_figure
 from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS
 from vitascope.studies.papers.vit.overfitting import rank
 from vitascope.studies.papers.vit.spectra import eigenvalues, more, spectra_figure, spectrum
@@ -64,13 +62,13 @@ def alternet(scale: Scale) -> Plan:
              alter, "early"),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         return [
             dots_figure(findings, table, ("clean", "corrupted"), "Accuracy (Fig. 12b)",
                         "A dot is a seed; corrupted is the mean over 15 corruptions."),
             spectra_figure(findings, {k: (t, early) for k, t in three.items()},
                            "Hessian spectra early in training (Fig. 12c)"),
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     tables = [table, *eigenvalues(three, {"early": early}, "Fig. 12c")]
     return Plan(tables=tables, claims=claims, figures=figures)
@@ -125,9 +123,9 @@ def build_up(scale: Scale) -> Plan:
                           laptop="attention in the first stage, too, does not help")  # fmt: skip
         claims.append(better(text, *worse))
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         return [dots_figure(findings, table, ("top-1",), "The build-up (Fig. 12a)",
-                            "From left to right, one more block of attention.")], {}  # fmt: skip
+                            "From left to right, one more block of attention.")]  # fmt: skip
 
     return Plan(tables=[table], claims=claims, figures=figures)
 
@@ -166,10 +164,10 @@ def large_data(scale: Scale) -> Plan:
         text = "with much data, windows (Swin) reach a lower training loss than the ResNet"
         claims.append(more("ViT Fig. C.1 right", text, "nll", resnet, swin, "NLL"))
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         said = "A dot is a seed; corrupted is the mean over 15 corruptions."
         columns = ("clean", "corrupted")
-        return [dots_figure(findings, table, columns, "Accuracy (Fig. E.1)", said)], {}
+        return [dots_figure(findings, table, columns, "Accuracy (Fig. E.1)", said)]
 
     return Plan(tables=[table, loss, order], claims=claims, figures=figures)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -83,33 +83,31 @@ def augmentation(scale: Scale) -> Plan:
                  label, "strong", "weak"),
         ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}
         return [
             _reliability(findings, {k: (t, calibrated) for k, t in read.items()}),
             spectra_figure(findings, {k: (t, early) for k, t in read.items()},
                            "Hessian spectra (Fig. F.1b)"),
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
 def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]]) -> Figure:
     """Accuracy against confidence, bins of all seeds together."""
-    series: list[dict[str, Any]] = [
-        {"label": "honest", "model": None, "x": [0, 100], "y": [0, 100], "low": None, "high": None}
-    ]
+    series = [Series(label="honest", x=[0, 100], y=[0, 100])]
     for label, read in runs.items():
         found = [record.values for record in findings.of(*read)]
         count = np.sum([v["bin_count"] for v in found], axis=0)
         sums = {name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
                 for name in ("confidence", "accuracy")}  # fmt: skip
         x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
-        series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
+        series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
     reading = "Below the honest line is overconfident, above it underconfident."
-    return {"name": "reliability", "title": "Reliability (Fig. F.1a)", "panels": [panel],
-            "reading": reading}  # fmt: skip
+    title = "Reliability (Fig. F.1a)"
+    return Figure(name="reliability", title=title, panels=(panel,), reading=reading)
 
 
 STUDIES = (

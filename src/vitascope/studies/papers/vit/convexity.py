@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vitascope.figure import Figure
+from vitascope.studies.papers.figures import against_figure
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Row,
@@ -27,7 +28,6 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.corruptions import corrupted
-from vitascope.studies.papers.vit.figures import against_figure
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.studies.papers.vit.spectra import (
     eigenvalues,
@@ -53,9 +53,9 @@ def pooling(scale: Scale) -> Plan:
              "top1", gap, token, "top-1"),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         read = {k: (t, early) for k, t in runs.items()}
-        return [spectra_figure(findings, read, "Hessian spectra (Fig. 6)")], {}
+        return [spectra_figure(findings, read, "Hessian spectra (Fig. 6)")]
 
     tables = [*eigenvalues(runs, {"early": early}, "Fig. 6"), top1]
     return Plan(tables=tables, claims=claims, figures=figures)
@@ -117,12 +117,12 @@ def bias(scale: Scale) -> Plan:
         claims.append(more("ViT Fig. C.3", "the smallest patches harm the accuracy too",
                            "patch-top1", list(by_patch)[1], fine, "top-1"))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         return [
             spectra_figure(findings, {k: (t, early) for k, t in runs.items()}, title, name)
             for runs, name, title in ((by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
                                       (by_patch, "patches", "Spectra by patch size (Fig. C.3)"))
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
@@ -182,7 +182,7 @@ def heads(scale: Scale) -> Plan:
                   cells={(law.rows[0].label, "exponent"): -1}),
         ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         shown: list[Figure] = []
         for name, (runs, source, paper) in families.items():
             what, where = words[name], source.removeprefix("ViT ")
@@ -200,7 +200,7 @@ def heads(scale: Scale) -> Plan:
             read = {f"{step} {name}": (t, early) for step, t in runs.items()}
             title = f"Spectra by {what} ({where})"
             shown.append(spectra_figure(findings, read, title, f"{name}-spectra"))
-        return shown, {}
+        return shown
 
     return Plan(tables=tables, claims=claims, figures=figures)
 

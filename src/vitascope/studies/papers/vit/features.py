@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure, Lines, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -103,8 +103,8 @@ def _sign(source: str, text: str, table: str, row: str, column: str, sign: int) 
     return Claim(source=source, text=text, table=table, cells={(row, column): sign})
 
 
-def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> list[Any]:
-    """A panel a network: the level after each unit, a line a kind of unit that made it."""
+def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tuple[Lines, ...]:
+    """The level after each unit, one panel per network and one line per kind of unit."""
     panels = []
     for label, training in runs.items():
         records = findings.of(training, reading)
@@ -114,9 +114,9 @@ def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> li
         for kind in dict.fromkeys(kinds):
             at = [i for i, k in enumerate(kinds) if k == kind]
             groups = [after[:, i].tolist() for i in at]
-            series.append({**over([i + 1 for i in at], groups, kind), "model": None})
+            series.append(over([i + 1 for i in at], groups, kind, model=False))
         panels.append(lines(label, series, x="unit", y=y))
-    return panels
+    return tuple(panels)
 
 
 def frequencies(scale: Scale) -> Plan:
@@ -152,7 +152,7 @@ def frequencies(scale: Scale) -> Plan:
           for label in staged),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         series = []
         for label, training in runs.items():
             records = [record.values for record in findings.of(training, noise)]
@@ -162,31 +162,36 @@ def frequencies(scale: Scale) -> Plan:
             series.append(over(at, drops, label))
         hurt = lines("all networks", series, x="frequency of the noise, pi", y="accuracy lost, %")
         return [
-            {"name": "spectra", "title": "Feature maps' spectra (Fig. 2a, D.2 left)",
-             "reading": "From 0 to 1.0 pi; a lower line is a smoother map.",
-             "panels": _curves(findings, runs, fourier)},
-            {"name": "high", "title": "High frequencies after each unit (Fig. 8, D.2 right)",
-             "reading": "Where attention stands below its neighbours, it filters.",
-             "panels": _after_units(findings, runs, fourier, "log amplitude at 1.0 pi")},
-            {"name": "noise", "title": "Noise of one frequency (Fig. 2b)",
-             "reading": "The higher line suffers more.", "panels": [hurt]},
-        ], {}  # fmt: skip
+            Figure(name="spectra", title="Feature maps' spectra (Fig. 2a, D.2 left)",
+                   reading="From 0 to 1.0 pi; a lower line is a smoother map.",
+                   panels=_curves(findings, runs, fourier)),
+            Figure(name="high", title="High frequencies after each unit (Fig. 8, D.2 right)",
+                   reading="Where attention stands below its neighbours, it filters.",
+                   panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi")),
+            Figure(name="noise", title="Noise of one frequency (Fig. 2b)",
+                   reading="The higher line suffers more.", panels=(hurt,)),
+        ]  # fmt: skip
 
     return Plan(tables=[high, noisy], claims=claims, figures=figures)
 
 
-def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> list[Any]:
+def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> tuple[Lines, ...]:
     """Spectra along the diagonal after a few units of each network, first seed."""
     panels = []
     for label, training in runs.items():
         record = findings.of(training, reading)[0]
         names: Sequence[str] = record.values["units"]
         at = np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).round().astype(int))
-        series = [{"label": names[i], "model": None, "low": None, "high": None,
-                   "x": record.arrays[f"frequency/{names[i]}"].tolist(),
-                   "y": record.arrays[f"amplitude/{names[i]}"].tolist()} for i in at]  # fmt: skip
+        series = [
+            Series(
+                label=names[i],
+                x=record.arrays[f"frequency/{names[i]}"].tolist(),
+                y=record.arrays[f"amplitude/{names[i]}"].tolist(),
+            )
+            for i in at
+        ]
         panels.append(lines(label, series, x="frequency, pi", y="log amplitude, relative"))
-    return panels
+    return tuple(panels)
 
 
 def ensembling(scale: Scale) -> Plan:
@@ -212,11 +217,11 @@ def ensembling(scale: Scale) -> Plan:
           for label in staged),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         panels = _after_units(findings, runs, variance, "log of the variance")
-        return [{"name": "variance", "title": "Variance after each unit (Fig. 9, D.1)",
-                 "reading": "Where attention stands below its neighbours, it averages.",
-                 "panels": panels}], {}  # fmt: skip
+        said = "Where attention stands below its neighbours, it averages."
+        title = "Variance after each unit (Fig. 9, D.1)"
+        return [Figure(name="variance", title=title, reading=said, panels=panels)]
 
     return Plan(tables=[table], claims=claims, figures=figures)
 

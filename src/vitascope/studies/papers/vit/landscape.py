@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
-from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure, Series
 from vitascope.record import Record
-from vitascope.studies.papers.figures import lines
+from vitascope.studies.papers.figures import lines, surfaces
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -30,7 +29,6 @@ from vitascope.studies.papers.plan import (
     Training,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.figures import surfaces
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, more, spectra_figure, spectrum
 
@@ -117,17 +115,16 @@ def landscape(scale: Scale) -> Plan:
                  "late", vit, swin, "late"),
         ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        surface, arrays = surfaces(findings, {k: (t, grid) for k, t in runs.items()},
-                                   "Loss surfaces (Fig. 1a, C.4a)")  # fmt: skip
+    def figures(findings: Findings) -> list[Figure]:
         return [
-            surface,
+            surfaces(findings, {k: (t, grid) for k, t in runs.items()},
+                     "Loss surfaces (Fig. 1a, C.4a)"),
             _paths(findings, runs),
             spectra_figure(findings, {k: (t, early) for k, t in {**runs, **fewer}.items()},
                            "Hessian spectra early in training (Fig. 1c, 4, C.4c)"),
             spectra_figure(findings, {k: (t, late) for k, t in runs.items()},
                            "Hessian spectra late in training (Fig. C.4c)", "late"),
-        ], arrays  # fmt: skip
+        ]  # fmt: skip
 
     return Plan(
         tables=[nep, ape, replace(later, name="late"), sharp, path], claims=claims, figures=figures
@@ -141,12 +138,12 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
         found = findings.of(training, PATH)[0].values
         x = [r * float(np.cos(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
         y = [r * float(np.sin(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
-        series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
+        series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("distance to the last weights, start = 1", series, x="r cos theta",
                   y="r sin theta")  # fmt: skip
     reading = "From (1, 0) at the start to (0, 0) at the end; a straight way has no height."
-    return {"name": "paths", "title": "Paths of the weights (Fig. 1b, C.4b)", "panels": [panel],
-            "reading": reading}  # fmt: skip
+    title = "Paths of the weights (Fig. 1b, C.4b)"
+    return Figure(name="paths", title=title, panels=(panel,), reading=reading)
 
 
 def large(scale: Scale) -> Plan:
@@ -186,15 +183,14 @@ def large(scale: Scale) -> Plan:
         claims.append(more("ViT Fig. C.7", f"late, {labels[3]} has the sharper minimum", "ape",
                            labels[3], labels[2], "late"))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        surface, arrays = surfaces(findings, {k: (t, grid) for k, t in runs.items()},
-                                   "Loss surfaces by size (Fig. C.7b)")  # fmt: skip
+    def figures(findings: Findings) -> list[Figure]:
         return [
-            surface,
+            surfaces(findings, {k: (t, grid) for k, t in runs.items()},
+                     "Loss surfaces by size (Fig. C.7b)"),
             spectra_figure(findings, {f"{k}, {when}": (t, r) for when, r in readings.items()
                                       for k, t in runs.items()},
                            "Hessian spectra by size (Fig. C.7c)"),
-        ], arrays  # fmt: skip
+        ]  # fmt: skip
 
     return Plan(tables=[loss, nep, ape, sharp], claims=claims, figures=figures)
 

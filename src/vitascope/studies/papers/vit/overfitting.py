@@ -14,12 +14,12 @@ from typing import Any
 
 from scipy import stats
 
+from vitascope.figure import Figure, Series
 from vitascope.record import Record
-from vitascope.studies.papers.figures import lines
+from vitascope.studies.papers.figures import against_figure, lines
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Row,
@@ -28,7 +28,6 @@ from vitascope.studies.papers.plan import (
     Training,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.figures import against_figure
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
 from vitascope.studies.papers.vit.spectra import more
 
@@ -143,7 +142,7 @@ def overfitting(scale: Scale) -> Plan:
                "epochs-error", vit, resnet, n) for n in columns[1]),
     ]  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
+    def figures(findings: Findings) -> list[Figure]:
         def pairs(steps: Sequence[float], trainings: Sequence[Training]) -> list[Any]:
             return [(step, Ask(training=t, key="train_nll", factor=1), Ask(training=t, key=error))
                     for step, t in zip(steps, trainings, strict=True)]  # fmt: skip
@@ -160,20 +159,20 @@ def overfitting(scale: Scale) -> Plan:
                 findings, {k: pairs(epochs, t) for k, t in by_epoch.items()}, x="epochs",
                 labels=labels, name="epochs", title="More epochs (Fig. C.2)",
                 reading="Overfitting would be an error that rises again on the right."),
-        ], {}  # fmt: skip
+        ]  # fmt: skip
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
 def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
-    """Fig. 5a: a dot a seed, a series a network."""
+    """Fig. 5a: one dot per seed, one series per network."""
     series = []
     for label, training in runs.items():
         x = findings.values(Ask(training=training, key="train_nll", factor=1))
         y = findings.values(Ask(training=training, key=error))
-        series.append({"label": label, "model": label, "x": x, "y": y, "low": None, "high": None})
+        series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines(
-        "a point a seed",
+        "one point per seed",
         series,
         x="training loss, nats",
         y="test error, %",
@@ -181,8 +180,8 @@ def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
         joined=False,
     )
     reading = "Networks that learn their training images better lie further left."
-    return {"name": "networks", "title": "Training loss and test error (Fig. 5a, C.1)",
-            "reading": reading, "panels": [panel]}  # fmt: skip
+    title = "Training loss and test error (Fig. 5a, C.1)"
+    return Figure(name="networks", title=title, reading=reading, panels=(panel,))
 
 
 STUDIES = (

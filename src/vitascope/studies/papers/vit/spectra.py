@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Reading,
     Row,
@@ -108,14 +108,13 @@ def spectra_figure(
         series = []
         for label, values in found.items():
             x, y = beyond(sign * values)
-            series.append({"label": label, "model": label, "x": x, "y": y, "low": None,
-                           "high": None})  # fmt: skip
+            series.append(Series(label=label, model=label, x=x, y=y))
         panels.append(lines(f"{side} eigenvalues", series, x="magnitude, at least",
                             y="share of all eigenvalues, %", x_log=True))  # fmt: skip
     for label, values in found.items():
         told.append(f"{label} {100 * (values < 0).mean():.0f} %")
     reading = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
-    return {"name": name, "title": title, "reading": reading, "panels": panels}
+    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))
 
 
 def beyond(values: np.ndarray, points: int = 60) -> tuple[list[float], list[float]]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from vitascope.figure import Figure, Heat
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
-    Figure,
     Findings,
     Plan,
     Reading,
@@ -120,30 +120,28 @@ def stages(scale: Scale) -> Plan:
     claims.append(above("ViT Fig. D.4", "in the ViT, attention matters more at the end",
                         f"{vit}, attention", "end", "start"))  # fmt: skip
 
-    def figures(findings: Findings) -> tuple[list[Figure], dict[str, Any]]:
-        heats, arrays, panels = [], {}, []
+    def figures(findings: Findings) -> list[Figure]:
+        heats, panels = [], []
         for label, training in runs.items():
             records = findings.of(training, cka)
-            units = [str(name) for name in records[0].values["rows"]]
-            key = f"cka/{label}"
-            arrays[key] = np.mean([r.values["similarity"] for r in records], axis=0)
-            heats.append({"kind": "heat", "title": label, "rows": units, "columns": units,
-                          "array": key, "label": "CKA", "log": False})  # fmt: skip
+            units = tuple(str(name) for name in records[0].values["rows"])
+            alike = np.mean([r.values["similarity"] for r in records], axis=0)
+            heats.append(Heat(title=label, rows=units, columns=units, values=alike, label="CKA"))
             found = [record.values for record in findings.of(training, lesion)]
             series = []
             for kind in dict.fromkeys(found[0]["kind"]):
                 at = [i for i, k in enumerate(found[0]["kind"]) if k == kind]
                 values = [[100 * v["lost"][i] for v in found] for i in at]
-                series.append({**over([i + 1 for i in at], values, kind), "model": None})
+                series.append(over([i + 1 for i in at], values, kind, model=False))
             panels.append(lines(label, series, x="unit", y="accuracy lost, %"))
         return [
-            {"name": "cka", "title": "Similarity of feature maps (Fig. 10a, D.3)",
-             "reading": "Bright squares along the diagonal are stages that keep to themselves.",
-             "panels": heats},
-            {"name": "lesion", "title": "Accuracy lost without one unit (Fig. 10b, D.4)",
-             "reading": "A high point is a unit that the network cannot do without.",
-             "panels": panels},
-        ], arrays  # fmt: skip
+            Figure(name="cka", title="Similarity of feature maps (Fig. 10a, D.3)",
+                   reading="Bright squares along the diagonal are stages that keep to themselves.",
+                   panels=tuple(heats)),
+            Figure(name="lesion", title="Accuracy lost without one unit (Fig. 10b, D.4)",
+                   reading="A high point is a unit that the network cannot do without.",
+                   panels=tuple(panels)),
+        ]  # fmt: skip
 
     return Plan(tables=[blocks, lost], claims=claims, figures=figures)
 

@@ -1,0 +1,279 @@
+"""A figure as data: panels of lines, dots, matrices, surfaces and maps, and the words around them.
+
+Studies keep figures in their records (``stored`` and ``restored``); the report makes others from
+records and draws all of them, as SVG for the page and with matplotlib for papers. Numbers may be
+missing: a line has a gap there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from vitascope.errors import UserError
+
+__all__ = [
+    "DotSeries",
+    "Dots",
+    "Figure",
+    "Heat",
+    "Lines",
+    "Maps",
+    "Panel",
+    "Series",
+    "Style",
+    "Surface",
+    "restored",
+    "stored",
+]
+
+Numbers = Sequence[float | None]
+FEW_POINTS = 12  # of a line, to mark each of them
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a model is drawn: the number of its colour, the shape of its marks, SVG's dashes."""
+
+    colour: int = 0
+    marker: str = "circle"
+    dash: str = ""
+
+    @property
+    def css(self) -> str:
+        """The class that sets the colour in a page."""
+        return f"m{self.colour}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A line; ``low`` and ``high`` are a band around it."""
+
+    label: str
+    x: Numbers
+    y: Numbers
+    model: str | None = None  # a report gives all series of a model the same style
+    style: Style = Style()
+    low: Numbers | None = None
+    high: Numbers | None = None
+    each: Sequence[Numbers] | None = None  # what a point is the mean of: heads or seeds
+    marks: Sequence[str] | None = None  # the shape of each point, in place of the style's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Lines over a common axis."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    x_log: bool = False
+    y_log: bool = False
+    x_names: tuple[str, ...] = ()  # instead of numbers
+    x_at: tuple[float, ...] = ()  # where the names stand; at 0, 1, 2, … unless given
+    floor: float = -math.inf  # bounds of the vertical axis, where the numbers keep to them
+    ceiling: float = math.inf
+    include: tuple[float, ...] = ()  # heights that the vertical axis must reach
+    marks: bool | None = None  # a mark at each point; where points are few unless given
+    joined: bool = True  # or points alone
+    levels: tuple[tuple[str, float], ...] = ()  # dashed heights with their names
+    rings: tuple[tuple[float, float, str], ...] = ()  # places with what is to be said of them
+
+    @property
+    def marked(self) -> bool:
+        """Whether points have marks."""
+        few = max((len(line.x) for line in self.series), default=0) <= FEW_POINTS
+        return few if self.marks is None else self.marks
+
+    @property
+    def names_at(self) -> tuple[float, ...]:
+        """Where the names along the axis stand."""
+        return self.x_at or tuple(range(len(self.x_names)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotSeries:
+    """The values of all seeds in each group, and the paper's number."""
+
+    label: str
+    values: Sequence[Numbers]
+    model: str | None = None
+    style: Style = Style()
+    paper: Numbers | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dots:
+    """Groups of dots, one row per series."""
+
+    title: str
+    y_label: str
+    groups: tuple[str, ...]
+    series: tuple[DotSeries, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat:
+    """A matrix (R, C) as colours."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray
+    label: str = ""
+    log: bool = False
+    low: float | None = None  # ends of the colours; those of the values unless given
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """Heights (X, Y) over a plane, as smooth contours."""
+
+    title: str
+    x: Sequence[float]
+    y: Sequence[float]
+    values: np.ndarray
+    label: str = ""
+    log: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maps:
+    """Small images (R, C, h, w), one per row and column; NaN where a row has fewer."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray
+    log: bool = True
+    query: tuple[float, float] | None = None  # the query patch: down, across
+
+
+Panel = Lines | Dots | Heat | Surface | Maps
+_PANELS: dict[str, type[Any]] = {
+    "lines": Lines,
+    "dots": Dots,
+    "heat": Heat,
+    "surface": Surface,
+    "maps": Maps,
+}
+_TUPLES = ("rows", "columns", "groups", "x_names", "x_at", "include")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Panels under one title, with a sentence on what they show and one on how to read them."""
+
+    name: str
+    title: str
+    reading: str
+    panels: tuple[Panel, ...]
+    how: str = ""
+    definition: str = ""
+    wide: bool = False  # all of a page's width, among however many figures
+
+
+def stored(figure: Figure) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A figure as a record holds it: plain values, and the arrays that they name."""
+    item = _changed(figure)
+    panels, arrays = [], {}
+    for place, panel in enumerate(figure.panels):
+        kind = next(name for name, made in _PANELS.items() if isinstance(panel, made))
+        plain = {"kind": kind, **_changed(panel)}
+        if "values" in plain:
+            plain["array"] = f"{figure.name}/{place}"
+            arrays[plain["array"]] = plain.pop("values")
+        if "series" in plain:
+            plain["series"] = [_changed(line) for line in plain["series"]]
+        panels.append(plain)
+    return {**item, "panels": panels}, arrays
+
+
+def _changed(part: Any) -> dict[str, Any]:
+    """Fields that are not at their default; a style belongs to a page."""
+    found = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if field.name != "style" and (isinstance(value, np.ndarray) or value != field.default):
+            found[field.name] = value
+    return found
+
+
+def restored(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Figure:
+    """The figure that a record holds, as it is written now or as earlier versions did.
+
+    Raises:
+        UserError: If there is no such panel, or the record does not have its array.
+    """
+    panels = tuple(_panel(_upgraded(panel), arrays) for panel in item.get("panels") or ())
+    title = str(item.get("title") or "")
+    return Figure(
+        name=str(item.get("name") or "figure"),
+        title=title,
+        reading=str(item.get("reading") or title),
+        how=str(item.get("how") or ""),
+        panels=panels,
+    )
+
+
+def _upgraded(panel: Mapping[str, Any]) -> dict[str, Any]:
+    """A panel of an earlier version: surfaces were matrices, a group's only value had no list."""
+    item = dict(panel)
+    if item.get("kind") == "heat" and str(item.get("array")).startswith("surface/"):
+        item |= {"kind": "surface"}
+        item |= {"x": list(map(float, item["rows"])), "y": list(map(float, item["columns"]))}
+    if item.get("kind") == "dots":
+        item["series"] = [
+            {**line, "values": [v if isinstance(v, list) else [v] for v in line["values"]]}
+            for line in item["series"]
+        ]
+    return item
+
+
+def _panel(item: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Panel:
+    made = _PANELS.get(str(item.get("kind")))
+    if made is None:
+        raise UserError(f"there are panels of {', '.join(_PANELS)}, not of {item.get('kind')!r}")
+    given = _known(made, {"title": "", "x_label": "", "y_label": "", **item})
+    if "series" in given:
+        line = Series if made is Lines else DotSeries
+        given["series"] = tuple(line(**_known(line, one)) for one in given["series"])
+    else:
+        given["values"] = _array(item, arrays, 4 if made is Maps else 2)
+    found: Panel = made(**given)
+    return found
+
+
+def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
+    """What a class has fields for, with words as words and lists that do not change."""
+    found = {name: item[name] for name in (f.name for f in fields(made)) if name in item}
+    for name in ("title", "label", "x_label", "y_label"):
+        if name in found:
+            found[name] = str(found[name] or "")
+    for name in _TUPLES:
+        if name in found:
+            found[name] = tuple(found[name])
+    for name in ("rows", "columns", "groups", "x_names"):
+        if name in found:
+            found[name] = tuple(map(str, found[name]))
+    for name in ("levels", "rings"):
+        if name in found:
+            found[name] = tuple(map(tuple, found[name]))
+    return found
+
+
+def _array(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sides: int) -> np.ndarray:
+    values = arrays.get(str(item.get("array")))
+    down, across = (
+        len(item.get(name) or item.get(other) or ())
+        for name, other in (("rows", "x"), ("columns", "y"))
+    )
+    if values is None or values.ndim != sides or values.shape[:2] != (down, across):
+        raise UserError(
+            f"the record has no array {item.get('array')!r} of {down} rows and {across} columns"
+        )
+    return np.asarray(values, float)

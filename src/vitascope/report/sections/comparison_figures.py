@@ -1,0 +1,268 @@
+"""The figures of a comparison: accuracy, cost, learning curves, attention over training."""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from vitascope.figure import Dots, DotSeries, Figure, Lines, Series
+from vitascope.report.figures.scale import count
+from vitascope.report.figures.style import Styles
+from vitascope.report.sections import comparison_readings as readings
+from vitascope.report.sections.comparison_record import Comparison, FractionRow, Trace
+
+__all__ = ["comparison_figures"]
+
+_ACCURACY = "Top-1 accuracy on the test images (%)"
+_COSTS = {  # a model's attribute: what the axis says
+    "multiply_adds": "multiply-adds per image",
+    "images_per_second": "training images per second",
+}
+_CURVES = {"top1": "Top-1 accuracy (%)", "train_nll": "Training loss"}
+_TRACES = {
+    "gates": ("Gates over training", "gate"),
+    "nonlocality": ("Nonlocality over training", "distance (patches)"),
+}
+_FEW = 5  # lines that have their bands drawn
+
+
+def comparison_figures(comparison: Comparison) -> tuple[Figure, ...]:
+    """Those that the record has numbers for."""
+    found = [efficiency(comparison), cost(comparison), learning(comparison)]
+    found += [over_training(comparison, what) for what in _TRACES]
+    return tuple(figure for figure in found if figure.panels)
+
+
+def efficiency(comparison: Comparison) -> Figure:
+    """Accuracy against the number of training images (ConViT, Fig. 2, left)."""
+    rows = comparison.known_rows
+    seeds = comparison.num_seeds
+    if seeds > 1:
+        bands = "Bands" if len(comparison.models) <= _FEW and len(rows) > 1 else "Whiskers"
+        how = f"{bands}: one standard deviation over {seeds} seeds on either side of the mean; "
+        how += "faint dots: single seeds."
+    else:
+        how = "One seed per model: the spread is not known, and small differences mean nothing."
+    panels: tuple[Lines | Dots, ...] = ()
+    if len(rows) > 1:
+        panel = _by_images(comparison, rows)
+        panels = (panel,)
+        how += " Dotted rings: where curves cross." if panel.rings else ""
+        told = [str(crossing.get("text") or "") for crossing in comparison.crossings]
+        how = " ".join([how, *told])
+    elif rows:
+        panels = (_of_one_fraction(rows[0]),)
+    return Figure(
+        name="efficiency",
+        title="How much each image teaches" if len(rows) > 1 else "Accuracy",
+        reading=readings.efficiency_reading(comparison),
+        how=how.strip(),
+        panels=panels,
+        wide=True,
+    )
+
+
+def _by_images(comparison: Comparison, rows: list[FractionRow]) -> Lines:
+    series = []
+    for name, model in comparison.models.items():
+        known = [(row.num_images, row.entries[name]) for row in rows if name in row.entries]
+        several = any(entry.std for _, entry in known)
+        series.append(
+            Series(
+                label=model.label,
+                style=model.style,
+                x=[images for images, _ in known],
+                y=[entry.mean for _, entry in known],
+                low=[entry.mean - (entry.std or 0) for _, entry in known] if several else None,
+                high=[entry.mean + (entry.std or 0) for _, entry in known] if several else None,
+                each=[entry.seeds for _, entry in known] if several else None,
+            )
+        )
+    return Lines(
+        title="",
+        x_label="training images",
+        y_label=_ACCURACY,
+        series=tuple(series),
+        x_log=True,
+        x_at=tuple(row.num_images for row in rows),
+        x_names=tuple(f"{count(row.num_images)}\n{row.share}" for row in rows),
+        floor=0.0,
+        ceiling=100.0,
+        marks=True,
+        rings=tuple(_crossings(comparison, rows)),
+    )
+
+
+def _crossings(
+    comparison: Comparison, rows: list[FractionRow]
+) -> Iterator[tuple[float, float, str]]:
+    """Where two lines cross, with the sentence about it."""
+    for crossing in comparison.crossings:
+        name, fraction = crossing["first"], crossing.get("fraction")
+        known = [row for row in rows if name in row.entries]
+        for left, right in pairwise(known):
+            if fraction is None or not left.fraction <= fraction <= right.fraction:
+                continue
+            way = math.log(fraction / left.fraction) / math.log(right.fraction / left.fraction)
+            x = left.num_images * (right.num_images / left.num_images) ** way
+            low, high = left.entries[name].mean, right.entries[name].mean
+            yield x, low + way * (high - low), str(crossing.get("text") or "")
+            break
+
+
+def _of_one_fraction(row: FractionRow) -> Dots:
+    """All models on the same images, the best on top."""
+    entries = sorted(row.entries.values(), key=lambda entry: -entry.mean)
+    series = tuple(
+        DotSeries(
+            label=entry.model.label, style=entry.model.style, values=[entry.seeds or [entry.mean]]
+        )
+        for entry in entries
+    )
+    group = f"{count(row.num_images)} training images"
+    return Dots(title="", y_label=_ACCURACY, groups=(group,), series=series)
+
+
+def cost(comparison: Comparison) -> Figure:
+    """Accuracy against multiply-adds and against speed in training, on the most images."""
+    rows = comparison.known_rows
+    panels = []
+    for what, words in _COSTS.items() if rows else ():
+        series = []
+        for entry in rows[-1].entries.values():
+            price = getattr(entry.model, what)
+            if price is not None:
+                spread = entry.std or 0.0
+                series.append(
+                    Series(
+                        label=entry.model.label,
+                        style=entry.model.style,
+                        x=[price],
+                        y=[entry.mean],
+                        low=[entry.mean - spread],
+                        high=[entry.mean + spread],
+                    )
+                )
+        if series:
+            panels.append(
+                Lines(
+                    title="",
+                    x_label=words,
+                    y_label="Top-1 accuracy (%)",
+                    x_log=True,
+                    series=tuple(series),
+                    joined=False,
+                    floor=0.0,
+                    ceiling=100.0,
+                )
+            )
+    images = f"Accuracy with {count(rows[-1].num_images)} training images." if rows else ""
+    whiskers = " Whiskers: one standard deviation over seeds." if comparison.num_seeds > 1 else ""
+    return Figure(
+        name="cost",
+        title="What it costs",
+        reading=readings.cost_reading(comparison),
+        how=images + whiskers,
+        panels=tuple(panels),
+    )
+
+
+def learning(comparison: Comparison) -> Figure:
+    """Accuracy and training loss over epochs, one panel per share of the images."""
+    panels = []
+    for what, words in _CURVES.items():
+        found = [(row, comparison.curves(row.fraction, what)) for row in comparison.rows]
+        ends = _ends(part for _, curves in found for c in curves for part in (c.low, c.high))
+        for row, curves in found:
+            series = tuple(
+                Series(
+                    label=curve.model.label,
+                    style=curve.model.style,
+                    x=curve.epochs,
+                    y=curve.mean,
+                    low=curve.low if curve.low != curve.high else None,
+                    high=curve.high if curve.low != curve.high else None,
+                )
+                for curve in curves
+            )
+            if series:
+                panels.append(
+                    Lines(
+                        title=_share(row),
+                        x_label="epoch",
+                        y_label=words,
+                        series=series,
+                        floor=0.0,
+                        ceiling=100.0 if what == "top1" else math.inf,
+                        include=ends,
+                        marks=False,
+                    )
+                )
+    bands = "; bands: from the least to the most" if len(comparison.models) <= _FEW else ""
+    return Figure(
+        name="learning",
+        title="Learning curves",
+        reading=readings.learning_reading(comparison),
+        how=f"Lines: mean over seeds{bands}." if comparison.num_seeds > 1 else "",
+        panels=tuple(panels),
+    )
+
+
+def _share(row: FractionRow) -> str:
+    return f"{row.share} ({count(row.num_images)} images)"
+
+
+def over_training(comparison: Comparison, what: str) -> Figure:
+    """``gates`` or ``nonlocality`` over epochs: one panel per model and share, a line per layer."""
+    traces = comparison.traces(what)
+    title, words = _TRACES[what]
+    ends = _ends(trace.values.ravel().tolist() for trace in traces)
+    panels = []
+    for trace in traces:
+        row = comparison.row(trace.fraction)
+        share = _share(row) if row else f"{100 * trace.fraction:.3g} % of the images"
+        panels.append(
+            Lines(
+                title=f"{trace.model.label}, {share}",
+                x_label="epoch",
+                y_label=words,
+                series=tuple(_layers(trace)),
+                floor=0.0,
+                include=ends,
+                marks=False,
+                ceiling=1.0 if what == "gates" else math.inf,
+                levels=(("uniform head", trace.uniform),) if trace.uniform is not None else (),
+            )
+        )
+    meaning = {
+        "gates": "1 is position alone, 0 is content alone.",
+        "nonlocality": "Dashed: a head that looks everywhere alike.",
+    }[what]
+    few = all(len(trace.layers) <= _FEW for trace in traces)
+    bands = "; bands: from the least head to the most" if few else ""
+    return Figure(
+        name=what,
+        title=title,
+        reading=readings.trace_reading(traces, what),
+        how=f"{meaning} Lines: mean of the heads of a layer{bands}.",
+        panels=tuple(panels),
+    )
+
+
+def _layers(trace: Trace) -> Iterator[Series]:
+    styles = Styles()
+    for place, means in enumerate(trace.layer_means):
+        heads = trace.values[:, place]
+        heads = heads[:, np.isfinite(heads).all(0)]
+        low, high = (heads.min(1).tolist(), heads.max(1).tolist()) if heads.size else (None, None)
+        label = f"layer {place + 1}"
+        yield Series(
+            label=label, x=trace.epochs, y=means, low=low, high=high, style=styles.of(label)
+        )
+
+
+def _ends(parts: Iterable[Iterable[float]]) -> tuple[float, ...]:
+    """The least and the most of all: panels beside each other share a scale."""
+    finite = [value for part in parts for value in part if math.isfinite(value)]
+    return (min(finite), max(finite)) if finite else ()
