@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "errors": set(),
     "atomic": set(),
     "reliability": set(),
+    "figure": set(),
     "settings": set(),
     "progress": set(),
     "threads": set(),
@@ -29,8 +30,8 @@ MAY_IMPORT = {
     "train": {"record", "data", "capture"},
     "measure": {"capture", "record"},
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
-    "studies": {"capture", "record", "layers", "models", "data", "train", "measure"},
-    "report": {"record"},
+    "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
+    "report": {"figure", "record"},
     "api": {"studies", "report", "record", "data", "capture"},
     "cli": {"api", "studies", "report", "bench"},
 }

@@ -129,9 +129,9 @@ def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.compare import Comparison
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.inspect import Look
+    from vitascope.studies.inspection.inspect import InspectRequest
 
-    pairs = [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study), (Look, Inspect)]
+    pairs = [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study), (InspectRequest, Inspect)]
     for inner, request in [*pairs, (Curvature, Inspect)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters

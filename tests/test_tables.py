@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, PackageLoader
 
+from vitascope.figure import Style
 from vitascope.record import load
-from vitascope.report.figures.style import Look
 from vitascope.report.formatting import FILTERS
 from vitascope.report.instruments.summary import summary_table
 from vitascope.report.sections.comparison_record import Comparison
@@ -36,7 +36,7 @@ def comparison() -> Comparison:
 def made_up() -> Table:
     cells = [Cell(words="59.0 ± 1.3", note="59.6", bold=True), Cell(words="", note="73.0"), "up"]
     rows = (
-        row("convit", cells, note="ConViT-S", look=Look(2, "square", "")),
+        row("convit", cells, note="ConViT-S", style=Style(2, "square", "")),
         row("vit", ["−4.5", "", ""]),
     )
     columns = ("10 %", "all", "Verdict")
