@@ -356,7 +356,7 @@ def question_of(request: Compare) -> Any:
     return Comparison(
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
-        **_fields(request, ("data", "models", "fractions", "seeds", "image_size")),
+        **_fields(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from vitascope.requests.fields import (
     Changes,
@@ -13,7 +14,7 @@ from vitascope.requests.fields import (
     RecipeName,
     RunsAtATime,
 )
-from vitascope.settings import Seed
+from vitascope.settings import Seed, Within
 
 __all__ = ["Compare"]
 
@@ -36,8 +37,11 @@ class Compare:
     """Models of ours or timm's; gains are relative to the first."""
     fractions: tuple[float, ...] = (0.1, 1.0)
     """Shares of each class to train on."""
-    seeds: tuple[Seed, ...] = (0, 1)
+    seeds: tuple[Seed, ...] = (0, 1, 2)
     """One run per seed; more seeds give smaller error bars."""
+    margin: Annotated[float, Within(0, 100)] = 1.0
+    """Points of top-1 that do not matter: a cheaper model is taken if it is shown to be no further
+    behind the best."""
     recipe: RecipeName = "laptop"
     epochs: Epochs = None
     set: Changes = ()

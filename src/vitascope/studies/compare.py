@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.record import Record, provenance
-from vitascope.settings import Seed, Side, check, command_line, flat
+from vitascope.settings import Seed, Side, Within, check, command_line, flat
 from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, Wanted, run_all
@@ -34,7 +34,7 @@ from vitascope.studies.grid.runs import (
     refuse_other,
 )
 from vitascope.studies.grid.training import Reading, Training, file_name
-from vitascope.studies.recommendation import recommend
+from vitascope.studies.recommendation import advise
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
@@ -56,12 +56,13 @@ class Comparison:
     data: str
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     fractions: tuple[float, ...] = (0.1, 1.0)
-    seeds: tuple[Seed, ...] = (0, 1)
+    seeds: tuple[Seed, ...] = (0, 1, 2)
     recipe: Recipe
     image_size: Side | None = None
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
     subset_per_seed: bool = True  # a fraction is drawn anew with each seed
+    margin: Annotated[float, Within(0, 100)] = 1.0  # points a cheaper model may be behind
 
     def __post_init__(self) -> None:
         check(self)
@@ -165,7 +166,7 @@ def _answer(
     seconds: float,
 ) -> Record:
     cells = [
-        Cell(model, fraction, seed, run.config["data"]["train_images"], 100 * run.final["top1"])
+        Cell(model, fraction, seed, run.config["data"]["train_images"], _correct(run))
         for (model, fraction, seed), run in runs.items()
     ]
     reference = question.reference or question.models[0]
@@ -178,8 +179,12 @@ def _answer(
         ]
         size["images_per_second"] = median(speeds)
     num_test = len(dataset.test)
-    table = tabulate(cells, reference, num_test)
+    table = tabulate(cells, reference)
     cost = {name: size["multiply_adds"] for name, size in sizes.items()}
+    curves = [_curve(key, run) for key, run in runs.items()]
+    most = max(question.fractions)
+    grown = [(curve["model"], curve["top1"]) for curve in curves if curve["fraction"] == most]
+    advice = advise(cells, cost, reference, margin=question.margin, curves=grown)
     looks, arrays = _looks(question, out)
     names = {f"{m}/{f:g}": training for (m, f), training in question.trainings().items()}
     arrays |= correct_arrays(names, question.seeds, out)
@@ -200,9 +205,9 @@ def _answer(
         "seeds": list(question.seeds),
         "cells": [_cell(key, run, out) for key, run in runs.items()],
         "table": plain_rows(table),
-        "crossings": crossings(cells, num_test),
-        "recommendation": asdict(recommend(cells, num_test, cost, reference)),
-        "curves": [_curve(key, run) for key, run in runs.items()],
+        "crossings": crossings(cells),
+        "recommendation": asdict(advice),
+        "curves": curves,
         **looks,
         "correct": [
             {"model": model, "fraction": fraction, "array": f"correct/{model}/{fraction:g}"}
@@ -245,6 +250,17 @@ def _explore(
         except UserError:
             continue  # no attention on a grid
         found.save(out / "explorer" / file_name(model))
+
+
+def _correct(run: Run) -> np.ndarray:
+    """Which test images a run got right."""
+    found = run.predictions
+    if found is None:
+        raise UserError(
+            f"{run.folder} keeps no predictions: it was made by an earlier version; give another "
+            "--out, or delete it and it is trained again"
+        )
+    return found.correct
 
 
 def _cell(key: Key, run: Run, out: Path) -> dict[str, Any]:
@@ -307,5 +323,6 @@ def _command(question: Comparison) -> str:
         ("--seeds", question.seeds),
         ("--image-size", question.image_size),
         ("--set", question.overrides),
+        ("--margin", question.margin if question.margin != 1.0 else None),
     ]
     return command_line(["vitascope", "compare"], options)

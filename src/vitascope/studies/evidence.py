@@ -1,30 +1,22 @@
 """Accuracies side by side: who is ahead, by how much, and can we know.
 
-Pure functions on numbers. A cell is one training run: (model, fraction, seed) -> top-1 in percent.
-
-The gain of a model over a reference at one fraction is relative, as in Table 2 of the ConViT paper:
-g = 100 (m - r) / r. Its 95 % interval takes two errors together, in percentage points squared,
-
-    var = 2 s^2 / n  +  2 p (1 - p) / N_test,
-
-the spread over seeds and the size of the test set. s^2 is pooled over all models and
-fractions, because two or three seeds alone say little about a spread; t has the pooled degrees of
-freedom. Both models meet the same test images, so the second term is too large and the verdict
-errs towards "within noise". With one seed a run there is no spread to see, and only the test set
-speaks: the answer then says so.
+Pure functions on the runs of a comparison. The difference of a model and a reference at one
+fraction is paired over the test images, which both met, and crossed with the seeds; its 95 %
+interval is that of :func:`vitascope.studies.stats.difference`. The relative gain is the same as a
+share of the reference's accuracy r, as in Table 2 of the ConViT paper: g = 100 (m - r) / r.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from math import exp, log
 from typing import Any, Literal
 
 import numpy as np
 
-from vitascope.studies.noise import half_width, pooled_spread
+from vitascope.studies.stats import difference
 
-__all__ = ["Cell", "Entry", "Row", "crossings", "plain_rows", "tabulate"]
+__all__ = ["Cell", "Entry", "Row", "correct_of", "crossings", "plain_rows", "tabulate"]
 
 Verdict = Literal["reference", "ahead", "behind", "within noise"]
 
@@ -36,23 +28,30 @@ class Cell:
     model: str
     fraction: float
     seed: int
-    num_images: int
-    top1: float  # percent
-    values: Mapping[str, Any] = field(default_factory=dict)  # what else is known
+    num_images: int  # it was trained on
+    correct: np.ndarray  # (test images,) was the image classified right?
+
+    @property
+    def top1(self) -> float:
+        """In percent."""
+        return 100 * float(np.mean(self.correct))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model at one fraction."""
+    """One model at one fraction; differences from the reference are None for the reference."""
 
     model: str
     mean: float
     std: float | None  # over seeds; None with one
     num_seeds: int
-    gain: float | None  # percent of the reference's top-1; None for the reference
-    gain_low: float | None
-    gain_high: float | None
-    verdict: Verdict
+    points: float | None = None  # ahead of the reference
+    points_low: float | None = None  # of the 95 % interval
+    points_high: float | None = None
+    gain: float | None = None  # the same in percent of the reference's top-1
+    gain_low: float | None = None
+    gain_high: float | None = None
+    verdict: Verdict = "reference"  # with one run each never ahead or behind: seeds may differ
 
 
 @dataclass(frozen=True)
@@ -68,46 +67,55 @@ class Row:
         return next(entry for entry in self.entries if entry.model == model)
 
 
-def tabulate(cells: Sequence[Cell], reference: str, num_test: int) -> tuple[Row, ...]:
-    """Means, spreads and gains over ``reference``, one row a fraction, models in their order."""
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    groups: dict[tuple[float, str], list[Cell]] = {}
+def correct_of(cells: Sequence[Cell], fraction: float) -> Mapping[str, np.ndarray]:
+    """Per model at one fraction, which test images each run got right. (seeds, images)"""
+    groups: dict[str, list[np.ndarray]] = {}
     for cell in cells:
-        groups.setdefault((cell.fraction, cell.model), []).append(cell)
-    spread = pooled_spread([[cell.top1 for cell in group] for group in groups.values()])
+        if cell.fraction == fraction:
+            groups.setdefault(cell.model, []).append(cell.correct)
+    return {model: np.stack(runs) for model, runs in groups.items()}
+
+
+def tabulate(cells: Sequence[Cell], reference: str) -> tuple[Row, ...]:
+    """Means, spreads and gains over ``reference``, one row per fraction, models in their order."""
     rows = []
     for fraction in sorted({cell.fraction for cell in cells}):
-        present = [model for model in models if (fraction, model) in groups]
-        base = groups.get((fraction, reference))
-        entries = tuple(
-            _entry(model, groups[fraction, model], base, reference, spread, num_test)
-            for model in present
-        )
-        rows.append(Row(fraction, groups[fraction, present[0]][0].num_images, entries))
+        correct = correct_of(cells, fraction)
+        images = next(cell.num_images for cell in cells if cell.fraction == fraction)
+        base = correct.get(reference)
+        entries = tuple(_entry(model, runs, reference, base) for model, runs in correct.items())
+        rows.append(Row(fraction, images, entries))
     return tuple(rows)
 
 
-def _entry(
-    model: str,
-    group: Sequence[Cell],
-    base: Sequence[Cell] | None,
-    reference: str,
-    spread: tuple[float, int],
-    tests: int,
-) -> Entry:
-    values = [cell.top1 for cell in group]
-    mean = float(np.mean(values))
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    if model == reference or not base:
-        return Entry(model, mean, std, len(values), None, None, None, "reference")
-    other = float(np.mean([cell.top1 for cell in base]))
-    half = half_width(mean, other, (len(values), len(base)), spread, tests)
-    low, gain, high = (100 * (mean - other + d) / max(other, 1e-9) for d in (-half, 0.0, half))
-    verdict: Verdict = "ahead" if low > 0 else "behind" if high < 0 else "within noise"
-    return Entry(model, mean, std, len(values), gain, low, high, verdict)
+def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None) -> Entry:
+    accuracies = 100 * runs.mean(1)
+    own: dict[str, Any] = {
+        "model": model,
+        "mean": float(accuracies.mean()),
+        "std": float(accuracies.std(ddof=1)) if len(runs) > 1 else None,
+        "num_seeds": len(runs),
+    }
+    if model == reference or base is None:
+        return Entry(**own)
+    found = difference(runs, base)
+    verdict: Verdict = "within noise"
+    if not found.one_run and (found.low > 0 or found.high < 0):
+        verdict = "ahead" if found.low > 0 else "behind"
+    share = 100 / max(100 * float(base.mean()), 1e-9)
+    return Entry(
+        **own,
+        points=found.value,
+        points_low=found.low,
+        points_high=found.high,
+        gain=share * found.value,
+        gain_low=share * found.low,
+        gain_high=share * found.high,
+        verdict=verdict,
+    )
 
 
-def crossings(cells: Sequence[Cell], num_test: int) -> list[dict[str, Any]]:
+def crossings(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Where one model's curve passes another's, on a logarithmic axis of images.
 
     A crossing is certain only if each model is ahead beyond the noise on its side.
@@ -115,7 +123,7 @@ def crossings(cells: Sequence[Cell], num_test: int) -> list[dict[str, Any]]:
     found = []
     models = dict.fromkeys(cell.model for cell in cells)
     for first, second in combinations(models, 2):
-        rows = tabulate([c for c in cells if c.model in (first, second)], second, num_test)
+        rows = tabulate([c for c in cells if c.model in (first, second)], second)
         for a, b in pairwise(rows):
             left, right = (row.entry(first).mean - row.entry(second).mean for row in (a, b))
             if left * right >= 0:

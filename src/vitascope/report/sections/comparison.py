@@ -1,6 +1,6 @@
 """A comparison of models over fractions of the images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +21,11 @@ _TERMS = (
         "The share of test images whose most probable class is the right one.",
     ),
     (
-        "Relative gain",
-        "100 (a − r) / r, with the model's mean accuracy a and the reference's r, as in Table 2 of "
-        "ConViT (arXiv 2103.10697). “Ahead” and “behind” mean that the 95 % interval of the gain "
-        "excludes zero; otherwise it is within noise.",
+        "Lead and relative gain",
+        "The lead is a − r points, with the mean accuracies a of the model and r of the "
+        "reference; the gain is 100 (a − r) / r, as in Table 2 of ConViT (arXiv 2103.10697). "
+        "“Ahead” and “behind” mean that the 95 % interval of the lead, paired over the test images "
+        "and crossed with the seeds, excludes zero; otherwise, and always with one run per model, it is within noise.",
     ),
     ("Fraction", "The same share of every class, drawn with the seed."),
     (
@@ -60,12 +61,7 @@ def section(source: Source, styles: Styles) -> Section:
     comparison = Comparison(source.record, styles)
     advice, data = comparison.values["recommendation"], comparison.values["data"]
     seeds = comparison.num_seeds
-    if advice.get("confidence") == "clear":
-        badge = Badge(words="A clear result", sign="✓", tone="good")
-    elif seeds > 1:
-        badge = Badge(words="Within noise: the seeds differ as much as the models")
-    else:
-        badge = Badge(words="Not settled: one seed shows no spread")
+    badge = _badge(advice, seeds)
     channels = f", {data['size'][0]} channels" if data["size"][0] != 1 else ", grey"
     facts = (
         ("images", str(data["name"])),
@@ -93,6 +89,23 @@ def section(source: Source, styles: Styles) -> Section:
         agains=(_again(comparison),),
         source=source.path.name,
     )
+
+
+def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
+    """How far the answer can be trusted; what speaks against it comes first."""
+    cautions = advice.get("cautions") or ()
+    if cautions:
+        return Badge(words=f"With caution. {cautions[0]}")
+    margin = f"{advice.get('margin', 1.0):g} point"
+    words = {
+        "clear": "A clear result",
+        "equivalent": f"Shown to be within {margin} of the best, and cheaper",
+    }
+    if advice.get("confidence") in words:
+        return Badge(words=words[advice["confidence"]], sign="✓", tone="good")
+    if seeds == 1:
+        return Badge(words="Not settled: one seed shows no spread")
+    return Badge(words="Undecided: the models are too close for these runs and test images")
 
 
 def _card(model: Model) -> ModelCard:

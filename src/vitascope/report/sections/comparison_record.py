@@ -37,7 +37,10 @@ class Entry:
     mean: float
     std: float | None
     num_seeds: int
-    gain: float | None
+    points: float | None  # ahead of the reference, with its 95 % interval
+    points_low: float | None
+    points_high: float | None
+    gain: float | None  # the same in percent of the reference's accuracy
     gain_low: float | None
     gain_high: float | None
     verdict: str
@@ -152,6 +155,9 @@ class Comparison:
             mean=entry["mean"],
             std=entry.get("std"),
             num_seeds=entry.get("num_seeds", 1),
+            points=entry.get("points"),
+            points_low=entry.get("points_low"),
+            points_high=entry.get("points_high"),
             gain=entry.get("gain"),
             gain_low=entry.get("gain_low"),
             gain_high=entry.get("gain_high"),

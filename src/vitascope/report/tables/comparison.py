@@ -26,7 +26,9 @@ def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
     caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
     if comparison.reference:
         gains = " with its 95 % interval" if intervals else ""
-        caption += f"; gain relative to {comparison.reference.label}{gains}"
+        caption += (
+            f"; lead over {comparison.reference.label}{gains}, and in percent of its accuracy"
+        )
     return Table(
         name="accuracy",
         title="Top-1 accuracy (%)",
@@ -35,7 +37,7 @@ def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
         columns=tuple(model.label for model in models),
         styles=tuple(model.style for model in models),
         rows=tuple(rows),
-        beside="gain",
+        beside="lead",
     )
 
 
@@ -45,7 +47,13 @@ def _cell(entry: Entry | None, intervals: bool, bold: bool) -> Cell:
         return Cell(words="")
     spread = "" if entry.std is None else f" ± {number(entry.std, 1)}"
     note = ""
-    if entry.gain is not None:
+    if entry.points is not None:
+        note = f"{signed(entry.points)} points"
+        if intervals and entry.points_low is not None and entry.points_high is not None:
+            note += f" [{signed(entry.points_low)}, {signed(entry.points_high)}]"
+        note += f", {signed(entry.gain)} %" if entry.gain is not None else ""
+        note += f", {entry.verdict}" if entry.verdict else ""
+    elif entry.gain is not None:  # a record of before: relative gains alone
         note = f"{signed(entry.gain)} %"
         if intervals and entry.gain_low is not None and entry.gain_high is not None:
             note += f" [{signed(entry.gain_low)}, {signed(entry.gain_high)}]"
