@@ -25,7 +25,8 @@ _TERMS = (
         "The lead is a − r points, with the mean accuracies a of the model and r of the "
         "reference; the gain is 100 (a − r) / r, as in Table 2 of ConViT (arXiv 2103.10697). "
         "“Ahead” and “behind” mean that the 95 % interval of the lead, paired over the test images "
-        "and crossed with the seeds, excludes zero; otherwise, and always with one run per model, it is within noise.",
+        "and crossed with the seeds, excludes zero; otherwise, and always with one run per model, "
+        "it is within noise.",
     ),
     ("Fraction", "The same share of every class, drawn with the seed."),
     (
