@@ -277,7 +277,7 @@ def test_small_fractions_get_small_batches(tmp_path):
     assert whole.batch_size == 64
     assert few.total_epochs == 50 * whole.total_epochs
     assert (few.eval_every, whole.eval_every) == (50, 1)  # as often per image
-    assert len(commands(question, tmp_path)) == 12
+    assert len(commands(question, tmp_path)) == 18
     with pytest.raises(UserError, match="not among the models"):
         Comparison(data="digits", recipe=recipe("laptop"), reference="resnet18")
 

@@ -22,13 +22,14 @@ def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
             cells.append(_cell(entry, intervals, bold))
         rows.append(row(f"{share.share} ({count(share.num_images)})", cells))
     models = comparison.models.values()
-    spread = any(e.std is not None for share in comparison.rows for e in share.entries.values())
+    entries = [entry for share in comparison.rows for entry in share.entries.values()]
+    old = not any(entry.points is not None for entry in entries)  # relative gains alone
+    spread = any(entry.std is not None for entry in entries)
     caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
     if comparison.reference:
         gains = " with its 95 % interval" if intervals else ""
-        caption += (
-            f"; lead over {comparison.reference.label}{gains}, and in percent of its accuracy"
-        )
+        what = "gain relative to" if old else "lead, in points and in percent, over"
+        caption += f"; {what} {comparison.reference.label}{gains}"
     return Table(
         name="accuracy",
         title="Top-1 accuracy (%)",
@@ -37,7 +38,7 @@ def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
         columns=tuple(model.label for model in models),
         styles=tuple(model.style for model in models),
         rows=tuple(rows),
-        beside="lead",
+        beside="gain" if old else "lead",
     )
 
 
