@@ -244,7 +244,6 @@ def make_images(root: Path) -> None:
     rgb.save(dogs / "clear.png", transparency=(1, 2, 3))
     Image.fromarray(deep).save(dogs / "16.png")
     Image.fromarray(deep).save(dogs / "16.tif")
-    Image.fromarray(deep.astype(np.int32)).save(dogs / "32.tif")
     Image.fromarray(deep.astype(np.float32) / 65535).save(dogs / "float.tif")
     Image.fromarray(deep).save(dogs / "16.pgm")
     rgb.save(dogs / "packed.tif", compression="tiff_lzw")
@@ -367,13 +366,18 @@ def make_interrupted(root: Path) -> None:
 
 
 def look(source: str, image_size: int | None = 8) -> None:
-    """Load the images, pass them all by as an evaluation does and once as training does."""
+    """Load the images; pass them all by as an evaluation does, and once as training does."""
     dataset = load(source, image_size=image_size)
+    how = {"mean": dataset.mean, "std": dataset.std}
+    refused = None
     for images in (dataset.train, dataset.test):
-        how = {"mean": dataset.mean, "std": dataset.std}
-        for batch in EvalBatches(images, batch_size=4, **how):
-            assert torch.isfinite(batch.images).all()
-            assert 0 <= int(batch.labels.min()) <= int(batch.labels.max()) < len(dataset.classes)
+        try:
+            for batch in EvalBatches(images, batch_size=4, **how):
+                assert torch.isfinite(batch.images).all()
+                labels = batch.labels
+                assert 0 <= int(labels.min()) <= int(labels.max()) < len(dataset.classes)
+        except UserError as error:  # training passes broken images over
+            refused = error
     if len(dataset.train):
         batches = TrainBatches(
             dataset.train,
@@ -386,6 +390,8 @@ def look(source: str, image_size: int | None = 8) -> None:
         )
         for batch in batches.epoch(0):
             assert torch.isfinite(batch.images).all()
+    if refused:
+        raise refused
 
 
 def read_imagenet(root: Path) -> None:
