@@ -154,9 +154,8 @@ def damaged(rng: Rng, name: str, data: bytes) -> bytes:
     return damaged_bytes(rng, data)
 
 
-def damage(rng: Rng, files: list[Path]) -> str:
-    """Damage one of the files on disk; what was done, in words."""
-    path = files[rng.integers(len(files))]
+def damage(rng: Rng, path: Path) -> str:
+    """Damage a file on disk; what was done, in words."""
     if rng.random() < 0.93:
         changed = damaged(rng, path.name, path.read_bytes())
         path.write_bytes(changed)
@@ -461,7 +460,8 @@ def one_case(family: str, good: Path, number: int, home: Path) -> str:
     rng = np.random.default_rng([list(FAMILIES).index(family), number])
     root = shutil.copytree(good, home / "copy")
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    done = "; ".join(damage(rng, files) for _ in range(1 + (len(files) > 1 and rng.random() < 0.1)))
+    count = 2 if rng.random() < 0.1 else 1
+    done = "; ".join(damage(rng, files[i]) for i in rng.permutation(len(files))[:count])
     before, refused = contents(root), None
     try:
         warnings.simplefilter("ignore")

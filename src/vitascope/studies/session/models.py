@@ -197,7 +197,7 @@ def open_session(
     random = named and not pretrained and weights is None
     session = replace(
         opened,
-        source=data or opened.data,
+        source=opened.data if data is None else data,
         image_size=image_size,
         random=random,
         device=place,
@@ -231,7 +231,7 @@ def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -
     else:
         if isinstance(last, UserError):
             raise last
-        raise UserError(f"cannot build {text}: {str(last).splitlines()[0]}")
+        raise UserError(f"cannot build {text}: {reason(last)}")
     known: Any = getattr(model, "pretrained_cfg", {}) or {}
     size = known.get("input_size")
     if "img_size" in kwargs:
