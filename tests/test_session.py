@@ -61,6 +61,13 @@ def test_a_run_is_opened_with_its_weights_data_and_statistics(run):
     assert (early.model.blocks[0].attn.gate > 0.73).all()
 
 
+def test_images_of_no_name_are_not_taken_for_those_of_the_run(run):
+    assert open_session(str(run.folder)).loaded.name == "digits"
+    unnamed = open_session(str(run.folder), data="")
+    with pytest.raises(UserError, match="the data source is empty"):
+        _ = unnamed.loaded
+
+
 def test_names_and_factories_are_opened(run):
     assert open_session(str(run.folder)).data == "digits"
     assert open_session("timm:test_vit").size == (3, 160, 160)

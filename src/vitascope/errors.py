@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["UserError", "unknown"]
+__all__ = ["UserError", "reason", "unknown"]
 
 
 class UserError(ValueError):
@@ -11,6 +11,16 @@ class UserError(ValueError):
 
     The command line prints it as one line and exits with code 2.
     """
+
+
+def reason(error: BaseException) -> str:
+    """What an error of some library says, in one line of bearable length.
+
+    >>> reason(ValueError("bad\\n  header"))
+    'bad header'
+    """
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 200 else words[:199] + "…"
 
 
 def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:

@@ -28,7 +28,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from vitascope.atomic import atomic_write, replacing, write_text
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.settings import COMMAND
 
 __all__ = [
@@ -129,10 +129,8 @@ def load(path: str | Path) -> Record:
     except UserError:
         raise  # a ValueError too
     except (OSError, SafetensorError, RecursionError, KeyError, *_NOT_ONE) as error:
-        reason = (
-            f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        )
-        raise UserError(f"{target} is not a record: {reason}") from None
+        why = f"it has no {error}" if isinstance(error, KeyError) else reason(error)
+        raise UserError(f"{target} is not a record: {why}") from None
 
 
 _NOT_ONE = (ValueError, TypeError, AttributeError)  # JSON of another shape
@@ -199,7 +197,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
     if not isinstance(config, dict):
         raise UserError(f"{path} is not a run's config: it holds {str(config)[:40]!r}")
     check_format(config, f"{path} is a config")
@@ -238,7 +236,7 @@ def load_metrics(folder: str | Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
     rows = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.capture.structure.features import evaluating
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
 __all__ = ["try_image"]
 
@@ -27,5 +27,4 @@ def try_image(model: nn.Module, images: Tensor, name: str, advice: str) -> Any:
             return model(images[:1])
     except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
         size = " x ".join(map(str, images.shape[1:]))
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{name} cannot take images of {size}: {reason}; {advice}") from None
+        raise UserError(f"{name} cannot take images of {size}: {reason(error)}; {advice}") from None

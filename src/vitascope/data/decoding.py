@@ -22,9 +22,9 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
-__all__ = ["GREY", "MOST_PIXELS", "TooLarge", "fit", "opened", "reason", "shown_size", "upright"]
+__all__ = ["GREY", "MOST_PIXELS", "TooLarge", "fit", "opened", "shown_size", "upright"]
 
 MOST_PIXELS = 89_478_485  # pillow's own limit: 256 MB as RGB
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")  # none runs programs
@@ -35,16 +35,6 @@ ORIENTATION, BITS = 0x0112, 258  # tags of EXIF and TIFF
 
 class TooLarge(OSError):
     """An image with more pixels than are decoded."""
-
-
-def reason(error: BaseException) -> str:
-    """What an error of some library says, in one line of bearable length.
-
-    >>> reason(ValueError("bad\\n  header"))
-    'bad header'
-    """
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
 
 
 def regular(path: str | os.PathLike[str]) -> Path:

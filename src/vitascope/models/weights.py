@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.record import atomic_write
 
 __all__ = [
@@ -78,14 +78,13 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     except IsADirectoryError:
         raise UserError(f"{path} is a folder; give a file of weights") from None
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
+        why = str(error).splitlines()[0]  # what follows is advice to read it all the same
         raise UserError(
             f"{path} holds more than tensors, and reading it could run its code, so it is refused "
-            f"({reason}); save its state dict alone, best as .safetensors"
+            f"({why:.200}); save its state dict alone, best as .safetensors"
         ) from None
     except _DAMAGED as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} is not a file of weights: {reason}") from None
+        raise UserError(f"{path} is not a file of weights: {reason(error)}") from None
     for _ in range(_DEEPEST):
         inside = state if isinstance(state, Mapping) else {}
         state = next((inside[k] for k in _WRAPPERS if isinstance(inside.get(k), Mapping)), state)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitascope.atomic import replacing
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.train.run_folder.files import explain_write_errors
 
 __all__ = ["Collector", "Predictions", "load_predictions", "save_predictions"]
@@ -111,4 +111,4 @@ def load_predictions(folder: Path) -> Predictions | None:
     try:
         return Predictions(**load_file(path))
     except (OSError, SafetensorError, TypeError) as error:
-        raise UserError(f"{path} holds no predictions: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path} holds no predictions: {reason(error)}") from None

@@ -24,10 +24,9 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from vitascope.data.decoding import reason
 from vitascope.data.images import MemoryImages, class_numbers
 from vitascope.data.sources.folder import existing
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
 __all__ = ["FASHION_CLASSES", "cifar", "fashion_mnist_folder", "idx"]
 

@@ -18,12 +18,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vitascope.data.decoding import reason
 from vitascope.data.images import FileImages, ImageSet, MemoryImages, class_numbers
 from vitascope.data.loader import EvalBatches
 from vitascope.data.sources.folder import class_folders, existing, list_files
 from vitascope.data.sources.imagenet import outputs_of, synsets
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, reason, unknown
 
 __all__ = ["CorruptedSets", "corrupted_sets"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from PIL import Image
 
-from vitascope.data.decoding import opened, reason
+from vitascope.data.decoding import opened
 from vitascope.data.images import FileImages, class_numbers, printable
 from vitascope.data.sources.folder import TEST, TRAIN, existing
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
 __all__ = ["HubImages", "hub"]
 

@@ -22,11 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from vitascope.data.dataset import IMAGENET_MEAN, IMAGENET_STD
-from vitascope.data.decoding import reason
 from vitascope.data.images import FileImages
 from vitascope.data.sources.assemble import Parts, Request
 from vitascope.data.sources.folder import EXTENSIONS, class_folders, existing, list_files, parts_of
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
 __all__ = ["read_a", "read_imagenet", "read_real", "read_v2", "synsets"]
 

@@ -25,12 +25,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from vitascope.data.decoding import MOST_PIXELS, opened, reason, upright
+from vitascope.data.decoding import MOST_PIXELS, opened, upright
 from vitascope.data.file_batches import seeded
 from vitascope.data.images import to_tensor
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.data.sources.folder import EXTENSIONS, existing
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 
 __all__ = ["IGNORE", "SegmentationFolder", "labels_of", "paired"]
 

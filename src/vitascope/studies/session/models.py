@@ -17,7 +17,7 @@ from torch import nn
 
 from vitascope import capture
 from vitascope.data import Dataset
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.layers.broadcasting import broadcast
 from vitascope.models import create_model
 from vitascope.models.registry import OURS
@@ -93,8 +93,7 @@ def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
     except UserError:
         raise
     except (*refusals, AttributeError, AssertionError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"cannot build {name}: {reason}") from None
+        raise UserError(f"cannot build {name}: {reason(error)}") from None
 
 
 def reopen(
@@ -125,8 +124,9 @@ def reopen(
     except UserError:
         raise
     except Exception as error:  # the model's own words for arguments that cannot be
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"{folder}: its config.yaml makes no model {name!r}: {reason}") from None
+        raise UserError(
+            f"{folder}: its config.yaml makes no model {name!r}: {reason(error)}"
+        ) from None
     kept = run.folder / f"weights/epoch-{epoch or 0:04d}.safetensors"
     return Session(
         model=load_weights(model, run.weights if epoch is None else kept),
@@ -197,7 +197,7 @@ def open_session(
     random = named and not pretrained and weights is None
     session = replace(
         opened,
-        source=data or opened.data,
+        source=opened.data if data is None else data,
         image_size=image_size,
         random=random,
         device=place,
@@ -231,7 +231,7 @@ def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -
     else:
         if isinstance(last, UserError):
             raise last
-        raise UserError(f"cannot build {text}: {str(last).splitlines()[0]}")
+        raise UserError(f"cannot build {text}: {reason(last)}")
     known: Any = getattr(model, "pretrained_cfg", {}) or {}
     size = known.get("input_size")
     if "img_size" in kwargs:
@@ -266,8 +266,7 @@ def _from_hub(name: str) -> Session:
     try:
         model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"no Hugging Face image classifier {name!r}: {reason}") from None
+        raise UserError(f"no Hugging Face image classifier {name!r}: {reason(error)}") from None
     check_weights(model, f"hf:{name}")
     config = model.config
     side = getattr(config, "image_size", 224)

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from vitascope.atomic import sweep
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.train.run_folder.files import explain_write_errors, flush, save_tensors, size_of
 
 __all__ = ["Checkpoint", "clean", "drop_after", "latest", "load", "save"]
@@ -80,7 +80,9 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
         try:
             load(folder, step)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            messages.append(f"checkpoint {path.name} is damaged ({error}): trying the one before")
+            messages.append(
+                f"checkpoint {path.name} is damaged ({reason(error)}): trying the one before"
+            )
         else:
             return step, messages
     if found:
