@@ -89,13 +89,14 @@ def test_the_first_tab_offers_to_skip_to_the_answer(visit, demo):
 
 def test_arrow_keys_choose_what_is_drawn(visit, demo):
     page = visit(demo)
-    choice = page.locator(".choice:has(> input)").first
-    shown = choice.locator(".set:visible")
-    before = shown.inner_html()
-    choice.locator("> input:checked").focus()
+    drawn = page.locator("canvas[aria-label]").first
+    drawn.wait_for()
+    before = page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    page.locator("#ex-layers input:checked").focus()
     page.keyboard.press("ArrowRight")
-    assert shown.count() == 1
-    assert shown.inner_html() != before
+    assert page.locator("#ex-layers input").nth(1).is_checked()
+    after = page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    assert after != before
 
 
 def test_enter_switches_the_theme_and_opens_what_is_folded(visit, demo):
@@ -103,9 +104,11 @@ def test_enter_switches_the_theme_and_opens_what_is_folded(visit, demo):
     page.locator("#theme").focus()
     page.keyboard.press("Enter")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.locator("summary").first.focus()
+    folded = page.locator("details:not([open])").first
+    folded.evaluate("element => { element.id = 'folded'; }")
+    page.locator("#folded summary").focus()
     page.keyboard.press("Enter")
-    assert page.locator("details").first.get_attribute("open") is not None
+    assert page.locator("#folded").get_attribute("open") is not None
 
 
 @pytest.mark.parametrize("name", PAGES)

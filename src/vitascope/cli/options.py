@@ -85,6 +85,8 @@ def _mistake(kind: Any, words: Sequence[str]) -> str:
         if name not in hints or not (option or values):
             continue
         given.add(name)
+        if bool in kinds(hints[name]):
+            continue  # a switch: what follows is another argument
         try:
             _read(make_dataclass("One", [(name, hints[name])]), [option, *values][not option :])
         except SystemExit:

@@ -37,7 +37,7 @@ EARLY, LATE = 0.1, 1.0  # shares of the training
 def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
     """Five eigenvalues of each mini-batch of 16 images; ``half`` of a scale's mini-batches."""
     batches = max(1, scale.batches // 2) if half else scale.batches
-    rough = {"batch_size": 4, "num_eigenvalues": 3, "tolerance": 0.1}
+    rough = {"batch_size": 4, "num_eigenvalues": 6, "tolerance": 0.1}
     quick = scale.pick(paper={}, laptop={}, smoke=rough)
     return Reading(name="hessian", options={"num_batches": batches, "at": at, **quick})
 
