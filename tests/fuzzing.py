@@ -112,7 +112,8 @@ def damage_item(rng: Rng, parent: Any, key: Any) -> None:
     elif isinstance(value, list):
         parent[key] = pick(rng, (value[:-1], value + value, value[:1]))
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        parent[key] = pick(rng, (-value, value * 1e30, float("nan"), float("inf"), 1e-300, 10**25))
+        huge = value * 10**30  # an integer stays one, however large
+        parent[key] = pick(rng, (-value, huge, float("nan"), float("inf"), 1e-300, 10**25))
     else:
         parent[key] = [value, value]
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["atomic_write", "flush", "replacing", "sweep", "write_text"]
+__all__ = ["atomic_write", "flush", "regular", "replacing", "sweep", "write_text"]
 
 _LEFT = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # as tempfile makes them
 
@@ -113,3 +114,17 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """The path, if it leads to a regular file: a pipe would be waited for.
+
+    Raises:
+        OSError: If it leads nowhere, or to a folder, a pipe, a socket or a device.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError("it is a folder")
+    if not stat.S_ISREG(mode):
+        raise OSError("it is not a regular file")
+    return Path(path)

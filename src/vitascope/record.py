@@ -27,7 +27,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from vitascope.atomic import atomic_write, replacing, write_text
+from vitascope.atomic import atomic_write, regular, replacing, write_text
 from vitascope.errors import UserError, reason
 from vitascope.settings import COMMAND
 
@@ -117,11 +117,11 @@ def load(path: str | Path) -> Record:
     path = Path(path)
     target = path if path.suffix == ".json" else path.with_name(path.name + ".json")
     try:
-        body = json.loads(target.read_text(encoding="utf-8"), parse_constant=_refuse)
+        body = json.loads(regular(target).read_text(encoding="utf-8"), parse_constant=_refuse)
         check_format(body, f"{target} is a record")
         body = {name: body[name] for name in Record.__dataclass_fields__ if name in body}
         shapes = body.pop("arrays")
-        arrays = load_file(target.with_suffix(".safetensors")) if shapes else {}
+        arrays = load_file(regular(target.with_suffix(".safetensors"))) if shapes else {}
         _check(body, arrays, shapes)
         return Record(**body, arrays=arrays)
     except FileNotFoundError as error:
@@ -195,7 +195,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 
     path = Path(folder) / "config.yaml"
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.safe_load(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
     if not isinstance(config, dict):
@@ -234,7 +234,7 @@ def load_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """
     path = Path(folder) / "metrics.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = regular(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
     rows = []

@@ -14,14 +14,13 @@ regular file is opened (a pipe would be waited for). Of an animation the first i
 """
 
 import os
-import stat
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 
 __all__ = ["GREY", "MOST_PIXELS", "TooLarge", "fit", "opened", "shown_size", "upright"]
@@ -35,20 +34,6 @@ ORIENTATION, BITS = 0x0112, 258  # tags of EXIF and TIFF
 
 class TooLarge(OSError):
     """An image with more pixels than are decoded."""
-
-
-def regular(path: str | os.PathLike[str]) -> Path:
-    """The path, if it leads to a regular file.
-
-    Raises:
-        OSError: If it leads nowhere, or to a folder, a pipe, a socket or a device.
-    """
-    mode = os.stat(path).st_mode
-    if stat.S_ISDIR(mode):
-        raise OSError("it is a folder")
-    if not stat.S_ISREG(mode):
-        raise OSError("it is not a regular file")
-    return Path(path)
 
 
 def opened(

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 from vitascope.record import atomic_write
 
@@ -70,6 +71,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     """The state dict in a file, unwrapped from training checkpoints."""
     path = Path(path)
     try:
+        regular(path)
         if path.suffix == ".safetensors":
             return load_file(path)
         state: Any = torch.load(path, map_location="cpu", weights_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from PIL import Image
 
+from vitascope.atomic import regular
 from vitascope.data.decoding import opened
 from vitascope.data.images import FileImages, class_numbers, printable
 from vitascope.data.sources.folder import TEST, TRAIN, existing
@@ -48,7 +49,11 @@ def read(source: str) -> Any:
         ) from error
     if os.path.exists(os.path.expanduser(source)):
         try:
-            found = datasets.load_from_disk(str(existing(source)))
+            folder = existing(source)
+            for path in folder.rglob("*"):
+                if not path.is_dir():
+                    regular(path)
+            found = datasets.load_from_disk(str(folder))
             tables = found.values() if isinstance(found, dict) else [found]
             for table in tables:  # reading damaged rows would end the process
                 table.data.validate(full=True)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vitascope.atomic import sweep
+from vitascope.atomic import regular, sweep
 from vitascope.errors import UserError, reason
 from vitascope.train.run_folder.files import explain_write_errors, flush, save_tensors, size_of
 
@@ -96,7 +96,7 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
 def load(folder: Path, step: int) -> Checkpoint:
     """The checkpoint of a step, checked against what was written."""
     path = folder / f"step-{step:09d}"
-    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    state = json.loads(regular(path / "state.json").read_text(encoding="utf-8"))
     for name, expected in state["files"].items():
         if _print(path / name) != expected:
             raise ValueError(f"{name} is not what was written")
@@ -129,7 +129,7 @@ def _steps(folder: Path) -> list[Path]:
 def _print(path: Path) -> list[int]:
     """Size and CRC-32 of a file."""
     size = crc = 0
-    with path.open("rb") as stream:
+    with regular(path).open("rb") as stream:
         while block := stream.read(1 << 20):
             size, crc = size + len(block), zlib.crc32(block, crc)
     return [size, crc]
