@@ -10,6 +10,7 @@ are not finite are refused: every number measured with them would be worthless.
 """
 
 import pickle
+import struct
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ _DEEPEST = 2  # wrappers around one another
 # What torch raises for bytes that are no whole file of weights, besides pickle's own error.
 _DAMAGED = (
     SafetensorError,
+    struct.error,
     RuntimeError,
     EOFError,
     OSError,
