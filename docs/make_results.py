@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vitascope.record import Record, load, write_text
-from vitascope.report.sections.comparison_record import Comparison
+from vitascope.report.sections.comparison_record import ComparisonRecord
 from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 from vitascope.report.tables.comparison import accuracy_table
 from vitascope.report.tables.spectra import spectra_table
@@ -60,7 +60,7 @@ def _comparison(record: Record) -> str:
         f"Top-1 on {values['data']['num_test']:,} test images, mean ± standard deviation over "
         f"{len(values['seeds'])} seeds; in brackets the relative gain over {values['reference']} "
         f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
-        as_markdown(accuracy_table(Comparison(record))),
+        as_markdown(accuracy_table(ComparisonRecord(record))),
         f"**{advice['headline']}** " + " ".join(advice["sentences"]),
         *(
             f"Gates, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)}."

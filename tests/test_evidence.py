@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vitascope.studies.evidence import Cell, crossings, tabulate
+from vitascope.studies.evidence import RunResult, crossings, tabulate
 from vitascope.studies.recommendation import advise, cautions
 
 COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
@@ -12,7 +12,7 @@ COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
 def cells(table, num_test=20_000, num_images=(100, 1000)):
     """{model: [[top-1 of each seed] at each fraction]} as runs; hard images are hard for all."""
     return [
-        Cell(model, fraction, seed, images, np.arange(num_test) < round(top1 * num_test / 100))
+        RunResult(model, fraction, seed, images, np.arange(num_test) < round(top1 * num_test / 100))
         for model, rows in table.items()
         for fraction, images, row in zip((0.1, 1.0), num_images, rows, strict=True)
         for seed, top1 in enumerate(row)

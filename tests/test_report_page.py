@@ -21,7 +21,7 @@ from vitascope.report.sections.comparison_readings import (
     learning_reading,
     trace_reading,
 )
-from vitascope.report.sections.comparison_record import Comparison
+from vitascope.report.sections.comparison_record import ComparisonRecord
 
 SHAPES = {
     "the default": {},
@@ -85,11 +85,13 @@ def test_what_comes_from_outside_stays_text(tmp_path):
 
 
 def figures_of(**shape):
-    return {figure.name: figure for figure in comparison_figures(Comparison(made_up(**shape)))}
+    return {
+        figure.name: figure for figure in comparison_figures(ComparisonRecord(made_up(**shape)))
+    }
 
 
 def test_a_model_has_one_colour_in_every_figure():
-    models = Comparison(made_up(num_models=7)).models.values()
+    models = ComparisonRecord(made_up(num_models=7)).models.values()
     found = figures_of(num_models=7)
     for name in ("efficiency", "cost", "learning"):
         for panel in found[name].panels:
@@ -152,12 +154,12 @@ def test_figures_of_a_comparison_are_written_for_papers_with_their_fonts(tmp_pat
 def test_figures_without_data_are_left_out():
     record = made_up(num_models=1, fractions=(1.0,), seeds=(0,), inside=False)
     bare = Record(kind="compare", values={**record.values, "curves": []})
-    found = comparison_figures(Comparison(bare))
+    found = comparison_figures(ComparisonRecord(bare))
     assert [figure.name for figure in found] == ["efficiency", "cost"]
 
 
 def test_the_reading_says_who_leads_and_whether_it_is_clear():
-    sentence = efficiency_reading(Comparison(made_up()))
+    sentence = efficiency_reading(ComparisonRecord(made_up()))
     assert sentence.startswith("With 143 images ConViT is ")
     assert "above ViT" in sentence
     assert "clear of the noise" in sentence
@@ -170,7 +172,7 @@ def test_the_reading_of_gates_names_the_layer_that_moved_most():
     gates[:, 1] = np.linspace(0.73, 0.43, 30)[:, None]
     name = record.values["gates"][0]["array"]
     changed = Record(kind="compare", values=record.values, arrays={**record.arrays, name: gates})
-    sentence = trace_reading(Comparison(changed).traces("gates"), "gates")
+    sentence = trace_reading(ComparisonRecord(changed).traces("gates"), "gates")
     assert sentence == (
         "ConViT's gates fell from 0.73 to 0.63 on average; layer 2 moved most (0.73 to 0.43)."
     )
@@ -180,7 +182,7 @@ def test_gates_that_hardly_moved_are_said_to():
     record = made_up(fractions=(1.0,))
     for array in record.arrays.values():
         array[:] = 0.73
-    sentence = trace_reading(Comparison(record).traces("gates"), "gates")
+    sentence = trace_reading(ComparisonRecord(record).traces("gates"), "gates")
     assert sentence == "ConViT's gates hardly moved (0.73 to 0.73)."
 
 
@@ -189,11 +191,11 @@ def test_learning_curves_are_averaged_over_the_epochs_all_seeds_have():
     first, second = record.values["curves"]
     first.update(epochs=[1, 2, 3], top1=[10.0, 20.0, None], train_nll=[2.0, 1.0, 0.5])
     second.update(epochs=[1, 2, 3], top1=[20.0, 40.0, 50.0], train_nll=[2.0, 1.0, 0.5])
-    (curve,) = Comparison(record).curves(1.0, "top1")
+    (curve,) = ComparisonRecord(record).curves(1.0, "top1")
     assert curve.epochs == [1, 2]
     assert curve.mean == [15.0, 30.0]
     assert (curve.low, curve.high) == ([10.0, 20.0], [20.0, 40.0])
-    assert learning_reading(Comparison(record)) == "With 1,437 images it ends at 30.0 %."
+    assert learning_reading(ComparisonRecord(record)) == "With 1,437 images it ends at 30.0 %."
 
 
 def test_a_model_that_diverged_is_left_out_of_the_figure_and_a_dash_in_the_table(tmp_path):

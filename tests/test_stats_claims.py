@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vitascope.studies.stats import Estimate, Judgement, Variance, counted, difference, judge
+from vitascope.studies.stats import ErrorVariance, Estimate, Judgement, counted, difference, judge
 
 
 def measured(value, error=1.0):
-    return Estimate.of(value, Variance(images=error**2))
+    return Estimate.of(value, ErrorVariance(images=error**2))
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_a_margin_moves_the_line_for_verdict_p_value_and_detectable_effect():
 
 
 def test_an_effect_of_the_detectable_size_is_found_four_times_of_five():
-    variance = Variance(images=1.0, seeds=2.0, freedom=8)
+    variance = ErrorVariance(images=1.0, seeds=2.0, freedom=8)
     effect = Estimate.of(0.0, variance).detectable
     rng = np.random.default_rng(0)
     size = 20_000
     spread = 2.0 * rng.chisquare(8, size) / 8
-    drawn = Variance(images=np.ones(size), seeds=spread, freedom=8.0)
+    drawn = ErrorVariance(images=np.ones(size), seeds=spread, freedom=8.0)
     value = effect + np.sqrt(3) * rng.normal(size=size)
     assert np.mean(value > drawn.half_width()) == pytest.approx(0.8, abs=0.03)
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from vitascope.errors import UserError
 from vitascope.studies.stats import (
-    Variance,
+    ErrorVariance,
     accuracy,
     contrast,
     contrast_of_batches,
@@ -26,20 +26,20 @@ def trial(seeds=3, images=400, accuracies=(90.0, 80.0), seed=0):
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4.5, 8, 30])
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 def test_a_variance_of_runs_alone_gives_students_interval(freedom, level):
-    half = Variance(images=0.0, seeds=4.0, freedom=freedom).half_width(level)
+    half = ErrorVariance(images=0.0, seeds=4.0, freedom=freedom).half_width(level)
     assert half == pytest.approx(2 * stats.t.ppf((1 + level) / 2, freedom), rel=1e-4)
 
 
 def test_a_variance_of_images_alone_gives_the_normal_interval_and_few_groups_a_wider_one():
-    assert Variance(images=4.0).half_width() == pytest.approx(2 * stats.norm.ppf(0.975))
-    few = Variance(images=4.0, images_freedom=5)
+    assert ErrorVariance(images=4.0).half_width() == pytest.approx(2 * stats.norm.ppf(0.975))
+    few = ErrorVariance(images=4.0, images_freedom=5)
     assert few.half_width() == pytest.approx(2 * stats.t.ppf(0.975, 5))
 
 
 def test_the_mixture_is_what_drawing_the_variance_gives():
     rng = np.random.default_rng(0)
     drawn = 1 + np.maximum(0, 2 * 3.0 / rng.chisquare(2, 400_000) - 0.5)
-    found = Variance(images=1.0, seeds=3.0, residual=0.5, freedom=2)
+    found = ErrorVariance(images=1.0, seeds=3.0, residual=0.5, freedom=2)
     half = found.half_width()
     assert np.mean(stats.norm.cdf(half / np.sqrt(drawn))) == pytest.approx(0.975, abs=5e-4)
     assert found.confidence(half) == pytest.approx(0.975, abs=1e-6)

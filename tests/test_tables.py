@@ -11,7 +11,7 @@ from vitascope.figure import Style
 from vitascope.record import load
 from vitascope.report.formatting import FILTERS
 from vitascope.report.instruments.summary import summary_table
-from vitascope.report.sections.comparison_record import Comparison
+from vitascope.report.sections.comparison_record import ComparisonRecord
 from vitascope.report.tables.bench import bench_tables
 from vitascope.report.tables.comparison import accuracy_table, comparison_text, cost_table
 from vitascope.report.tables.models import model_sizes_table
@@ -29,8 +29,8 @@ def as_html(table: Table) -> str:
 
 
 @pytest.fixture(scope="module")
-def comparison() -> Comparison:
-    return Comparison(load(RECORDS / "compare" / "compare"))
+def comparison() -> ComparisonRecord:
+    return ComparisonRecord(load(RECORDS / "compare" / "compare"))
 
 
 def made_up() -> Table:

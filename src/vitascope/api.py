@@ -326,7 +326,7 @@ def run_compare(request: Compare) -> Result:
     from vitascope import record
     from vitascope.report.exports import write_figures
     from vitascope.report.folder_page import write_folder_page
-    from vitascope.report.sections.comparison_record import Comparison
+    from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.compare import compare as compared
 
@@ -339,7 +339,7 @@ def run_compare(request: Compare) -> Result:
             "compare": answer,
             **{f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers},
         },
-        summary=f"{comparison_text(Comparison(answer))}\n",
+        summary=f"{comparison_text(ComparisonRecord(answer))}\n",
         values={**{key: answer.values[key] for key in keys}, "report": str(page)},
         written=page,
     )

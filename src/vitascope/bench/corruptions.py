@@ -19,7 +19,7 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from vitascope.bench.timing import Comparison, running_on, take_turns
+from vitascope.bench.timing import TimedComparison, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
 from vitascope.record import Record
@@ -75,10 +75,10 @@ def theirs(change: Callable[..., Any], arrays: list[np.ndarray], name: str) -> N
                 change(array, severity, name)
 
 
-def summed(comparisons: list[Comparison]) -> Comparison:
+def summed(comparisons: list[TimedComparison]) -> TimedComparison:
     """The whole set: seconds of each round added up."""
     names = comparisons[0].seconds
-    return Comparison(
+    return TimedComparison(
         {n: tuple(np.sum([c.seconds[n] for c in comparisons], axis=0).tolist()) for n in names}
     )
 
@@ -126,7 +126,7 @@ def time_corruptions(
 
 
 def _report(
-    times: dict[str, Comparison],
+    times: dict[str, TimedComparison],
     side: int,
     made: int,
     speed: list[Row],

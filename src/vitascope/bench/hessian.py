@@ -28,7 +28,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Comparison, running_on
+from vitascope.bench.timing import TimedComparison, running_on
 from vitascope.errors import UserError
 from vitascope.measure import hessian
 from vitascope.measure.curvature.objective import deterministic
@@ -180,7 +180,7 @@ def time_hessian(
 
 def _turns(
     candidates: Mapping[str, Callable[[], Found]], rounds: int
-) -> tuple[Comparison, dict[str, list[Found]]]:
+) -> tuple[TimedComparison, dict[str, list[Found]]]:
     """Seconds of each in every round, and what it found; long runs need no warm-up."""
     seconds: dict[str, list[float]] = {who: [] for who in candidates}
     found: dict[str, list[Found]] = {who: [] for who in candidates}
@@ -190,7 +190,7 @@ def _turns(
             start = process_time()
             found[who].append(candidates[who]())
             seconds[who].append(process_time() - start)
-    return Comparison({who: tuple(values) for who, values in seconds.items()}), found
+    return TimedComparison({who: tuple(values) for who, values in seconds.items()}), found
 
 
 @contextmanager

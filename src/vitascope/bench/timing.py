@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-__all__ = ["Comparison", "peak_memory", "running_on", "take_turns"]
+__all__ = ["TimedComparison", "peak_memory", "running_on", "take_turns"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimedComparison:
     """Seconds of every candidate in every round."""
 
     seconds: Mapping[str, tuple[float, ...]]
@@ -30,7 +30,7 @@ class Comparison:
     def speed(self, name: str, reference: str) -> tuple[float, float, float]:
         """How many times faster than the reference: lower quartile, median, upper quartile.
 
-        >>> Comparison({"a": (1.0, 1.0, 2.0), "b": (2.0, 2.0, 4.0)}).speed("a", "b")
+        >>> TimedComparison({"a": (1.0, 1.0, 2.0), "b": (2.0, 2.0, 4.0)}).speed("a", "b")
         (2.0, 2.0, 2.0)
         """
         ratios = np.array(self.seconds[reference]) / np.array(self.seconds[name])
@@ -45,7 +45,7 @@ def take_turns(
     warmup: int = 1,
     least_seconds: float = 0.1,
     progress: Callable[[], object] = lambda: None,
-) -> Comparison:
+) -> TimedComparison:
     """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` per turn."""
     repeats = {}
     for name, run in candidates.items():
@@ -63,7 +63,7 @@ def take_turns(
                 candidates[name]()
             seconds[name].append((perf_counter() - start) / repeats[name])
         progress()
-    return Comparison({name: tuple(values) for name, values in seconds.items()})
+    return TimedComparison({name: tuple(values) for name, values in seconds.items()})
 
 
 def peak_memory(run: Callable[[], object]) -> int:

@@ -24,7 +24,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Comparison, running_on
+from vitascope.bench.timing import TimedComparison, running_on
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
 from vitascope.record import Record
@@ -160,7 +160,7 @@ def time_training(
                 seconds["bare"].append(bare_steps(fresh(), batch_size, steps))
                 seconds["vitascope"].append(our_steps(fresh(), images, plan))
                 seconds["timm"].append(timm_steps(fresh(), images, plan, steps))
-            times = Comparison({who: tuple(values) for who, values in seconds.items()})
+            times = TimedComparison({who: tuple(values) for who, values in seconds.items()})
             for peer in ("bare", "timm"):
                 pair = f"train with {name} augmentation / {peer} steps"
                 speed.append((pair, *times.speed("vitascope", peer)))

@@ -12,7 +12,7 @@ from torch import nn
 
 from vitascope.capture.threads import only_this_thread
 
-__all__ = ["Runs", "module_of"]
+__all__ = ["ModuleRuns", "module_of"]
 
 _NUMBER = re.compile(r"@\d+$")
 
@@ -26,7 +26,7 @@ def module_of(run: str) -> str:
     return _NUMBER.sub("", run)
 
 
-class Runs:
+class ModuleRuns:
     """Count the runs of modules within each pass of ``model``, until ``stack`` is closed."""
 
     def __init__(self, model: nn.Module, stack: ExitStack):

@@ -28,7 +28,7 @@ from vitascope.errors import UserError, unknown
 from vitascope.layers.broadcast import ContextBroadcast, Kind, ScaleForm
 from vitascope.layers.class_token import require_class_token
 from vitascope.layers.sublayers import Sublayer, attentions, mlps
-from vitascope.layers.whole_image import Batch, first_tensor, follow_attention, follow_block
+from vitascope.layers.whole_image import TokenBatch, first_tensor, follow_attention, follow_block
 
 __all__ = ["BroadcastCost", "Position", "Where", "broadcast", "broadcast_cost"]
 
@@ -141,7 +141,7 @@ def broadcast_cost(model: nn.Module, *inputs: Any, **named: Any) -> BroadcastCos
 class _Broadcasts:
     """Hook that replaces the input or output of a module."""
 
-    def __init__(self, batch: Batch, width: int):
+    def __init__(self, batch: TokenBatch, width: int):
         self.batch, self.width = batch, width
 
     def replaced(self, module: nn.Module, x: Tensor) -> Tensor:
@@ -197,9 +197,9 @@ def _parts(model: nn.Module, where: Where, modules: str | Sequence[str] | None) 
 
 def _insert(
     model: nn.Module, part: Sublayer, place: int, kind: Kind, form: ScaleForm, init: float
-) -> Batch:
+) -> TokenBatch:
     """Add the layer and its hook at one position."""
-    batch, width = Batch(part.hook_modules[place] or part.name), part.widths[place]
+    batch, width = TokenBatch(part.hook_modules[place] or part.name), part.widths[place]
     if part.kind == "msa":
         follow_attention(model.get_submodule(part.hook_modules[0] or ""), batch, part.widths[0])
     module = model.get_submodule(part.hook_modules[place] or "")

@@ -5,7 +5,7 @@ an attention layer that gets more than that gets windows, side by side. If the w
 than the block's tokens, the rest are zeros put in to fill them, and are known by being zero. Masked
 tokens are known by the masks that blocks are called with.
 
-Hooks are objects and share a :class:`Batch`, so that a deep copy of the model has its own.
+Hooks are objects and share a :class:`TokenBatch`, so that a deep copy of the model has its own.
 
 Shapes: B images, T tokens of one image, in all its windows.
 """
@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from vitascope.capture.structure.features import tensor_in
 from vitascope.errors import UserError
 
-__all__ = ["Batch", "first_tensor", "follow_attention", "follow_block", "visible"]
+__all__ = ["TokenBatch", "first_tensor", "follow_attention", "follow_block", "visible"]
 
 _MASKS = ("attention_mask", "attn_mask", "src_key_padding_mask")
 
 
 @dataclass(eq=False)
-class Batch:
+class TokenBatch:
     """What is known of the batch that a layer works on, while its block runs."""
 
     name: str  # of the layer
@@ -71,7 +71,7 @@ def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 
 class _BlockBegins:
-    def __init__(self, block: nn.Module, batches: list[Batch]):
+    def __init__(self, block: nn.Module, batches: list[TokenBatch]):
         names = list(inspect.signature(block.forward).parameters)
         self.masks = [(name, names.index(name)) for name in _MASKS if name in names]
         self.batches = batches
@@ -86,7 +86,7 @@ class _BlockBegins:
 
 
 class _BlockEnds:
-    def __init__(self, batches: list[Batch]):
+    def __init__(self, batches: list[TokenBatch]):
         self.batches = batches
 
     def __call__(self, _block: nn.Module, _args: Any, _output: Any) -> None:
@@ -99,7 +99,7 @@ class _BlockEnds:
 
 
 class _AttentionBegins:
-    def __init__(self, batch: Batch, width: int):
+    def __init__(self, batch: TokenBatch, width: int):
         self.batch, self.width = batch, width
 
     def __call__(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -110,7 +110,7 @@ class _AttentionBegins:
             batch.keep = (x != 0).any(dim=channels).reshape(batch.images, -1)
 
 
-def follow_block(block: nn.Module, batches: list[Batch]) -> None:
+def follow_block(block: nn.Module, batches: list[TokenBatch]) -> None:
     """From now on every call of ``block`` fills ``batches``, and its end forgets the padding.
 
     A layer that does not run inside the block would be left out silently: that is an error.
@@ -119,6 +119,6 @@ def follow_block(block: nn.Module, batches: list[Batch]) -> None:
     block.register_forward_hook(_BlockEnds(batches))
 
 
-def follow_attention(attention: nn.Module, batch: Batch, width: int) -> None:
+def follow_attention(attention: nn.Module, batch: TokenBatch, width: int) -> None:
     """From now on every call of ``attention``, of input ``width``, looks for padded windows."""
     attention.register_forward_pre_hook(_AttentionBegins(batch, width), with_kwargs=True)

@@ -21,7 +21,7 @@ from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.record import Record, provenance
 from vitascope.settings import Seed, Side, Within, check, command_line, flat
-from vitascope.studies.evidence import Cell, crossings, plain_rows, tabulate
+from vitascope.studies.evidence import RunResult, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, Wanted, run_all
 from vitascope.studies.grid.one_training import load_images
@@ -166,7 +166,7 @@ def _answer(
     seconds: float,
 ) -> Record:
     cells = [
-        Cell(model, fraction, seed, run.config["data"]["train_images"], _correct(run))
+        RunResult(model, fraction, seed, run.config["data"]["train_images"], _correct(run))
         for (model, fraction, seed), run in runs.items()
     ]
     reference = question.reference or question.models[0]

@@ -16,13 +16,21 @@ import numpy as np
 
 from vitascope.studies.stats import difference
 
-__all__ = ["Cell", "Entry", "Row", "correct_of", "crossings", "plain_rows", "tabulate"]
+__all__ = [
+    "FractionResults",
+    "ModelResult",
+    "RunResult",
+    "correct_of",
+    "crossings",
+    "plain_rows",
+    "tabulate",
+]
 
 Verdict = Literal["reference", "ahead", "behind", "within noise"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class RunResult:
     """The result of one run."""
 
     model: str
@@ -38,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelResult:
     """One model at one fraction; differences from the reference are None for the reference."""
 
     model: str
@@ -55,19 +63,19 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class FractionResults:
     """All models at one fraction."""
 
     fraction: float
     num_images: int
-    entries: tuple[Entry, ...]
+    entries: tuple[ModelResult, ...]
 
-    def entry(self, model: str) -> Entry:
+    def entry(self, model: str) -> ModelResult:
         """The entry of one model."""
         return next(entry for entry in self.entries if entry.model == model)
 
 
-def correct_of(cells: Sequence[Cell], fraction: float) -> Mapping[str, np.ndarray]:
+def correct_of(cells: Sequence[RunResult], fraction: float) -> Mapping[str, np.ndarray]:
     """Per model at one fraction, which test images each run got right. (seeds, images)"""
     groups: dict[str, list[np.ndarray]] = {}
     for cell in cells:
@@ -76,7 +84,7 @@ def correct_of(cells: Sequence[Cell], fraction: float) -> Mapping[str, np.ndarra
     return {model: np.stack(runs) for model, runs in groups.items()}
 
 
-def tabulate(cells: Sequence[Cell], reference: str) -> tuple[Row, ...]:
+def tabulate(cells: Sequence[RunResult], reference: str) -> tuple[FractionResults, ...]:
     """Means, spreads and gains over ``reference``, one row per fraction, models in their order."""
     rows = []
     for fraction in sorted({cell.fraction for cell in cells}):
@@ -84,11 +92,11 @@ def tabulate(cells: Sequence[Cell], reference: str) -> tuple[Row, ...]:
         images = next(cell.num_images for cell in cells if cell.fraction == fraction)
         base = correct.get(reference)
         entries = tuple(_entry(model, runs, reference, base) for model, runs in correct.items())
-        rows.append(Row(fraction, images, entries))
+        rows.append(FractionResults(fraction, images, entries))
     return tuple(rows)
 
 
-def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None) -> Entry:
+def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None) -> ModelResult:
     accuracies = 100 * runs.mean(1)
     own: dict[str, Any] = {
         "model": model,
@@ -97,13 +105,13 @@ def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None
         "num_seeds": len(runs),
     }
     if model == reference or base is None:
-        return Entry(**own)
+        return ModelResult(**own)
     found = difference(runs, base)
     verdict: Verdict = "within noise"
     if not found.one_run and (found.low > 0 or found.high < 0):
         verdict = "ahead" if found.low > 0 else "behind"
     share = 100 / max(100 * float(base.mean()), 1e-9)
-    return Entry(
+    return ModelResult(
         **own,
         points=found.value,
         points_low=found.low,
@@ -115,7 +123,7 @@ def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None
     )
 
 
-def crossings(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def crossings(cells: Sequence[RunResult]) -> list[dict[str, Any]]:
     """Where one model's curve passes another's, on a logarithmic axis of images.
 
     A crossing is certain only if each model is ahead beyond the noise on its side.
@@ -139,6 +147,6 @@ def crossings(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return found
 
 
-def plain_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def plain_rows(rows: Sequence[FractionResults]) -> list[dict[str, Any]]:
     """For a record."""
     return [asdict(row) for row in rows]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from vitascope.studies import stats
-from vitascope.studies.evidence import Cell, Row, correct_of, tabulate
+from vitascope.studies.evidence import FractionResults, RunResult, correct_of, tabulate
 
 __all__ = ["Advice", "advise", "cautions"]
 
@@ -29,7 +29,7 @@ class Advice:
 
 
 def advise(
-    cells: Sequence[Cell],
+    cells: Sequence[RunResult],
     cost: Mapping[str, float],
     reference: str,
     *,
@@ -72,7 +72,7 @@ def advise(
 
 
 def cautions(
-    rows: Sequence[Row], curves: Sequence[tuple[str, Sequence[float]]], margin: float
+    rows: Sequence[FractionResults], curves: Sequence[tuple[str, Sequence[float]]], margin: float
 ) -> tuple[str, ...]:
     """What speaks against trusting a comparison, in sentences.
 
@@ -104,7 +104,7 @@ def cautions(
     return tuple(said)
 
 
-def _trend(rows: Sequence[Row], reference: str) -> list[str]:
+def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
     """How each gain over the reference changes from the most images to the fewest."""
     if len(rows) < 2:
         return []
@@ -125,7 +125,7 @@ def _trend(rows: Sequence[Row], reference: str) -> list[str]:
     return said
 
 
-def _says(row: Row, reference: str) -> str:
+def _says(row: FractionResults, reference: str) -> str:
     parts = []
     for entry in row.entries:
         spread = f" ± {entry.std:.1f}" if entry.std is not None else ""

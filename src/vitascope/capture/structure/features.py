@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.runs import ModuleRuns, module_of
 from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
 
@@ -123,7 +123,7 @@ def features(
 
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
-        runs = Runs(model, stack)
+        runs = ModuleRuns(model, stack)
         for name in names:
             stack.callback(modules[name].register_forward_hook(keep(name)).remove)
         stack.enter_context(torch.set_grad_enabled(grad and torch.is_grad_enabled()))

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from vitascope.capture.attention.function_modes import disable_modes, enable_modes
-from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.runs import ModuleRuns, module_of
 from vitascope.capture.structure.features import features, matching, tensor_in
 from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
@@ -33,7 +33,7 @@ OnSum = Callable[[str, Tensor, bool], None]
 class _SumFollower(TorchFunctionMode):
     """Follow the outputs of named modules, run by run, to the sums they go into."""
 
-    def __init__(self, runs: Runs, on_sum: OnSum, drop: Iterable[str] = ()):
+    def __init__(self, runs: ModuleRuns, on_sum: OnSum, drop: Iterable[str] = ()):
         super().__init__()
         self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
         self.open: set[str] = set()  # ran, not yet summed or used by the next unit
@@ -140,11 +140,11 @@ def follow_sums(
         names: Modules to follow, all of them: where one begins, the one before it ends.
         on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
             tells that no other named module is on the branch.
-        drop: Runs whose branch is left out of its sum.
+        drop: ModuleRuns whose branch is left out of its sum.
     """
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
-        follow = _SumFollower(Runs(model, stack), on_sum, drop)
+        follow = _SumFollower(ModuleRuns(model, stack), on_sum, drop)
         stack.callback(follow.release)
         for name in names:
             follow.attach(stack, name, model.get_submodule(name))
@@ -224,7 +224,7 @@ def without(model: nn.Module, units: Sequence[Any], drop: str | Iterable[str]) -
 
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
-        runs = Runs(model, stack)
+        runs = ModuleRuns(model, stack)
         for name in {module_of(run) for run in within}:
             module = model.get_submodule(name)
             stack.callback(module.register_forward_hook(identity(name)).remove)

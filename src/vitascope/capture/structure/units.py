@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vitascope.capture.coordinates.layout import layout_of
 from vitascope.capture.coordinates.tokens import inherit_coordinates, one_image
 from vitascope.capture.coordinates.tracer import CoordinateTracer
-from vitascope.capture.runs import Runs, module_of
+from vitascope.capture.runs import ModuleRuns, module_of
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
 from vitascope.capture.structure.residual_stream import follow_sums
@@ -139,7 +139,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
         stack.enter_context(inherit_coordinates(model, tracer))  # its hooks run first
-        runs = Runs(model, stack)
+        runs = ModuleRuns(model, stack)
         for name in filter(None, kinds):
             module = model.get_submodule(name)
             stack.callback(module.register_forward_pre_hook(entering(name)).remove)

@@ -9,7 +9,7 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
-from vitascope.report.sections.comparison_record import Comparison, Model
+from vitascope.report.sections.comparison_record import ComparisonRecord, Model
 from vitascope.report.sections.section import Again, Badge, ModelCard, Section, again
 from vitascope.report.tables.comparison import accuracy_table, cost_table
 
@@ -59,7 +59,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 def section(source: Source, styles: Styles) -> Section:
     """One section per comparison."""
-    comparison = Comparison(source.record, styles)
+    comparison = ComparisonRecord(source.record, styles)
     advice, data = comparison.values["recommendation"], comparison.values["data"]
     seeds = comparison.num_seeds
     badge = _badge(advice, seeds)
@@ -117,7 +117,7 @@ def _card(model: Model) -> ModelCard:
     )
 
 
-def _again(comparison: Comparison) -> Again:
+def _again(comparison: ComparisonRecord) -> Again:
     """The command and the circumstances, with the evidence and what is said of the data."""
     record, values = comparison.record, comparison.values
     data = values["data"]

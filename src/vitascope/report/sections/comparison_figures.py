@@ -10,7 +10,7 @@ from vitascope.figure import Dots, DotSeries, Figure, Lines, Series
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.sections import comparison_readings as readings
-from vitascope.report.sections.comparison_record import Comparison, FractionRow, Trace
+from vitascope.report.sections.comparison_record import ComparisonRecord, FractionRow, Trace
 
 __all__ = ["comparison_figures"]
 
@@ -27,14 +27,14 @@ _TRACES = {
 _FEW = 5  # lines that have their bands drawn
 
 
-def comparison_figures(comparison: Comparison) -> tuple[Figure, ...]:
+def comparison_figures(comparison: ComparisonRecord) -> tuple[Figure, ...]:
     """Those that the record has numbers for."""
     found = [efficiency(comparison), cost(comparison), learning(comparison)]
     found += [over_training(comparison, what) for what in _TRACES]
     return tuple(figure for figure in found if figure.panels)
 
 
-def efficiency(comparison: Comparison) -> Figure:
+def efficiency(comparison: ComparisonRecord) -> Figure:
     """Accuracy against the number of training images (ConViT, Fig. 2, left)."""
     rows = comparison.known_rows
     seeds = comparison.num_seeds
@@ -63,7 +63,7 @@ def efficiency(comparison: Comparison) -> Figure:
     )
 
 
-def _by_images(comparison: Comparison, rows: list[FractionRow]) -> Lines:
+def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
     series = []
     for name, model in comparison.models.items():
         known = [(row.num_images, row.entries[name]) for row in rows if name in row.entries]
@@ -95,7 +95,7 @@ def _by_images(comparison: Comparison, rows: list[FractionRow]) -> Lines:
 
 
 def _crossings(
-    comparison: Comparison, rows: list[FractionRow]
+    comparison: ComparisonRecord, rows: list[FractionRow]
 ) -> Iterator[tuple[float, float, str]]:
     """Where two lines cross, with the sentence about it."""
     for crossing in comparison.crossings:
@@ -124,7 +124,7 @@ def _of_one_fraction(row: FractionRow) -> Dots:
     return Dots(title="", y_label=_ACCURACY, groups=(group,), series=series)
 
 
-def cost(comparison: Comparison) -> Figure:
+def cost(comparison: ComparisonRecord) -> Figure:
     """Accuracy against multiply-adds and against speed in training, on the most images."""
     rows = comparison.known_rows
     panels = []
@@ -168,7 +168,7 @@ def cost(comparison: Comparison) -> Figure:
     )
 
 
-def learning(comparison: Comparison) -> Figure:
+def learning(comparison: ComparisonRecord) -> Figure:
     """Accuracy and training loss over epochs, one panel per share of the images."""
     panels = []
     for what, words in _CURVES.items():
@@ -213,7 +213,7 @@ def _share(row: FractionRow) -> str:
     return f"{row.share} ({count(row.num_images)} images)"
 
 
-def over_training(comparison: Comparison, what: str) -> Figure:
+def over_training(comparison: ComparisonRecord, what: str) -> Figure:
     """``gates`` or ``nonlocality`` over epochs: one panel per model and share, a line per layer."""
     traces = comparison.traces(what)
     title, words = _TRACES[what]

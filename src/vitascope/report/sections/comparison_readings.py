@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.svg import shorten
 from vitascope.report.sections.comparison_record import (
-    Comparison,
+    ComparisonRecord,
     Entry,
     FractionRow,
     Model,
@@ -15,7 +15,7 @@ from vitascope.report.sections.comparison_record import (
 __all__ = ["cost_reading", "efficiency_reading", "learning_reading", "trace_reading"]
 
 
-def efficiency_reading(comparison: Comparison) -> str:
+def efficiency_reading(comparison: ComparisonRecord) -> str:
     """Who leads with the fewest images and with the most, by how much, and if that is clear."""
     rows = comparison.known_rows
     if not rows:
@@ -24,7 +24,7 @@ def efficiency_reading(comparison: Comparison) -> str:
     return "; ".join(_lead(row, comparison) for row in ends) + "."
 
 
-def _lead(row: FractionRow, comparison: Comparison) -> str:
+def _lead(row: FractionRow, comparison: ComparisonRecord) -> str:
     whole = "all " if row.fraction >= 1 else ""
     start = f"With {whole}{count(row.num_images)} images "
     start = start if row is comparison.rows[0] else start.lower()
@@ -45,7 +45,7 @@ def _sure(entry: Entry) -> str:
     return words.get(entry.verdict, ", within noise" if entry.verdict == "within noise" else "")
 
 
-def cost_reading(comparison: Comparison) -> str:
+def cost_reading(comparison: ComparisonRecord) -> str:
     """What the recommended model costs next to the reference, or the next best without one."""
     chosen = comparison.models.get(comparison.values["recommendation"].get("model", ""))
     other = comparison.reference
@@ -69,7 +69,7 @@ def cost_reading(comparison: Comparison) -> str:
     return f"{_name(chosen)} has {joined} of {_name(other)}."
 
 
-def learning_reading(comparison: Comparison) -> str:
+def learning_reading(comparison: ComparisonRecord) -> str:
     """How soon each model reached what the weakest one ends at, on the most images."""
     for row in reversed(comparison.rows):
         curves = comparison.curves(row.fraction, "top1")

@@ -13,7 +13,7 @@ from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 
-__all__ = ["Comparison", "Curve", "Entry", "FractionRow", "Model", "Trace"]
+__all__ = ["ComparisonRecord", "Curve", "Entry", "FractionRow", "Model", "Trace"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonRecord:
     """A record of kind ``compare``, read; ``styles`` are those of a page."""
 
     record: Record

@@ -2,14 +2,14 @@
 
 from vitascope.report.figures.scale import count, short
 from vitascope.report.formatting import number, signed
-from vitascope.report.sections.comparison_record import Comparison, Entry
+from vitascope.report.sections.comparison_record import ComparisonRecord, Entry
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
 __all__ = ["accuracy_table", "comparison_text", "cost_table"]
 
 
-def accuracy_table(comparison: Comparison, *, intervals: bool = True) -> Table:
+def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:
     """Top-1 of each model on each share of the images; ``intervals`` adds those of the gains."""
     rows = []
     for share in comparison.rows:
@@ -63,7 +63,7 @@ def _cell(entry: Entry | None, intervals: bool, bold: bool) -> Cell:
     return Cell(words=number(entry.mean, 1) + spread, note=note, bold=bold, tone=tone)
 
 
-def cost_table(comparison: Comparison) -> Table:
+def cost_table(comparison: ComparisonRecord) -> Table:
     """Size, work, speed and accuracy of each model."""
     last = comparison.rows[-1] if comparison.rows else None
     rows = []
@@ -88,7 +88,7 @@ def cost_table(comparison: Comparison) -> Table:
     )
 
 
-def comparison_text(comparison: Comparison) -> str:
+def comparison_text(comparison: ComparisonRecord) -> str:
     """For a terminal: the accuracies and the recommendation."""
     advice = comparison.values["recommendation"]
     table = as_text(accuracy_table(comparison, intervals=False))

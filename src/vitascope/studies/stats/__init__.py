@@ -18,16 +18,16 @@ from vitascope.studies.stats.numbers import (
     correlation,
 )
 from vitascope.studies.stats.recommendation import Needed, Recommendation, recommend
-from vitascope.studies.stats.variance import Estimate, Variance
+from vitascope.studies.stats.variance import ErrorVariance, Estimate
 
 __all__ = [
     "Correlation",
     "Counts",
+    "ErrorVariance",
     "Estimate",
     "Judgement",
     "Needed",
     "Recommendation",
-    "Variance",
     "Verdict",
     "accuracy",
     "contrast",

@@ -45,8 +45,8 @@ def judge(
         margin: What the contrast must exceed.
         paper: The same contrast in the paper's own numbers.
 
-    >>> from vitascope.studies.stats.variance import Variance
-    >>> measured = Estimate.of(0.3, Variance(images=1.0))
+    >>> from vitascope.studies.stats.variance import ErrorVariance
+    >>> measured = Estimate.of(0.3, ErrorVariance(images=1.0))
     >>> [judge(measured, paper=effect).verdict for effect in (5.0, 0.7)]
     ['undecided', 'not testable here']
     """

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vitascope.errors import UserError
-from vitascope.studies.stats.variance import Estimate, Variance
+from vitascope.studies.stats.variance import ErrorVariance, Estimate
 
 __all__ = ["Images", "Runs", "accuracy", "contrast", "difference"]
 
@@ -50,7 +50,7 @@ BORROWED = 0.5  # degrees of freedom that a cell's spread takes from the other c
 
 
 class Spread(NamedTuple):
-    """Variance of runs' accuracies, and the residual part of it."""
+    """ErrorVariance of runs' accuracies, and the residual part of it."""
 
     spread: Any
     residual: Any
@@ -198,7 +198,7 @@ def runs_of(correct: Any, images: Images, name: str = "a cell") -> Runs:
     return Runs(values, images)
 
 
-def parts(runs: Sequence[Runs], weights: Sequence[float]) -> tuple[Any, Variance]:
+def parts(runs: Sequence[Runs], weights: Sequence[float]) -> tuple[Any, ErrorVariance]:
     """A contrast of accuracies and the parts of its variance, in points; trials may come first."""
     images = runs[0].images
     squares = np.array([w**2 for w in weights], float)
@@ -206,7 +206,7 @@ def parts(runs: Sequence[Runs], weights: Sequence[float]) -> tuple[Any, Variance
     value = POINTS * images.mean(np.asarray(mean))
     by_images = images.variance_of_mean(np.asarray(mean)) + squares.sum() / 2 * images.floor
     by_seeds, residual, freedom = _seeds(runs, squares)
-    return value, Variance(
+    return value, ErrorVariance(
         images=POINTS**2 * by_images,
         seeds=POINTS**2 * by_seeds,
         residual=POINTS**2 * residual,
@@ -284,7 +284,7 @@ def estimate(
             raise UserError(f"the same runs have the same seeds, not {sorted(seeds)} of them")
         joint = sum(w * each.correct.astype(float) for w, each in zip(weights, runs, strict=True))
         _, alone = parts([Runs(np.asarray(joint), images)], [1.0])
-        variance = Variance(images=variance.images, seeds=alone.seeds, residual=alone.residual,
+        variance = ErrorVariance(images=variance.images, seeds=alone.seeds, residual=alone.residual,
                             freedom=alone.freedom, images_freedom=images.freedom)  # fmt: skip
     if np.any(variance.freedom):
         return Estimate.of(value, variance)
@@ -324,7 +324,9 @@ def _folded(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
     floor = POINTS**2 * squares * images.floor * count  # of one fold's mean, about
     variance = pieces.var(ddof=1) + floor
     variance *= 1 / pieces.size + 1 / (count - 1)
-    return Estimate.of(value, Variance(images=0.0, seeds=variance, freedom=float(pieces.size - 1)))
+    return Estimate.of(
+        value, ErrorVariance(images=0.0, seeds=variance, freedom=float(pieces.size - 1))
+    )
 
 
 def difference(first: Any, second: Any, **images: Any) -> Estimate:

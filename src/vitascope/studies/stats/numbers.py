@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from vitascope.errors import UserError
-from vitascope.studies.stats.variance import Estimate, Variance
+from vitascope.studies.stats.variance import ErrorVariance, Estimate
 
 __all__ = ["Correlation", "contrast_of_batches", "contrast_of_numbers", "correlation"]
 
@@ -58,11 +58,11 @@ def contrast_of_numbers(
         total += piece
         if spread is not None:
             above, below = above + piece, below + piece**2 / (len(cell) - 1)
-    return Estimate.of(value, Variance(images=0.0, seeds=total, freedom=above**2 / below))
+    return Estimate.of(value, ErrorVariance(images=0.0, seeds=total, freedom=above**2 / below))
 
 
 def _spread(cell: np.ndarray) -> float | None:
-    """Variance over runs; None where there is one run, or no spread."""
+    """ErrorVariance over runs; None where there is one run, or no spread."""
     if len(cell) < 2 or np.ptp(cell) <= ROUNDING * np.abs(cell).max():
         return None
     return float(cell.var(ddof=1))
@@ -104,8 +104,8 @@ def contrast_of_batches(
     between = contrast_of_numbers(found, weights)
     if between is None and (max(map(len, found)) > 1 or not batches):
         return None  # several runs without spread, or no noise at all
-    runs = between.variance if between else Variance(images=0.0)
-    both = Variance(images=batches, seeds=runs.seeds, freedom=runs.freedom,
+    runs = between.variance if between else ErrorVariance(images=0.0)
+    both = ErrorVariance(images=batches, seeds=runs.seeds, freedom=runs.freedom,
                     images_freedom=count - 1)  # fmt: skip
     return Estimate.of(whole(found), both, one_run=between is None)
 
@@ -148,6 +148,6 @@ def correlation(
     r = float((stats.spearmanr if ranks else stats.pearsonr)(x, y).statistic)
     clipped = float(np.clip(r, -1 + 1 / count, 1 - 1 / count))
     variance = (1 + clipped**2 / 2 if ranks else 1.0) / (count - 3)
-    z = Estimate.of(np.arctanh(clipped), Variance(images=variance))
+    z = Estimate.of(np.arctanh(clipped), ErrorVariance(images=variance))
     low, high = (float(np.tanh(bound)) for bound in (z.low, z.high))
     return Correlation(r, low, high, z.p_value, z.variance)

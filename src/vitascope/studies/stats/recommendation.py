@@ -24,7 +24,7 @@ import numpy as np
 
 from vitascope.errors import UserError
 from vitascope.studies.stats.differences import Images, Runs, estimate, runs_of
-from vitascope.studies.stats.variance import Estimate, Variance
+from vitascope.studies.stats.variance import ErrorVariance, Estimate
 
 __all__ = ["Needed", "Recommendation", "recommend"]
 
@@ -183,13 +183,13 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
         return Needed(None, FIRST_SEEDS - seeds)
     folds = first.images.folds is not None
 
-    def with_images(count: int) -> Variance:
+    def with_images(count: int) -> ErrorVariance:
         return scaled(lead.variance, count / images, 1.0, seeds, folds)
 
-    def with_seeds(count: int) -> Variance:
+    def with_seeds(count: int) -> ErrorVariance:
         return scaled(lead.variance, 1.0, count / seeds, seeds, folds)
 
-    def with_both(count: int) -> Variance:
+    def with_both(count: int) -> ErrorVariance:
         return scaled(lead.variance, count / seeds, count / seeds, seeds, folds)
 
     more = _least(images, MOST_IMAGES, distance, with_images)
@@ -200,15 +200,17 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     return Needed(more, _least(seeds, MOST_SEEDS, distance, with_seeds), both)
 
 
-def scaled(found: Variance, images: float, seeds: float, runs: int, folds: bool) -> Variance:
+def scaled(
+    found: ErrorVariance, images: float, seeds: float, runs: int, folds: bool
+) -> ErrorVariance:
     """The variance with so many times the images and seeds."""
     if folds:  # Nadeau and Bengio's takes both together; more images make every run surer
-        return Variance(images=0.0, seeds=found.seeds / images, freedom=found.freedom)
+        return ErrorVariance(images=0.0, seeds=found.seeds / images, freedom=found.freedom)
     alone = np.maximum(0.0, found.images - found.residual) / images
     spread = np.maximum(0.0, found.seeds - found.residual) / seeds
     residual = found.residual / images / seeds
     more = found.freedom * (seeds * runs - 1) / (runs - 1) if runs > 1 else found.freedom
-    return Variance(
+    return ErrorVariance(
         images=alone + residual,
         seeds=spread + residual,
         residual=residual,

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
-__all__ = ["POWER", "Estimate", "Variance"]
+__all__ = ["POWER", "ErrorVariance", "Estimate"]
 
 POWER = 0.8  # with which the minimum detectable effect would be found
 Array = np.ndarray
@@ -32,7 +32,7 @@ _Z = float(ndtri(0.975))
 
 
 @dataclass(frozen=True)
-class Variance:
+class ErrorVariance:
     """The parts of a variance; numbers, or arrays with one entry a trial of a simulation."""
 
     images: Any  # of the mean over seeds, by the images
@@ -45,7 +45,7 @@ class Variance:
     def total(self) -> Any:
         """V as one number.
 
-        >>> float(Variance(images=1.0, seeds=3.0, residual=1.0, freedom=4).total)
+        >>> float(ErrorVariance(images=1.0, seeds=3.0, residual=1.0, freedom=4).total)
         3.0
         """
         return self.images + np.maximum(0.0, np.subtract(self.seeds, self.residual))[()]
@@ -63,7 +63,7 @@ class Variance:
     def confidence(self, distance: Any) -> Any:
         """Probability that the estimate exceeds the truth by less than ``distance``.
 
-        >>> round(float(Variance(images=1.0).confidence(1.96)), 3)
+        >>> round(float(ErrorVariance(images=1.0).confidence(1.96)), 3)
         0.975
         """
         values, weights = self._plausible()
@@ -72,7 +72,7 @@ class Variance:
     def half_width(self, level: float = 0.95) -> Any:
         """Half of the interval around the estimate.
 
-        >>> round(float(Variance(images=0.0, seeds=1.0, freedom=2).half_width()), 2)  # Student's
+        >>> round(float(ErrorVariance(images=0.0, seeds=1.0, freedom=2).half_width()), 2)
         4.3
         """
         values, weights = self._plausible()
@@ -121,13 +121,13 @@ class Estimate:
     low: float
     high: float
     p_value: float  # two-sided, of the value being 0
-    variance: Variance
+    variance: ErrorVariance
     one_run: bool = False  # speaks of these runs alone: what another seed would give is unknown
 
     @classmethod
-    def of(cls, value: float, variance: Variance, **more: Any) -> "Estimate":
+    def of(cls, value: float, variance: ErrorVariance, **more: Any) -> "Estimate":
         """With the interval and the p-value that the variance gives."""
-        variance = Variance(**{name: float(part) for name, part in vars(variance).items()})
+        variance = ErrorVariance(**{name: float(part) for name, part in vars(variance).items()})
         half = float(variance.half_width())
         p_value = 2 * (1 - float(variance.confidence(abs(value))))
         return cls(**{"value": float(value), "low": float(value) - half,
@@ -144,7 +144,7 @@ class Estimate:
     def detectable(self) -> float:
         """The minimum detectable effect: a true difference found four times of five.
 
-        >>> round(Estimate.of(0.0, Variance(images=1.0)).detectable, 2)
+        >>> round(Estimate.of(0.0, ErrorVariance(images=1.0)).detectable, 2)
         2.8
         """
         half = float(self.variance.half_width())

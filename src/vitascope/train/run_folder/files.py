@@ -24,7 +24,11 @@ def explain_write_errors(path: Path, needed: int = 0) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         number = getattr(error, "errno", None)
-        if number in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+        if number == errno.EISDIR:
+            raise UserError(
+                f"could not write {path}: a folder is in its place; move it away, then resume"
+            ) from error
+        if number in (errno.ENOENT, errno.ENOTDIR):
             raise
         near = next((p for p in [path, *path.parents] if p.exists()), Path("/"))
         free = shutil.disk_usage(near).free
