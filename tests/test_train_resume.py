@@ -19,6 +19,7 @@ from model_making import small_vit
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Diverged, Interrupted, load_run, recipe, train
+from vitascope.train.run_folder.files import save_tensors
 
 STEPS = 6  # per epoch
 RECIPE = {
@@ -249,3 +250,11 @@ def test_an_exploding_loss_stops_the_run(tmp_path):
 def test_resuming_an_empty_folder_starts_from_the_beginning(whole, tmp_path):
     go(tmp_path / "new", resume=True)
     assert_same(tmp_path / "new", whole)
+
+
+def test_a_folder_in_the_place_of_weights_is_one_line(tmp_path):
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(UserError, match="a folder is in its place") as caught:
+        save_tensors(tmp_path / "model.safetensors", {"weight": torch.ones(2)})
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

@@ -135,7 +135,14 @@ def compare(question: Comparison, out: str | Path, engine: Engine | None = None)
     sizes = {name: _describe(name, dataset, *recipes.values()) for name in question.models}
     with lock_folder(out):
         refuse_other(out / "compare", question.config, _SAME, "comparison")
-        run_all(question.runs(), out, engine or Engine())
+        run_all(
+            question.runs(),
+            out,
+            engine or Engine(),
+            cost=lambda training: (
+                sizes[training.model]["multiply_adds"] * training.changes["subset.fraction"]
+            ),
+        )
         runs = {
             (model, fraction, seed): load_run(folder_of(training, seed, out))
             for (model, fraction), training in question.trainings().items()

@@ -9,7 +9,7 @@ that is cut off by its time limit is submitted again by the same command, and go
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -55,8 +55,19 @@ class Engine:
         return f"torchrun {many if self.nodes > 1 else ''}--nproc-per-node={self.gpus} --no-python"
 
 
-def run_all(wanted: Sequence[Wanted], out: Path, engine: Engine) -> None:
+def run_all(
+    wanted: Sequence[Wanted],
+    out: Path,
+    engine: Engine,
+    cost: Callable[[Training], float] = lambda training: 1.0,
+) -> None:
     """Make all runs and readings that are not there yet; teachers of others first.
+
+    Args:
+        wanted: The runs.
+        out: Folder for them.
+        engine: Where they are made.
+        cost: Of one epoch of a training, in any unit, for the progress and the time left.
 
     Raises:
         UserError: If a run failed; it names the run.
@@ -80,7 +91,12 @@ def run_all(wanted: Sequence[Wanted], out: Path, engine: Engine) -> None:
             continue
         epochs = [job["training"].full_recipe.total_epochs for job in jobs]
         side_by_side(
-            train_and_read, jobs, processes=engine.processes, epochs=epochs, quiet=engine.quiet
+            train_and_read,
+            jobs,
+            processes=engine.processes,
+            epochs=epochs,
+            weights=[cost(job["training"]) for job in jobs],
+            quiet=engine.quiet,
         )
 
 
