@@ -22,7 +22,7 @@ def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
     >>> from vitascope.requests.compare import Compare
     >>> made = from_python(Compare, {"data": "digits", "models": ["vit_micro"], "out": "runs/c"})
     >>> made.models, made.out == Path("runs/c"), made.seeds
-    (('vit_micro',), True, (0, 1))
+    (('vit_micro',), True, (0, 1, 2))
 
     Raises:
         UserError: If an argument is unknown or missing, or a value out of its range.
