@@ -11,7 +11,7 @@ __all__ = ["run"]
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope compare``, train and print."""
     request = parse(Compare, "vitascope compare", words)
-    from vitascope.api import question_of, run_compare
+    from vitascope.answers.compare import question_of, run_compare
 
     if request.print_commands:
         from vitascope.studies.compare import commands

@@ -1,0 +1,4 @@
+"""A trained run in use: load it with its transform and class names, predict image files.
+
+For people who have a model and want answers from it; nothing here trains or measures.
+"""
