@@ -6,6 +6,7 @@ From the smallest part up:
   branches at inference), `switches` (ablations);
 * `neighbors` and `neighborhood` (attention over the k x k patches around each), `window` (attention
   inside windows of a map);
+* `blur` (the mean over k x k points of a map, without weights);
 * `kernel` and `from_convolution` (a trained convolution as attention);
 * `broadcast` (every token gets the mean), `class_token` (checks that there is one), `sublayers`
   (finds MLPs and attention in any model), `whole_image` (windows and padding), `broadcasting`
@@ -16,6 +17,7 @@ Plain multi-head self-attention is timm's.
 
 from timm.layers import Attention as SelfAttention
 
+from vitascope.layers.blur import BoxBlur
 from vitascope.layers.broadcast import ContextBroadcast
 from vitascope.layers.broadcasting import BroadcastCost, broadcast_cost
 from vitascope.layers.from_convolution import attention_from_convolution
@@ -36,6 +38,7 @@ __all__ = [
     "GPSA",
     "PSA",
     "AttentionMaps",
+    "BoxBlur",
     "BroadcastCost",
     "ContextBroadcast",
     "NeighborhoodAttention",

@@ -19,6 +19,7 @@ from vitascope.report.sections import (
     run,
     spectra,
     study,
+    task,
 )
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import tally, told
@@ -51,6 +52,8 @@ BUILDERS = (  # in the page's order
     ),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
+    Builder(kinds=("task",), each=task.section, models=task.models),
+    Builder(kinds=("miou", "vqa"), each=task.evaluation),
     Builder(
         kinds=(
             "bench-gpsa",
@@ -59,6 +62,7 @@ BUILDERS = (  # in the page's order
             "bench-neighborhood",
             "bench-corruptions",
             "bench-hessian",
+            "bench-throughput",
         ),
         each=bench.section,
     ),

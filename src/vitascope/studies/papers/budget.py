@@ -48,6 +48,7 @@ FLOPS: dict[str, tuple[float, float]] = {
     "pit_tiny_cifar": (4.77, 0.18),
     "swin_tiny_cifar": (28.3, 1.43),
     "vit_small_cifar": (21.8, 6.07),
+    "resnet_preact_50 blur=2 stem=cifar": (25.5, 1.3),
     "resnet_preact_101": (44.5, 7.8),
     "resnet_preact_101 stem=cifar": (44.5, 2.51),
     "vit_tiny_cifar class_token=False global_pool=avg": (5.58, 1.66),

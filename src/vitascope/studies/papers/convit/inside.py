@@ -10,7 +10,13 @@ import numpy as np
 
 from vitascope.figure import Figure
 from vitascope.record import Record
-from vitascope.studies.papers.figures import CURVES, LOOKS, heads_figure, maps_panel
+from vitascope.studies.papers.figures import (
+    CURVES,
+    LOOKS,
+    each_head_figure,
+    heads_figure,
+    maps_panel,
+)
 from vitascope.studies.papers.plan import (
     Ask,
     Claim,
@@ -26,6 +32,9 @@ from vitascope.studies.papers.scale import IMAGENET, Scale
 __all__ = ["STUDIES"]
 
 
+_ALIKE = 5.0  # points; "affect performance similarly" (appendix F), 1.2 apart in Table 6
+
+
 def _mean(what: str, epoch: int, layers: slice = slice(None)) -> Any:
     """Mean over some layers and all heads at one of the kept epochs."""
 
@@ -36,29 +45,41 @@ def _mean(what: str, epoch: int, layers: slice = slice(None)) -> Any:
     return key
 
 
+def _least(what: str, layers: slice = slice(None)) -> Any:
+    """The lowest mean over some layers and all heads that any kept epoch has."""
+
+    def key(record: Record) -> float | None:
+        found = record.arrays.get(what)
+        return None if found is None else float(np.nanmean(found[:, layers], axis=(1, 2)).min())
+
+    return key
+
+
 def inside(scale: Scale) -> Plan:
     """Fig. 5 and 6 as numbers; Fig. 3, 7 and 15-17 as maps of one image and of many."""
     vit, convit = scale.training("DeiT-S"), scale.training("ConViT-S")
     gpsa = slice(0, scale.pick(paper=10, laptop=3))
-    first = slice(0, 1)
+    first, upper = slice(0, 1), slice(scale.pick(paper=6, laptop=2), None)
     names = (vit.model, convit.model)
 
     def row(label: str, training: Any, what: str, layers: slice) -> Row:
+        keys = (_mean(what, 0, layers), _least(what, layers), _mean(what, -1, layers))
         return Row(label=label, cells=[
-            Ask(training=training, reading=LOOKS, key=_mean(what, e, layers), factor=1.0)
-            for e in (0, -1)])  # fmt: skip
+            Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys
+        ])  # fmt: skip
 
     far = Table(
         name="nonlocality", title="Nonlocality before and after training (Fig. 5)",
-        corner="layers", columns=["start", "end"], unit="nonlocality, patches", digits=2,
+        corner="layers", columns=["start", "least", "end"], unit="nonlocality, patches", digits=2,
         accuracy=False,
         rows=[row(f"{names[0]}, first", vit, "nonlocality", first),
+              row(f"{names[0]}, upper half", vit, "nonlocality", upper),
               row(f"{names[0]}, all", vit, "nonlocality", slice(None)),
               row(f"{names[1]}, GPSA", convit, "nonlocality", gpsa),
               row(f"{names[1]}, all", convit, "nonlocality", slice(None))])  # fmt: skip
     gate = Table(
         name="gates", title="Gates before and after training (Fig. 6)", corner="layers",
-        columns=["start", "end"], unit="gate", digits=3, accuracy=False,
+        columns=["start", "least", "end"], unit="gate", digits=3, accuracy=False,
         rows=[row("all GPSA layers", convit, "gates", slice(None)),
               row("first layer", convit, "gates", first),
               row("last GPSA layer", convit, "gates", slice(gpsa.stop - 1, gpsa.stop))],
@@ -67,10 +88,16 @@ def inside(scale: Scale) -> Plan:
     def change(source: str, text: str, table: str, plus: Any, minus: Any) -> Claim:
         return Claim(source=source, text=text, table=table, cells={plus: 1, minus: -1})
 
-    a, b, c, d = (r.label for r in far.rows)
+    a, up, b, c, d = (r.label for r in far.rows)
     claims = [
         change("ConViT Fig. 5", "the plain ViT's first layer becomes more local", "nonlocality",
                (a, "start"), (a, "end")),
+        change("ConViT Fig. 5", "the plain ViT as a whole becomes more local at first",
+               "nonlocality", (b, "start"), (b, "least")),
+        change("ConViT Fig. 5", "its upper layers climb back later", "nonlocality",
+               (up, "end"), (up, "least")),
+        change("ConViT Fig. 5", "and end less local than its first", "nonlocality",
+               (up, "end"), (a, "end")),
         change("ConViT Fig. 5", "GPSA layers escape locality", "nonlocality",
                (c, "end"), (c, "start")),
         change("ConViT Fig. 5", "ConViT ends more local than the plain ViT", "nonlocality",
@@ -92,7 +119,12 @@ def inside(scale: Scale) -> Plan:
         runs = {training.model: training for training in (vit, convit)}
         shown = [
             heads_figure(findings, runs, "nonlocality", "Nonlocality over training (Fig. 5)"),
-            heads_figure(findings, {convit.model: convit}, "gates", "Gates over training (Fig. 6)"),
+            each_head_figure(
+                findings,
+                {convit.model: convit},
+                "gates",
+                "Gates over training, head by head (Fig. 6)",
+            ),
         ]
         kinds = {"initial": "Maps before training (Fig. 3)",
                  "maps": "Maps of one image after training (Fig. 7, 16, 17)",
@@ -151,7 +183,7 @@ def masking(scale: Scale) -> Plan:
         rows=[Row(label=str(k), paper_label=str((3, 5, 10)[i]), cells=[
             *(ask(convit, name, str(k), paper=paper[name][i]) for name in paper),
             ask(convit, "unmasked", paper=73.1)]) for i, k in enumerate(depth)])  # fmt: skip
-    last, names = str(depth[-1]), (vit.model, convit.model)
+    early, last, names = str(depth[0]), str(depth[-1]), (vit.model, convit.model)
     claims = [
         Claim(source="ConViT Table 5", table="positions",
               text="the plain ViT loses more without position embeddings than ConViT",
@@ -160,6 +192,14 @@ def masking(scale: Scale) -> Plan:
         Claim(source="ConViT Table 6", table="gates",
               text="with all GPSA layers masked, losing content costs more than losing position",
               cells={(last, "position masked"): 1, (last, "content masked"): -1}),
+        Claim(source="ConViT Table 6", table="gates", text="in the first layers, masking content "
+              f"costs within {_ALIKE:g} points of what masking position costs, or less",
+              cells={(early, "content masked"): 1, (early, "position masked"): -1},
+              margin=-_ALIKE),
+        Claim(source="ConViT Table 6", table="gates", text="in the first layers, masking position "
+              f"costs within {_ALIKE:g} points of what masking content costs, or less",
+              cells={(early, "position masked"): 1, (early, "content masked"): -1},
+              margin=-_ALIKE),
         Claim(source="ConViT Table 6", table="gates", text="masking position costs accuracy",
               cells={(last, "whole"): 1, (last, "position masked"): -1}),
     ]  # fmt: skip
