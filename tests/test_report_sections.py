@@ -19,7 +19,7 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.contents import KINDS, Report, compose
+from vitascope.report.contents import KINDS, PageContents, compose
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.figures.style import Styles
@@ -28,7 +28,7 @@ from vitascope.report.records import find
 from vitascope.report.sections.study import tally
 
 
-def report_of(*paths) -> Report:
+def report_of(*paths) -> PageContents:
     return compose(find(paths, KINDS))
 
 

@@ -23,7 +23,7 @@ from vitascope.report.sections import (
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import tally, told
 
-__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "Report", "compose"]
+__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "PageContents", "compose"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ KINDS = (*chain(*(builder.kinds for builder in BUILDERS)), EXPLORER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class PageContents:
     """What a page shows: its sections in order, and the records of its explorer."""
 
     sections: tuple[Section, ...]
@@ -98,7 +98,7 @@ class Report:
         )
 
 
-def compose(found: Found, title: str | None = None) -> Report:
+def compose(found: Found, title: str | None = None) -> PageContents:
     """Sections from records: each builder gets those it reads, all share the same styles.
 
     Every record is first made into a page of its own: one that does not have what its kind needs is
@@ -138,7 +138,7 @@ def _wrong_with(source: Source) -> UserError | None:
 _NOT_WHOLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, TemplateError)
 
 
-def _composed(sources: Sequence[Source]) -> Report:
+def _composed(sources: Sequence[Source]) -> PageContents:
     of: dict[str, list[Source]] = {}
     for source in sources:
         of.setdefault(source.record.kind, []).append(source)
@@ -152,7 +152,7 @@ def _composed(sources: Sequence[Source]) -> Report:
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
     sections = _told_apart(_defined_once(sections))
     times = [str(source.record.made.get("time") or "") for source in sources]
-    return Report(
+    return PageContents(
         sections=tuple(sections or [_explorer_alone(len(explorers))]),
         explorers=explorers,
         styles=styles,
