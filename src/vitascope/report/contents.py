@@ -9,6 +9,7 @@ from jinja2 import TemplateError
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
+from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.report.records import Found, Source
 from vitascope.report.sections import (
     bench,
@@ -46,9 +47,7 @@ BUILDERS = (  # in the page's order
     Builder(kinds=("study",), each=study.section, models=study.models),
     Builder(kinds=("buildup",), each=buildup.section),
     Builder(kinds=("spectra",), each=spectra.section, models=spectra.models),
-    Builder(
-        kinds=tuple(inspection.INSTRUMENTS), together=inspection.section, models=inspection.models
-    ),
+    Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
     Builder(

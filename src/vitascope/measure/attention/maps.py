@@ -112,7 +112,7 @@ def _fraction(levels: Tensor, value: float) -> float:
     return (value - levels[0].item()) / step
 
 
-class StreamingMaps(StreamingInstrument):
+class StreamingMaps(StreamingInstrument, name="maps"):
     """Sums the query's rows over images."""
 
     def __init__(
