@@ -170,8 +170,8 @@ def commands() -> str:
     from vitascope.cli import COMMANDS
 
     blocks = ["# Commands", "What `vitascope COMMAND --help` prints."]
-    for name in COMMANDS:
-        words = [sys.executable, "-m", "vitascope", name, "--help"]
+    for name in [*COMMANDS, "study convit-table-2", "study buildup", "study spectra"]:
+        words = [sys.executable, "-m", "vitascope", *name.split(), "--help"]
         env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
         done = subprocess.run(words, capture_output=True, text=True, check=True, env=env)
         text = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
