@@ -19,7 +19,7 @@ from vitascope.layers.sublayers import attentions, mlps
 from vitascope.layers.whole_image import visible
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import open_session, reopen
 from vitascope.train import recipe

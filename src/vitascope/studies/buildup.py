@@ -35,7 +35,6 @@ from vitascope.models.registry import OURS
 from vitascope.record import Record, plain
 from vitascope.settings import Count, Seed, Side, Within, check
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     correct_arrays,
     folder_of,
@@ -43,6 +42,7 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.studies.session.model_sizes import count

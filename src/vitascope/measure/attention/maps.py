@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.capture.runs import module_of
+from vitascope.capture.repeated_calls import module_of
 from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.nonlocality import without_patches
