@@ -355,7 +355,11 @@ def test_units_are_marked_and_counted_by_their_kind(tmp_path):
     assert titled == ["a.attn", "b.attn"]
     legend = draw_figure(figure).axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == [
-        "attention", "MLP", "convolution", "other units"]  # fmt: skip
+        "attention",
+        "MLP",
+        "convolution",
+        "other units",
+    ]
 
 
 def test_a_long_answer_is_set_smaller(tmp_path):
