@@ -16,6 +16,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
+from vitascope.layers.attention_path import choose_path
 from vitascope.models.convit.convit import ConViT
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
@@ -155,7 +156,7 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
     stages = tuple(range(len(defaults.get("depths", (2, 2, 2)))))
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-        return build_model_with_cfg(
+        built = build_model_with_cfg(
             model,
             PREFIX + name,
             pretrained,
@@ -163,6 +164,9 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
             feature_cfg={"out_indices": 3 if tokens else stages, "feature_cls": "getter"},
             **{**defaults, **kwargs},
         )
+        if isinstance(built, VisionTransformer):
+            choose_path(built, built.patch_embed.num_patches + built.num_prefix_tokens)
+        return built
 
     create.__name__ = create.__qualname__ = PREFIX + name
     register_model(create)

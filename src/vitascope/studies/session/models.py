@@ -18,7 +18,7 @@ from torch import nn
 from vitascope import capture
 from vitascope.data import Dataset
 from vitascope.errors import UserError, reason
-from vitascope.layers.broadcasting import broadcast
+from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models import create_model
 from vitascope.models.registry import OURS
 from vitascope.models.suffix import split_suffix
