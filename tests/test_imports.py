@@ -32,8 +32,10 @@ MAY_IMPORT = {
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"figure", "record"},
-    "api": {"studies", "report", "record", "data", "capture"},
-    "cli": {"api", "studies", "report", "bench"},
+    "deploy": {"studies", "data", "capture"},
+    "answers": {"studies", "report", "record", "deploy"},
+    "api": {"answers", "deploy"},
+    "cli": {"answers", "studies", "report", "bench", "deploy"},
 }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from vitascope.api import engine_of, run_study, scale_of
+from vitascope.answers.engine import engine_of
+from vitascope.answers.study import run_study, scale_of
 from vitascope.cli.options import parse
 from vitascope.errors import UserError, unknown
 from vitascope.requests.study import Study
