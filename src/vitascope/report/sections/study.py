@@ -11,7 +11,7 @@ from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import listed
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
-from vitascope.report.tables.claims import Tested, tested
+from vitascope.report.tables.claims import CountedClaim, tested
 from vitascope.report.tables.claims import correction as correct_claims
 from vitascope.report.tables.claims import tally as tally_verdicts
 from vitascope.report.tables.study import study_table
@@ -62,7 +62,7 @@ def tally(claims: Sequence[JudgedClaim]) -> str:
 
 def correction(claims: Sequence[JudgedClaim]) -> str:
     """What is left of them at a false discovery rate of 5 % a paper, in words."""
-    return correct_claims([Tested(c.source, c.badge.words, c.p_value) for c in claims])
+    return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
 
 
 def section(source: Source, styles: Styles) -> Section:

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["VERDICT_MARKS", "Tested", "claims_table", "correction", "standing", "tally", "tested"]
+__all__ = [
+    "VERDICT_MARKS",
+    "CountedClaim",
+    "claims_table",
+    "correction",
+    "standing",
+    "tally",
+    "tested",
+]
 
 VERDICT_MARKS = {
     "agrees": "+",
@@ -27,7 +35,7 @@ VERDICT_MARKS = {
 LEVEL = 0.05
 
 
-class Tested(NamedTuple):
+class CountedClaim(NamedTuple):
     """What the counts need of a claim."""
 
     source: str  # the paper's name is its first word
@@ -35,10 +43,12 @@ class Tested(NamedTuple):
     p_value: float | None  # None if it was not tested
 
 
-def tested(claim: Mapping[str, Any]) -> Tested:
+def tested(claim: Mapping[str, Any]) -> CountedClaim:
     """A claim of a record."""
     p_value = None if claim.get("why") else claim.get("p_value")
-    return Tested(str(claim.get("source") or ""), str(claim.get("verdict") or "not tried"), p_value)
+    return CountedClaim(
+        str(claim.get("source") or ""), str(claim.get("verdict") or "not tried"), p_value
+    )
 
 
 def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
@@ -104,12 +114,16 @@ def tally(verdicts: Sequence[str]) -> str:
     return f"{', '.join(said[:-1])} and {said[-1]}"
 
 
-def standing(claims: Sequence[Tested]) -> list[bool]:
+def standing(claims: Sequence[CountedClaim]) -> list[bool]:
     """Which verdicts stand at a false discovery rate of 5 % over each paper's tested claims.
 
-    >>> standing([Tested("A Fig. 1", "agrees", 0.04), Tested("A Fig. 2", "undecided", 0.6)])
+    >>> standing(
+    ...     [CountedClaim("A Fig. 1", "agrees", 0.04), CountedClaim("A Fig. 2", "undecided", 0.6)]
+    ... )
     [False, True]
-    >>> standing([Tested("A Fig. 1", "agrees", 0.04), Tested("B Fig. 2", "undecided", 0.6)])
+    >>> standing(
+    ...     [CountedClaim("A Fig. 1", "agrees", 0.04), CountedClaim("B Fig. 2", "undecided", 0.6)]
+    ... )
     [True, True]
     """
     from scipy.stats import false_discovery_control  # takes a second to import
@@ -128,10 +142,12 @@ def standing(claims: Sequence[Tested]) -> list[bool]:
     return stands
 
 
-def correction(claims: Sequence[Tested]) -> str:
+def correction(claims: Sequence[CountedClaim]) -> str:
     """What is left of the decided claims after the correction; nothing where none was tested.
 
-    >>> correction([Tested("A Fig. 1", "agrees", 1e-4), Tested("A Fig. 2", "disagrees", 0.045)])
+    >>> correction(
+    ...     [CountedClaim("A Fig. 1", "agrees", 1e-4), CountedClaim("A Fig. 2", "disagrees", 0.045)]
+    ... )
     'At a false discovery rate of 5 % a paper, 1 of 2 decided claims stands: 1 agrees.'
     """
     decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
