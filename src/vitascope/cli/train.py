@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _classification(request: Train, given: dict[str, Any]) -> None:
-    from vitascope.studies.grid.one_training import train_once
+    from vitascope.studies.grid.train_command import train_once
 
     del given["task"], given["no_tracking"]
     given |= {"trackers": () if request.no_tracking else request.trackers}

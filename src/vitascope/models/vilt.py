@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.layers.broadcasting import broadcast
+from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.suffix import split_suffix
 
 __all__ = ["SIZES", "vilt"]

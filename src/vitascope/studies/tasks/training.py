@@ -12,11 +12,11 @@ from torch import nn
 from vitascope.errors import UserError
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
-from vitascope.studies.grid.one_training import pairs, recipe_from
+from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter
 from vitascope.studies.tasks.vqa import VQA, build_vilt
 from vitascope.train.device import device_of
-from vitascope.train.task_loop import Task, TaskRun, load_task_run, train_task
+from vitascope.train.task_loop import Task, TaskRun, train_task
 
 __all__ = ["PREFIXES", "evaluate_task", "train_task_once"]
 

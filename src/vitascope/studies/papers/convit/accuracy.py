@@ -96,7 +96,8 @@ def sample_efficiency(scale: Scale) -> Plan:
         for share in columns
     ]  # fmt: skip
     claims.append(Claim(
-        source="ConViT Table 2", table="top1", text="its lead grows as the images become fewer",
+        source="ConViT Table 2", table="top1",
+        text="ConViT's lead grows as the images become fewer",
         cells={(convit, least): 1, (vit, least): -1, (convit, most): -1, (vit, most): 1},
     ))  # fmt: skip
 
@@ -207,7 +208,8 @@ def sizes(scale: Scale) -> Plan:
     ]  # fmt: skip
     small, large = _PLUS[0], _PLUS[-1]
     claims.append(Claim(
-        source="ConViT Fig. 11", table="top1", text="its lead grows with the size of the model",
+        source="ConViT Fig. 11", table="top1",
+        text="ConViT's lead grows with the size of the model",
         cells={(convit, large): 1, (vit, large): -1, (convit, small): -1, (vit, small): 1},
     ))  # fmt: skip
     claims += [

@@ -63,15 +63,17 @@ def blur(scale: Scale) -> Plan:
     noisy = Table(
         name="noise", title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (appendix B)",
         corner="network", columns=list(bands), unit="lost, %", accuracy=False,
-        rows=[Row(label=label, cells=[Ask(training=t, reading=noise, key=key)
-                                      for key in bands.values()])
+        rows=[Row(label=label, cells=[Ask(training=t, reading=noise, **how)
+                                      for how in bands.values()])
               for label, t in runs.items()])  # fmt: skip
     claims = [
         more("ViT Fig. 3", "a blur at the ends of stages raises the accuracy", "top1", blurred,
              sharp, "clean"),
-        more("ViT Fig. 3", "it stands corruptions better", "top1", blurred, sharp, "corrupted"),
-        more("ViT App. B", "it makes the eigenvalues smaller", "ape", sharp, blurred, "early"),
-        more("ViT App. B", "noise of high frequencies costs it less", "noise", sharp, blurred,
+        more("ViT Fig. 3", "a ResNet with a blur stands corruptions better", "top1", blurred,
+             sharp, "corrupted"),
+        more("ViT App. B", "a blur makes the eigenvalues smaller", "ape", sharp, blurred,
+             "early"),
+        more("ViT App. B", "with a blur, noise of high frequencies costs less", "noise", sharp, blurred,
              "high"),
     ]  # fmt: skip
 
