@@ -24,7 +24,7 @@ from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.record import Record, load_config
 from vitascope.settings import Seed, check_value
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder import resume_file
 from vitascope.train.run_folder.files import explain_write_errors, save_tensors
@@ -145,15 +145,15 @@ def train_task(
     if done is not None:
         model.load_state_dict(load_file(done.weights))
         return done
-    engine = Engine(recipe, device=device)
-    if engine.world_size > 1:
+    process = TrainingProcess(recipe, device=device)
+    if process.world_size > 1:
         raise UserError(f"{task.name} runs in one process; start it without torchrun")
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(frozen(model, recipe.freeze))
-        prepared = engine.prepare(model)
-        stack.callback(engine.release, prepared)
-        loop = _Loop(engine, prepared, task, recipe, out, config, seed)
+        prepared = process.prepare(model)
+        stack.callback(process.release, prepared)
+        loop = _Loop(process, prepared, task, recipe, out, config, seed)
         stack.enter_context(lock_folder(out))
         enter(out, config, resume)
         loop.request = stack.enter_context(catch_stop_signals())
@@ -182,7 +182,7 @@ class _Loop:
 
     def __init__(
         self,
-        engine: Engine,
+        process: TrainingProcess,
         model: nn.Module,
         task: Task,
         recipe: Recipe,
@@ -190,9 +190,9 @@ class _Loop:
         config: Mapping[str, Any],
         seed: int,
     ) -> None:
-        self.engine, self.model, self.task, self.recipe = engine, model, task, recipe
+        self.process, self.model, self.task, self.recipe = process, model, task, recipe
         self.folder, self.config, self.seed = folder, config, seed
-        self.optimizer = build_optimizer(engine.plain(model), recipe)
+        self.optimizer = build_optimizer(process.plain(model), recipe)
         self.learning = [p for p in model.parameters() if p.requires_grad]
         self.lr = learning_rate(recipe, task.steps)
         self.request = StopRequest()
@@ -212,8 +212,8 @@ class _Loop:
         if step is None:
             return
         found = resume_file.load(home, step)
-        self.engine.load_model(self.model, found.tensors["model"])
-        self.engine.load_optimizer(self.model, self.optimizer, found.tensors["optimizer"])
+        self.process.load_model(self.model, found.tensors["model"])
+        self.process.load_optimizer(self.model, self.optimizer, found.tensors["optimizer"])
         self.step, self.rows = found.step, list(found.values["rows"])
         self.losses, self.seconds = list(found.values["losses"]), found.values["seconds"]
         resume_file.drop_after(home, found.step)
@@ -240,12 +240,12 @@ class _Loop:
         reseed(self.seed, self.step, 0)
         set_lr(self.optimizer, lr)
         self.optimizer.zero_grad()
-        with self.engine.accelerator.autocast():
-            loss = self.task.loss(self.model, batch, self.engine.device)
+        with self.process.accelerator.autocast():
+            loss = self.task.loss(self.model, batch, self.process.device)
         if not loss.isfinite():
             kept = self.folder / "checkpoint"
             raise diverged(float("nan"), self.step, lr, 0.0, kept if kept.exists() else None)
-        self.engine.accelerator.backward(loss)
+        self.process.accelerator.backward(loss)
         if self.recipe.clip_grad is not None:
             nn.utils.clip_grad_norm_(self.learning, self.recipe.clip_grad)
         self.optimizer.step()
@@ -260,7 +260,7 @@ class _Loop:
         row["train_loss"] = self.losses[0] / max(self.losses[1], 1)
         row[self.task.metric] = None
         if epoch % self.recipe.eval_every == 0 or epoch == self.recipe.total_epochs:
-            row |= self.task.measure(self.engine.plain(self.model))
+            row |= self.task.measure(self.process.plain(self.model))
             value = row[self.task.metric]
             self.progress.tell(
                 f"epoch {epoch}: loss {row['train_loss']:.4g}, "
@@ -272,8 +272,8 @@ class _Loop:
 
     def _save(self) -> None:
         tensors = {
-            "model": self.engine.model_state(self.model),
-            "optimizer": self.engine.optimizer_state(self.model, self.optimizer),
+            "model": self.process.model_state(self.model),
+            "optimizer": self.process.optimizer_state(self.model, self.optimizer),
         }
         values = {"rows": self.rows, "losses": self.losses, "seconds": self._spent()}
         resume_file.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
@@ -287,7 +287,7 @@ class _Loop:
 
     def _end(self) -> TaskRun:
         metric = self.task.metric
-        save_tensors(self.folder / "model.safetensors", self.engine.model_state(self.model))
+        save_tensors(self.folder / "model.safetensors", self.process.model_state(self.model))
         measured = [row for row in self.rows if row[metric] is not None]
         values = {
             "task": self.task.name,

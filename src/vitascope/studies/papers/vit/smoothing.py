@@ -73,8 +73,8 @@ def blur(scale: Scale) -> Plan:
              sharp, "corrupted"),
         more("ViT App. B", "a blur makes the eigenvalues smaller", "ape", sharp, blurred,
              "early"),
-        more("ViT App. B", "with a blur, noise of high frequencies costs less", "noise", sharp, blurred,
-             "high"),
+        more("ViT App. B", "with a blur, noise of high frequencies costs less", "noise", sharp,
+             blurred, "high"),
     ]  # fmt: skip
 
     def figures(findings: Findings) -> list[Figure]:
