@@ -134,9 +134,9 @@ def test_throughput_of_a_slower_model_is_lower():
         model.register_forward_pre_hook(lambda module, args: time.sleep(seconds))
         return throughput(model, (4,), batch_size=10, rounds=3).median
 
-    fast, slow = sleeping(0.01), sleeping(0.05)
-    assert slow < 10 / 0.05
-    assert fast > 2 * slow
+    fast, slow = sleeping(0.0), sleeping(0.3)
+    assert slow < 10 / 0.3
+    assert fast > slow
 
 
 def test_a_blur_keeps_constants_and_takes_out_the_highest_frequency():

@@ -1,11 +1,15 @@
 """Segmentation and questions: tiny made-up sets that a network really learns, by the commands."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from vitascope.cli import main
 from vitascope.data.sources.vqa import VQAFolder
@@ -13,6 +17,7 @@ from vitascope.errors import UserError
 from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, vqa_score
 from vitascope.models.vilt import vilt
 from vitascope.record import load
+from vitascope.studies.papers.budget import TASKS
 from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter, class_names
 from vitascope.studies.tasks.vqa import VQA, build_vilt, common_answers
 from vitascope.train import recipe
@@ -99,16 +104,10 @@ def test_a_segmentation_run_resumes_to_the_same_weights(scenes, tmp_path, monkey
     assert segment(scenes, tmp_path / "cut", "--epochs", "2") == 130
     monkeypatch.undo()
     assert segment(scenes, tmp_path / "cut", "--epochs", "2", "--resume") == 0
-    one, other = (vitascope_weights(tmp_path / name) for name in ("whole", "cut"))
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert segment(scenes, tmp_path / "cut", "--epochs", "2", "--resume") == 0  # finished: at once
-
-
-def vitascope_weights(folder):
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
 
 
 def test_a_stop_inside_an_epoch_saves_what_is_there(scenes, tmp_path):
@@ -118,8 +117,6 @@ def test_a_stop_inside_an_epoch_saves_what_is_there(scenes, tmp_path):
 
     class Stopping(Segmentation):
         def loss(self, model, batch, device):
-            import signal
-
             signal.raise_signal(signal.SIGTERM)
             return super().loss(model, batch, device)
 
@@ -288,3 +285,34 @@ def test_what_is_wrong_with_questions_is_named(questions, tmp_path):
         VQAFolder(tmp_path)
     with pytest.raises(UserError, match="unknown vision-language model 'vilt_huge'"):
         vilt("vilt_huge", num_answers=2, num_words=4, longest=4, side=16)
+
+
+def test_the_expected_hours_rest_on_the_multiply_adds_of_vilt():
+    model = vilt("vilt_micro", num_answers=5, num_words=9, longest=8, side=16).eval()
+    counter = FlopCounterMode(display=False)
+    words = torch.ones(1, 8, dtype=torch.long)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        model(
+            input_ids=words,
+            attention_mask=words,
+            token_type_ids=torch.zeros_like(words),
+            pixel_values=torch.zeros(1, 3, 16, 16),
+            pixel_mask=torch.ones(1, 16, 16, dtype=torch.long),
+        )
+    counted = counter.get_total_flops() / 2
+    assert counted == pytest.approx(
+        transformer_work(tokens=8 + 1 + 4, answers=5, **MICRO), rel=0.02
+    )
+    base = {"width": 768, "depth": 12, "hidden": 3072, "patch": 32, "patches": 144}
+    work = transformer_work(tokens=40 + 1 + 144, answers=3129, **base)
+    assert 1e9 * TASKS["vqa"][0] == pytest.approx(work, rel=0.02)
+
+
+MICRO = {"width": 48, "depth": 2, "hidden": 96, "patch": 8, "patches": 4}
+
+
+def transformer_work(*, tokens, answers, width, depth, hidden, patch, patches):
+    """Multiply-adds: four projections and two products of attention, two layers of an MLP."""
+    block = tokens * (4 * width**2 + 2 * width * hidden) + 2 * tokens**2 * width
+    head = width**2 + 2 * width**2 + 2 * width * answers  # pooler, then a classifier of two layers
+    return depth * block + patches * 3 * patch**2 * width + head

@@ -19,7 +19,7 @@ def run_evaluate(request: Evaluate) -> Result:
     """Accuracy, likelihood and calibration; with ``on``, robustness."""
     use_threads(request.threads)
     from vitascope.studies.session.models import class_pairs
-    from vitascope.train.task_loop import load_task_run
+    from vitascope.studies.tasks.training import load_task_run
 
     done = load_task_run(request.model)
     if done is not None:
@@ -47,8 +47,7 @@ def _task(request: Evaluate, done: Any) -> Result:
         if getattr(request, name) != usual[name]:
             option = f"--{name.replace('_', '-')}"
             raise UserError(f"{request.model} is a run of {done.task}: {option} does not apply")
-    how = {"device": request.device, "num_workers": request.workers}
-    found = evaluate_task(done, request.data, **how)
+    found = evaluate_task(done, request.data, device=request.device, num_workers=request.workers)
     if request.out is not None:
         found.save(request.out)
     return Result(

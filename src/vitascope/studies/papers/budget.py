@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vitascope.studies.papers.plan import Plan, Training
+from vitascope.train import recipe
 
-__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes"]
+__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes", "task_hours"]
 
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
@@ -96,6 +97,11 @@ LAPTOP = {"final": 25.0, "hessian": 8.0, "corruption": 5.0, "landscape": 4.0}
 _OTHER = 0.5
 
 
+# (10^9 multiply-adds of a sample, samples of an epoch): DeiT-S under UPerNet on ADE20K's crops of 512
+# pixels; ViLT-B on questions of 40 words and images of 384 pixels
+TASKS = {"segmentation": (100.4, 20_210), "vqa": (16.69, 443_757)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """What a plan is expected to take."""
@@ -143,7 +149,21 @@ def hours(training: Training) -> float | None:
     classes = plan.subset.first_classes
     images *= (classes / 1000) if classes else 1
     images *= plan.subset.fraction * plan.epoch_factor
-    return 6 * size[1] * 1e9 * images * plan.epochs / (PEAK * USED) / 3600
+    return _gpu_hours(size[1], images * plan.epochs)
+
+
+def _gpu_hours(giga: float, samples: float) -> float:
+    return 6 * giga * 1e9 * samples / (PEAK * USED) / 3600
+
+
+def task_hours(task: str) -> float:
+    """GPU-hours of ``train --task`` at full size, with the task's recipe.
+
+    >>> round(task_hours("segmentation"), 1), round(task_hours("vqa"), 1)
+    (3.9, 1.1)
+    """
+    giga, samples = TASKS[task]
+    return _gpu_hours(giga, samples * recipe(task).epochs)
 
 
 def gigabytes(training: Training, batch: int = 128) -> float | None:

@@ -16,9 +16,9 @@ from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter
 from vitascope.studies.tasks.vqa import VQA, build_vilt
 from vitascope.train.device import device_of
-from vitascope.train.task_loop import Task, TaskRun, train_task
+from vitascope.train.task_loop import Task, TaskRun, load_task_run, train_task
 
-__all__ = ["PREFIXES", "evaluate_task", "train_task_once"]
+__all__ = ["PREFIXES", "evaluate_task", "load_task_run", "train_task_once"]
 
 PREFIXES = {"segmentation": "ade20k", "vqa": "vqa"}  # what stands before the path in --data
 _SIDES = {"segmentation": 512, "vqa": 384}  # ADE20K's usual crops, ViLT's images
