@@ -18,8 +18,8 @@ import vitascope
 from model_making import moved_weights, of_hub, of_timm
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
-from vitascope.layers.broadcast import context_broadcast
-from vitascope.layers.sublayers import attentions, mlps
+from vitascope.layers.context_broadcasting.broadcast import context_broadcast
+from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 
 
 @dataclass(frozen=True)

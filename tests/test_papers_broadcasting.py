@@ -164,8 +164,8 @@ def test_the_papers_own_numbers_bear_out_every_claim(name):
 
 def test_an_accuracy_is_read_at_its_own_epsilon():
     found = Record(kind="fgsm", values={"epsilons": [1 / 255, 8 / 255], "accuracy": [0.6, 0.2]})
-    assert _under("epsilons", 8 / 255)(found) == 0.2
-    assert _under("epsilons", 2 / 255)(found) is None
+    assert _under("epsilons", 8 / 255)["key"](found) == 0.2
+    assert _under("epsilons", 2 / 255)["key"](found) is None
 
 
 def test_entropy_is_the_mean_of_the_layers():

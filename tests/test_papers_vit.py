@@ -152,7 +152,8 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
     found = Record(kind="fourier", values=values)
     assert changes(found) == [("attention", -1), ("mlp", 2), ("attention", -3), ("mlp", 1)]
     assert of_kind("attention")(found) == -2
-    assert of_kind("attention", late=True)(found) == -3
+    assert of_kind("attention", half="early")(found) == -1
+    assert of_kind("attention", half="late")(found) == -3
     assert of_kind("mlp")(found) == 1.5
     assert of_kind("convolution")(found) is None
     unmarked = Record(kind="fourier", values={"kind": ["mlp"] * 2, "stage": [0, 1], "high": [0, 9]})
@@ -166,8 +167,8 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
 def test_noise_is_averaged_over_its_band_and_confidence_over_all_images():
     curve = {"frequencies": [0.0, 0.5, 0.8, 1.0], "accuracy": [0.8, 0.0, 0.5, 0.7]}
     noisy = Record(kind="frequency", values={"clean": 0.9, **curve})
-    assert lost(0.6, 1.0)(noisy) == pytest.approx(0.3)
-    assert lost(0.1, 0.2)(noisy) is None
+    assert lost(0.6, 1.0)["key"](noisy) == pytest.approx(0.3)
+    assert lost(0.1, 0.2)["key"](noisy) is None
     sure = {"bin_count": [0, 1, 3], "bin_confidence": [0, 0.5, 0.9], "bin_accuracy": [0, 0.9, 0.7]}
     assert gap(Record(kind="calibration", values=sure)) == pytest.approx((-0.4 + 0.6) / 4)
 
@@ -198,8 +199,8 @@ def test_lesions_are_read_at_the_ends_of_stages():
             "lost": [0.1, 0.5, 0.3, 0.2, 0.7, 0.0],
         },
     )
-    assert lost_at("start", "attention")(found) == 0.1
-    assert lost_at("end", "attention")(found) == 0.3
-    assert lost_at("last stage", "attention")(found) == 0.7
-    assert lost_at("first stage", "mlp")(found) == pytest.approx(0.35)
-    assert lost_at("start", "convolution")(found) is None
+    assert lost_at("start", "attention")["key"](found) == 0.1
+    assert lost_at("end", "attention")["key"](found) == 0.3
+    assert lost_at("last stage", "attention")["key"](found) == 0.7
+    assert lost_at("first stage", "mlp")["key"](found) == pytest.approx(0.35)
+    assert lost_at("start", "convolution")["key"](found) is None

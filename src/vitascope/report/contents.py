@@ -22,7 +22,7 @@ from vitascope.report.sections import (
     study,
 )
 from vitascope.report.sections.section import Section
-from vitascope.report.sections.study import tally, told
+from vitascope.report.sections.study import correction, tally, told
 
 __all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "PageContents", "compose"]
 
@@ -88,11 +88,12 @@ class PageContents:
         tried = sum(bool(section.claims) for section in studies)
         answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
         worst = [claim for claim in claims if claim.badge.words == "disagrees"]
+        unlike = (told(claim, f"Unlike {claim.source}") for claim in worst[:2])
         return replace(
             first,
             question=f"What of the papers holds here? {tried} studies",
             answer=answer,
-            leads=tuple(told(claim, f"Unlike {claim.source}") for claim in worst[:2]),
+            leads=tuple(filter(None, (correction(claims), *unlike))),
             facts=(),
         )
 
