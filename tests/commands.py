@@ -12,9 +12,7 @@ from contextlib import contextmanager, suppress
 def started(words, until):
     """``vitascope`` in a session of its own, once ``until()`` holds; nothing of it survives."""
     command = [sys.executable, "-m", "vitascope", *words]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    signal.signal(signal.SIGINT, before)  # has it ignored, and would hand that on
     deadline = time.monotonic() + 250
     try:
         while not until():

@@ -24,6 +24,14 @@ def small_convit(**options):
     return vitascope.create_model("convit_micro", **sizes, **options)
 
 
+def randomised(model, scale=0.1):
+    """Away from initialisation, where much is equal by symmetry."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn_like(parameter))
+    return model
+
+
 def few_digits(num_train, num_test):
     """The first digits of the training and of the test set."""
     digits = data.load("digits")

@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import nn
 
-from model_making import check_gradient_checkpointing
+from model_making import check_gradient_checkpointing, randomised
 from vitascope import create_model
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, forced_gates, gpsa_layers, without_pos_embed
@@ -18,19 +18,11 @@ def micro(**kwargs):
     return create_model("convit_micro", **{**MICRO, "num_gpsa_blocks": 2, **kwargs})
 
 
-def randomised(model):
-    """Away from initialisation, where much is equal by symmetry."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    return model
-
-
 def pair(name, num_blocks=12, **kwargs):
     """Ours and timm's with the same weights; of fewer blocks the last has no positions."""
     shape, local = {"num_classes": 10, "depth": num_blocks}, min(10, num_blocks - 1)
     theirs = timm.create_model(name, local_up_to_layer=local, **shape, **kwargs)
-    theirs = randomised(theirs).eval()
+    theirs = randomised(theirs, 0.05).eval()
     ours = create_model(name, num_gpsa_blocks=local, **shape, **kwargs).eval()
     ours.load_state_dict(theirs.state_dict())
     return ours, theirs

@@ -129,7 +129,9 @@ def test_predictions_are_sorted_and_sum_to_one(run, files):
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     assert (np.diff(shares, axis=1) <= 0).all()
     best = vitascope.predict(run, files)
-    assert best == [found[10 * index] for index in range(5)]
+    first = found[::10]
+    assert [(row.file, row.label) for row in best] == [(row.file, row.label) for row in first]
+    np.testing.assert_allclose([row.probability for row in best], shares[:, 0], rtol=1e-5)
     loaded = vitascope.load(run)
     with torch.no_grad():
         answer = loaded.model(loaded.transform(files[3])[None]).argmax().item()
