@@ -33,7 +33,7 @@ WORDS += ["--set", "batch_size=16", "scale_epochs=false"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "c"
-    assert main([*WORDS, "--out", str(out), "--processes", "2", "--quiet"]) == 0
+    assert main([*WORDS, "--out", str(out), "--processes", "1", "--quiet"]) == 0
     return out
 
 
