@@ -202,6 +202,15 @@ def inspection(
         "cka": ({"rows": units, "columns": units, "num_images": 64,
                  "similarity": random.random((len(units), len(units))).tolist()}, {}),
         "lesion": (where | {"intact": 0.9, "lost": random.random(len(units)).tolist()}, {}),
+        "relevance": ({"methods": ["rollout", "grad-cam"], "layer": "blocks.2",
+                       "shares": [0.0, 1.0], "num_images": 64,
+                       **{curve: {m: {"curve": [0.9, 0.1], "random": [0.9, 0.2], "area": 0.5,
+                                      "random_area": 0.6, "gain": 0.1, "error": 0.01}
+                                  for m in ("rollout", "grad-cam")}
+                          for curve in ("deletion", "insertion")}},
+                      {"map/rollout": random.random((2, 4, 4)),
+                       "map/grad-cam": random.random((2, 2, 2)),
+                       "pictures": random.random((2, 8, 8))}),
         "masking": ({"unmasked": 0.9, "no_positions": 0.5, "num_images": 64,
                      "content_masked": {"2": 0.4} if gated else {},
                      "position_masked": {"2": 0.3} if gated else {}}, {}),

@@ -3,8 +3,8 @@
 ``vitascope.measure.nonlocality(model, batches)`` returns a frozen result with ``.to_record()``.
 :func:`together` runs several in one pass over the images.
 
-Rooms: `attention`, `features`, `ablation`, `robustness`, `curvature`, and `streaming` (how
-instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
+Rooms: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`, and `streaming`
+(how instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
 """
 
 from vitascope.measure.ablation.lesion import lesion
@@ -21,6 +21,7 @@ from vitascope.measure.features.cka import cka
 from vitascope.measure.features.fourier import fourier
 from vitascope.measure.features.variance import variance
 from vitascope.measure.miou import miou
+from vitascope.measure.relevance.relevance import relevance
 from vitascope.measure.robustness.calibration import calibration
 from vitascope.measure.robustness.corruption import corruption
 from vitascope.measure.robustness.fgsm import fgsm
@@ -48,6 +49,7 @@ __all__ = [
     "nonlocality",
     "occlusion",
     "pgd",
+    "relevance",
     "together",
     "trajectory",
     "variance",

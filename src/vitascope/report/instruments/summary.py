@@ -118,6 +118,17 @@ def _lesion(values: Mapping[str, Any]) -> list[TableRow]:
     return rows
 
 
+def _relevance(values: Mapping[str, Any]) -> list[TableRow]:
+    rows = []
+    for method in values["methods"]:
+        for curve in ("deletion", "insertion"):
+            gain, error = (values[curve][method][key] for key in ("gain", "error"))
+            beyond = "" if error is None else f" ± {100 * error:.1f}"
+            what = f"{method}, {curve}: points better than random order"
+            rows.append(_row("relevance", what, f"{100 * gain:.1f}{beyond}"))
+    return rows
+
+
 def _hessian(values: Mapping[str, Any]) -> list[TableRow]:
     ape = "none" if values["ape"] is None else f"{values['ape']:.3g}"
     batches = f"{values['num_batches']} batches"
@@ -149,6 +160,7 @@ _OTHERS: dict[str, Callable[[Mapping[str, Any]], list[TableRow]]] = {
     "cka": _cka,
     "masking": _masking,
     "lesion": _lesion,
+    "relevance": _relevance,
     "hessian": _hessian,
     "density": _density,
     "landscape": _landscape,

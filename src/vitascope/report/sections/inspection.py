@@ -12,6 +12,7 @@ from vitascope.report.formatting import duration, plural
 from vitascope.report.instruments.curvature import CURVATURE
 from vitascope.report.instruments.heads import HEADS
 from vitascope.report.instruments.per_layer import Instrument, Seen
+from vitascope.report.instruments.relevance import RELEVANCE
 from vitascope.report.instruments.robustness import ROBUSTNESS
 from vitascope.report.instruments.summary import left_out, summary_table
 from vitascope.report.instruments.units import UNITS
@@ -22,7 +23,7 @@ from vitascope.settings import command_line
 
 __all__ = ["INSTRUMENTS", "models", "section"]
 
-INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
+INSTRUMENTS: dict[str, Instrument] = HEADS | RELEVANCE | UNITS | ROBUSTNESS | CURVATURE
 
 Session = dict[str, Source]  # the records of one model, by instrument
 

@@ -24,7 +24,7 @@ MEASURES = (
     "masking",
     "lesion",
 )
-ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
+ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 
 
