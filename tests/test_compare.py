@@ -18,7 +18,7 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.compare import Comparison, _describe, commands
+from vitascope.studies.comparison.compare import Comparison, _describe, commands
 from vitascope.studies.grid.readings import gates_and_nonlocality
 from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe

@@ -128,8 +128,9 @@ def test_predictions_are_sorted_and_sum_to_one(run, files):
     shares = np.array([row.probability for row in found]).reshape(5, 10)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     assert (np.diff(shares, axis=1) <= 0).all()
-    best = vitascope.predict(run, files)
-    assert best == [found[10 * index] for index in range(5)]
+    best = vitascope.predict(run, files)  # in another batch size, which rounds otherwise
+    assert [row[:2] for row in best] == [row[:2] for row in found[::10]]
+    np.testing.assert_allclose([row.probability for row in best], shares[:, 0], rtol=1e-5)
     loaded = vitascope.load(run)
     with torch.no_grad():
         answer = loaded.model(loaded.transform(files[3])[None]).argmax().item()

@@ -36,6 +36,7 @@ __all__ = [
     "check",
     "check_value",
     "command_line",
+    "fields_of",
     "flat",
     "recorded_as",
     "typed",
@@ -216,3 +217,8 @@ def recorded_as(line: str) -> Iterator[None]:
         os.environ.pop(COMMAND)
         if before is not None:
             os.environ[COMMAND] = before
+
+
+def fields_of(request: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Fields that have the same name elsewhere."""
+    return {name: getattr(request, name) for name in names}

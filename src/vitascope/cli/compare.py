@@ -11,10 +11,10 @@ __all__ = ["run"]
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope compare``, train and print."""
     request = parse(Compare, "vitascope compare", words)
-    from vitascope.api import question_of, run_compare
+    from vitascope.answers.compare import question_of, run_compare
 
     if request.print_commands:
-        from vitascope.studies.compare import commands
+        from vitascope.studies.comparison.compare import commands
 
         print("\n".join(commands(question_of(request), request.out)))
         return

@@ -11,6 +11,6 @@ __all__ = ["run"]
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope evaluate``, measure and print."""
     request = parse(Evaluate, "vitascope evaluate", words)
-    from vitascope.api import run_evaluate
+    from vitascope.answers.evaluate import run_evaluate
 
     show(run_evaluate(request), as_json=request.json, quiet=request.quiet)

@@ -11,6 +11,6 @@ __all__ = ["run"]
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope inspect``, measure and print."""
     request = parse(Inspect, "vitascope inspect", words)
-    from vitascope.api import run_inspect
+    from vitascope.answers.inspect import run_inspect
 
     show(run_inspect(request), as_json=request.json, quiet=request.quiet)

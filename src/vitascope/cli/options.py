@@ -16,7 +16,7 @@ from vitascope.requests.from_python import kinds, needed
 from vitascope.settings import check
 
 if TYPE_CHECKING:
-    from vitascope.api import Result
+    from vitascope.answers.result import Result
 
 __all__ = ["parse", "show"]
 

@@ -11,13 +11,13 @@ __all__ = ["STUDIES"]
 
 
 def _buildup(request: Buildup) -> None:
-    from vitascope.api import run_buildup
+    from vitascope.answers.study import run_buildup
 
     show(run_buildup(request), as_json=request.json, quiet=request.quiet)
 
 
 def _spectra(request: Spectra) -> None:
-    from vitascope.api import run_spectra
+    from vitascope.answers.study import run_spectra
 
     show(run_spectra(request), as_json=request.json, quiet=request.quiet)
 

@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from vitascope.figure import Figure, Lines, Maps, Series, Style
-from vitascope.report.instruments.per_layer import Instrument, Seen, joined
+from vitascope.record import Record
+from vitascope.report.instruments.instrument import Instrument, Seen, table_row
+from vitascope.report.instruments.per_layer import joined
+from vitascope.report.tables.table import TableRow
 
 __all__ = ["RELEVANCE", "gain_words"]
 
@@ -107,4 +110,16 @@ def _curve(seen: Seen, curve: str) -> Lines:
     )
 
 
-RELEVANCE: dict[str, Instrument] = {"relevance": relevance}
+def _rows(record: Record) -> list[TableRow]:
+    return [
+        table_row(
+            "relevance",
+            f"{method}, {curve}: points of area better than random order",
+            gain_words(record.values[curve][method]),
+        )
+        for method in record.values["methods"]
+        for curve in CURVES
+    ]
+
+
+RELEVANCE: dict[str, Instrument] = {"relevance": Instrument(relevance, _rows)}

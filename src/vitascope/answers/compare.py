@@ -1,0 +1,49 @@
+"""Answer ``vitascope compare``: train the models, recommend one, write the page."""
+
+from typing import Any
+
+from vitascope.answers.engine import this_machine
+from vitascope.answers.result import FORMATS, Result
+from vitascope.requests.compare import Compare
+from vitascope.settings import fields_of
+
+__all__ = ["question_of", "run_compare"]
+
+
+def run_compare(request: Compare) -> Result:
+    """Train the models and say which one suits the images."""
+    from vitascope import record
+    from vitascope.report.exports import write_figures
+    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.sections.comparison_record import ComparisonRecord
+    from vitascope.report.tables.comparison import comparison_text
+    from vitascope.studies.comparison.compare import compare as compared
+
+    answer = compared(question_of(request), request.out, this_machine(request))
+    page = write_folder_page(request.out)
+    keys = ("table", "crossings", "recommendation", "models")
+    explorers = sorted((request.out / "explorer").glob("*.json"))
+    result = Result(
+        records={
+            "compare": answer,
+            **{f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers},
+        },
+        summary=f"{comparison_text(ComparisonRecord(answer))}\n",
+        values={**{key: answer.values[key] for key in keys}, "report": str(page)},
+        written=page,
+    )
+    if request.figures:
+        write_figures(result.report(), request.out, (*FORMATS, "pdf"))
+    return result
+
+
+def question_of(request: Compare) -> Any:
+    """What a comparison trains."""
+    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.grid.train_command import recipe_from
+
+    return Comparison(
+        recipe=recipe_from(request.recipe, request.epochs, request.set),
+        overrides=request.set,
+        **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+    )

@@ -1,0 +1,105 @@
+"""Answer ``vitascope evaluate``: accuracy, likelihood and calibration, or robustness."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from vitascope.answers.result import FORMATS, Result
+from vitascope.errors import UserError
+from vitascope.progress import Progress
+from vitascope.requests.evaluate import Evaluate
+from vitascope.settings import fields_of
+from vitascope.threads import use_threads
+
+__all__ = ["run_evaluate"]
+
+
+def run_evaluate(request: Evaluate) -> Result:
+    """Accuracy, likelihood and calibration; with ``on``, robustness."""
+    use_threads(request.threads)
+    from vitascope.studies.session.models import class_pairs
+
+    how: dict[str, Any] = {
+        "weights": None if request.weights is None else str(request.weights),
+        "num_workers": request.workers,
+        "num_images": request.images,
+        "map_classes": class_pairs(request.map_classes),
+        **fields_of(request, ("pretrained", "image_size", "batch_size", "device", "split")),
+    }
+    trial = _trial(request)
+    return _robustness(request, trial, how) if trial.on else _accuracy(request, how)
+
+
+def _accuracy(request: Evaluate, how: dict[str, Any]) -> Result:
+    from vitascope.report.tables.evaluation import evaluation_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.session.evaluation import evaluate_subject
+
+    found = evaluate_subject(request.model, request.data, seed=request.seed, **how)
+    if request.out is not None:
+        found.save(request.out)
+    return Result(
+        records={"evaluation": found},
+        summary=as_text(evaluation_table([found], [request.model], [None])),
+        values=dict(found.values),
+        notes=tuple(f"note: {note}" for note in found.config["notes"]),
+    )
+
+
+def _trial(request: Evaluate) -> Any:
+    """What is done to the images."""
+    from vitascope.studies.inspection.robustness import Trial, on_names
+
+    same = (
+        *("sizes", "fill", "against", "steps", "frequencies", "window", "rms", "severities"),
+        *("num_bins", "seed"),
+    )
+    epsilons = request.epsilons
+    return Trial(
+        on=on_names(request.on),
+        epsilons=None if epsilons is None else tuple(map(_number, epsilons)),
+        clamp=request.clamp or None,
+        corrupted=None if request.corrupted is None else str(request.corrupted),
+        **fields_of(request, same),
+    )
+
+
+def _number(word: str) -> float:
+    """A number or a fraction.
+
+    >>> _number("0.5"), _number("1/4")
+    (0.5, 0.25)
+    """
+    try:
+        return float(Fraction(word))
+    except (ValueError, ZeroDivisionError):
+        raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {word!r}") from None
+
+
+def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as lists, but for those with a number an image: they are in the record."""
+    return {name: a.tolist() for name, a in arrays.items() if not name.startswith("images/")}
+
+
+def _robustness(request: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
+    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.summary import left_out, summary_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.session.evaluation import evaluate_on
+
+    with Progress("measuring", quiet=request.quiet or request.json) as bar:
+        records = evaluate_on(request.model, request.data, trial=trial, on_step=bar.show, **how)
+    read = [f"{name}: {READINGS[record.kind](record)}" for name, record in records.items()]
+    notes = next(iter(records.values())).config["notes"]
+    measured = {name: {**record.values, **_few(record.arrays)} for name, record in records.items()}
+    told = {"subject": request.model, "seed": request.seed, "measures": measured, "notes": notes}
+    result = Result(
+        records=records,
+        summary="\n".join([as_text(summary_table(records)), *read]),
+        values=told,
+        notes=(*left_out(records), *(f"note: {note}" for note in notes)),
+    )
+    if request.out is None:
+        return result
+    return replace(result, written=result.save(request.out, (*FORMATS, "pdf")))

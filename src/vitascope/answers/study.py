@@ -1,0 +1,108 @@
+"""Answer ``vitascope study``: a study of a paper, a build-up search, spectra of runs."""
+
+from dataclasses import replace
+from typing import Any
+
+from vitascope.answers.engine import engine_of, this_machine
+from vitascope.answers.result import FORMATS, Result
+from vitascope.progress import Progress
+from vitascope.requests.buildup import Buildup
+from vitascope.requests.spectra import Spectra
+from vitascope.requests.study import Study
+from vitascope.settings import fields_of
+from vitascope.threads import use_threads
+
+__all__ = ["run_buildup", "run_spectra", "run_study", "scale_of", "study_with_page"]
+
+
+def run_buildup(request: Buildup) -> Result:
+    """Search for the convolutions that should be attention."""
+    from vitascope.report.folder_page import write_record_figures
+    from vitascope.report.sections.buildup import says
+    from vitascope.report.tables.buildup import buildup_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.buildup import BuildUp, build_up
+    from vitascope.studies.grid.train_command import pairs, recipe_from
+
+    same = ("data", "base", "seeds", "validation", "margin", "max_candidates", "image_size")
+    question = BuildUp(
+        model_args=pairs(request.model_args, "--model-args"),
+        recipe=recipe_from(request.recipe, request.epochs, request.set),
+        **fields_of(request, same),
+    )
+    with Progress(quiet=request.quiet or request.json) as bar:
+        answer = build_up(question, request.out, this_machine(request), progress=bar.tell)
+    figures = write_record_figures(request.out, {"buildup": answer}, (*FORMATS, "pdf"))
+    return Result(
+        records={"buildup": answer},
+        summary=f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n",
+        values={**answer.values, "figures": [str(path) for path in figures]},
+        written=figures[0],
+    )
+
+
+def run_spectra(request: Spectra) -> Result:
+    """Compare the Hessian spectra of runs."""
+    use_threads(request.threads)
+    from vitascope.report.folder_page import write_record_figures
+    from vitascope.report.tables.spectra import spectra_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.inspection.curvature import Curvature
+    from vitascope.studies.inspection.spectra import spectra
+
+    plan = Curvature(
+        num_batches=request.batches,
+        num_eigenvalues=request.eigenvalues,
+        **fields_of(request, ("tolerance", "batch_norm", "processes")),
+    )
+    with Progress("spectra", quiet=request.quiet or request.json) as bar:
+        answer = spectra(
+            request.runs,
+            request.out,
+            epochs=request.epochs,
+            plan=plan,
+            seed=request.seed,
+            on_step=bar.show,
+        )
+    figures = write_record_figures(request.out, {"spectra": answer}, (*FORMATS, "pdf"))
+    return Result(
+        records={"spectra": answer},
+        summary=f"{as_text(spectra_table(answer))}\n",
+        values={**answer.values, "figures": [str(path) for path in figures]},
+        written=figures[0],
+    )
+
+
+def study_with_page(name: str, request: Study) -> Result:
+    """Answer one study of a paper and write the page of its folder."""
+    from vitascope.report.folder_page import write_folder_page
+    from vitascope.studies.papers.answer import check_images
+    from vitascope.studies.papers.catalog import find
+
+    study = find(name)
+    check_images({study.name: study.plan(scale_of(study, request))})
+    return replace(run_study(study, request), written=write_folder_page(request.out))
+
+
+def run_study(study: Any, request: Study) -> Result:
+    """Answer one study of a paper, whose images are known to be there."""
+    from vitascope.report.tables.study import study_text
+    from vitascope.studies.papers.answer import answer
+
+    found = answer(study, scale_of(study, request), request.out, engine_of(request))
+    return Result(records={study.name: found}, summary=study_text(found), values=found.values)
+
+
+def scale_of(study: Any, request: Study) -> Any:
+    """The scale of a study, with what the request changes."""
+    from vitascope.studies.papers.scale import SCALES
+
+    needed = study.data["paper"].lower()  # of several sources, the kind that the study names
+    fitting = [word for word in request.data if f"{word.partition(':')[0]}:" in needed]
+    changes: dict[str, Any] = {
+        "data": next(iter([*fitting, *request.data]), None),
+        "seeds": request.seeds or None,
+        **fields_of(request, ("image_size", "epochs", "recipe")),
+    }
+    given = {name: value for name, value in changes.items() if value is not None}
+    return replace(SCALES[request.scale], **given)
