@@ -130,7 +130,7 @@ def names(module: griffe.Module) -> list[str]:
     """What the module says is public: its ``__all__``, or what it imports to be found there."""
     if module.exports:
         return [str(name).strip("'\"") for name in module.exports]
-    found = [m for m in module.members.values() if isinstance(m, griffe.Alias) and m.imported]
+    found = [m for m in module.members.values() if isinstance(m, griffe.Alias)]
     return sorted(m.name for m in found if m.target_path.startswith("vitascope."))
 
 
