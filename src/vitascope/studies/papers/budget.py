@@ -97,8 +97,8 @@ LAPTOP = {"final": 25.0, "hessian": 8.0, "corruption": 5.0, "landscape": 4.0}
 _OTHER = 0.5
 
 
-# (10^9 multiply-adds of a sample, samples of an epoch): DeiT-S under UPerNet on ADE20K's crops of 512
-# pixels; ViLT-B on questions of 40 words and images of 384 pixels
+# (10^9 multiply-adds of a sample, samples of an epoch): DeiT-S under UPerNet on ADE20K's crops of
+# 512 pixels; ViLT-B on questions of 40 words and images of 384 pixels
 TASKS = {"segmentation": (100.4, 20_210), "vqa": (16.69, 443_757)}
 
 
