@@ -237,13 +237,13 @@ def test_answers_to_choose_from_are_the_commonest_of_enough_questions(questions)
 
 def test_a_vilt_with_broadcasting_learns_to_answer(questions, tmp_path, capsys):
     words = ["--task", "vqa", "--model", "vilt_micro+cb", "--data", f"vqa:{questions}",
-             "--image-size", "16", "--epochs", "12", "--set", "batch_size=9", "lr=5e-3",
-             "warmup_epochs=1", "eval_every=12", "--threads", "1", "--quiet", "--json"]  # fmt: skip
+             "--image-size", "16", "--epochs", "24", "--set", "batch_size=9", "lr=5e-3",
+             "warmup_epochs=1", "eval_every=24", "--threads", "1", "--quiet", "--json"]  # fmt: skip
     assert main(["train", *words, "--out", str(tmp_path / "a")]) == 0
     found = json.loads(capsys.readouterr().out)
     lines = [json.loads(line) for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["train_loss"] < 0.5 * lines[0]["train_loss"]
-    assert found["vqa_score"] > 0.6  # saying "no" always: a third
+    assert found["vqa_score"] > 0.75  # saying "no" always: a third
     assert main(["evaluate", str(tmp_path / "a"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["vqa_score"] == pytest.approx(found["vqa_score"])
     page = tmp_path / "page.html"

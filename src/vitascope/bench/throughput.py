@@ -36,8 +36,9 @@ class ThroughputBenchmark:
     def to_record(self) -> Record:
         """For the disk."""
         values = {"throughput": self.throughput, "speed": self.speed}
-        return Record(kind="bench-throughput", values=values, config=self.config, seed=0,
-                      seconds=self.seconds)  # fmt: skip
+        return Record(
+            kind="bench-throughput", values=values, config=self.config, seed=0, seconds=self.seconds
+        )
 
 
 def time_throughput(

@@ -26,10 +26,19 @@ __all__ = ["PUBLISHED", "Mode", "Throughput", "forward_pass", "throughput", "upd
 
 Mode = Literal["inference", "training"]
 PUBLISHED = {  # model -> images a second, ConViT Table 1
-    "deit_tiny": 1442, "convit_tiny": 734, "deit_tiny_plus": 1036, "convit_tiny_plus": 625,
-    "deit_small": 587, "convit_small": 305, "deit_small_plus": 480, "convit_small_plus": 382,
-    "deit_base": 187, "convit_base": 141, "deit_base_plus": 114, "convit_base_plus": 96,
-}  # fmt: skip
+    "deit_tiny": 1442,
+    "convit_tiny": 734,
+    "deit_tiny_plus": 1036,
+    "convit_tiny_plus": 625,
+    "deit_small": 587,
+    "convit_small": 305,
+    "deit_small_plus": 480,
+    "convit_small_plus": 382,
+    "deit_base": 187,
+    "convit_base": 141,
+    "deit_base_plus": 114,
+    "convit_base_plus": 96,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,20 @@ __all__ = ["SIZES", "vilt"]
 
 SIZES: dict[str, dict[str, int]] = {
     "vilt_base": {  # ViLT-B/32
-        "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-        "intermediate_size": 3072, "patch_size": 32,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "patch_size": 32,
     },
     "vilt_micro": {  # ours, for tests
-        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 96, "patch_size": 8,
+        "hidden_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 96,
+        "patch_size": 8,
     },
-}  # fmt: skip
+}
 
 
 def vilt(

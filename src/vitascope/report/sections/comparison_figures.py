@@ -251,8 +251,11 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
         "gates": "1 is position alone, 0 is content alone.",
         "nonlocality": "Dashed: a head that looks everywhere alike.",
     }[what]
-    lines = "Thin lines: single heads; thick: their mean." if single else (
-        "Lines: mean of the heads of a layer.")  # fmt: skip
+    lines = (
+        "Thin lines: single heads; thick: their mean."
+        if single
+        else ("Lines: mean of the heads of a layer.")
+    )
     return Figure(
         name=what,
         title=title,

@@ -120,12 +120,23 @@ def each_head_figure(
         if what in record.arrays:
             layers = [f"{run}, layer {i + 1}" for i in range(record.arrays[what].shape[1])]
             epochs = [max(epoch, 0.5) for epoch in record.values["epochs"]]
-            panels += head_panels(epochs, record.arrays[what], layers, y_label=label,
-                                  x_label="epoch (0 stands at 0.5)", x_log=True)  # fmt: skip
+            panels += head_panels(
+                epochs,
+                record.arrays[what],
+                layers,
+                y_label=label,
+                x_label="epoch (0 stands at 0.5)",
+                x_log=True,
+            )
     low, high = _spread_at_end(panels)
     reading = f"Heads of one layer lie up to {high:.2f} apart at the end, at least {low:.2f}."
-    return Figure(name=f"each-head-{what}", title=title, panels=tuple(panels), reading=reading,
-                  how="Thin: one head; thick: the mean of a layer. First seed.")  # fmt: skip
+    return Figure(
+        name=f"each-head-{what}",
+        title=title,
+        panels=tuple(panels),
+        reading=reading,
+        how="Thin: one head; thick: the mean of a layer. First seed.",
+    )
 
 
 def _spread_at_end(panels: Sequence[Lines]) -> tuple[float, float]:

@@ -38,74 +38,145 @@ def strength(scale: Scale) -> Plan:
         args: dict[str, Any] = {} if usual else {"num_gpsa_blocks": count}
         if alpha != 1.0 and count:  # without GPSA layers there is nothing to be local
             args["locality_strength"] = alpha
-        return scale.training("ConViT-S+", fraction=fraction, changes=hundred, recipe="deit_plus",
-                              **args)  # fmt: skip
+        return scale.training(
+            "ConViT-S+", fraction=fraction, changes=hundred, recipe="deit_plus", **args
+        )
 
     plain, some = made(0, 1.0), layers[1:]
     grid = Table(
-        name="strength", title="Locality strength and number of GPSA layers (Fig. 8 left)",
-        corner="locality strength", columns=[str(n) for n in layers],
-        rows=[Row(label=f"{a:g}", cells=[
-            Ask(training=plain) if a == alphas[-1] else None,
-            *(Ask(training=made(n, a)) for n in some)]) for a in alphas])  # fmt: skip
+        name="strength",
+        title="Locality strength and number of GPSA layers (Fig. 8 left)",
+        corner="locality strength",
+        columns=[str(n) for n in layers],
+        rows=[
+            Row(
+                label=f"{a:g}",
+                cells=[
+                    Ask(training=plain) if a == alphas[-1] else None,
+                    *(Ask(training=made(n, a)) for n in some),
+                ],
+            )
+            for a in alphas
+        ],
+    )
     runs = {n: made(n, 1.0) for n in layers}
     shares = [epoch / 300 for epoch in _EPOCHS]
     columns = [f"{100 * share:.0f} %" for share in shares] + ["end"]
     number = Table(
-        name="layers", title="Number of GPSA layers over training (Fig. 8 right, 12 left)",
-        corner="GPSA layers", columns=columns,
-        rows=[Row(label=str(n), cells=[
-            *(Ask(training=t, reading=CURVES, key=_top1_at(share)) for share in shares),
-            Ask(training=t)]) for n, t in runs.items()])  # fmt: skip
+        name="layers",
+        title="Number of GPSA layers over training (Fig. 8 right, 12 left)",
+        corner="GPSA layers",
+        columns=columns,
+        rows=[
+            Row(
+                label=str(n),
+                cells=[
+                    *(Ask(training=t, reading=CURVES, key=_top1_at(share)) for share in shares),
+                    Ask(training=t),
+                ],
+            )
+            for n, t in runs.items()
+        ],
+    )
     none, many, early = str(layers[0]), str(layers[-1]), columns[0]
     weak, strong = f"{alphas[0]:g}", f"{alphas[-1]:g}"
     share = 1 / len(some)
     claims = [
-        Claim(source="ConViT Fig. 8", table="layers", text="GPSA layers raise the final accuracy",
-              cells={(many, "end"): 1, (none, "end"): -1}),
-        Claim(source="ConViT Fig. 8 right", table="layers",
-              text="the lead of GPSA layers is larger early in training",
-              cells={(many, early): 1, (none, early): -1, (many, "end"): -1, (none, "end"): 1}),
-        Claim(source="ConViT Fig. 8 left", table="strength",
-              text="stronger locality raises the final accuracy",
-              cells={(strong, many): 1, (weak, many): -1}),
-        Claim(source="ConViT Fig. 8 left", table="strength",
-              text="stronger locality helps on average over the numbers of GPSA layers",
-              cells={(alpha, str(n)): sign * share for n in some
-                     for alpha, sign in ((strong, 1), (weak, -1))}),
-    ]  # fmt: skip
+        Claim(
+            source="ConViT Fig. 8",
+            table="layers",
+            text="GPSA layers raise the final accuracy",
+            cells={(many, "end"): 1, (none, "end"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 right",
+            table="layers",
+            text="the lead of GPSA layers is larger early in training",
+            cells={(many, early): 1, (none, early): -1, (many, "end"): -1, (none, "end"): 1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 left",
+            table="strength",
+            text="stronger locality raises the final accuracy",
+            cells={(strong, many): 1, (weak, many): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 left",
+            table="strength",
+            text="stronger locality helps on average over the numbers of GPSA layers",
+            cells={
+                (alpha, str(n)): sign * share
+                for n in some
+                for alpha, sign in ((strong, 1), (weak, -1))
+            },
+        ),
+    ]
     if len(some) > 1:
-        claims.append(Claim(
-            source="ConViT Fig. 8 left", table="strength",
-            text="more GPSA layers raise the final accuracy at every strength, on average",
-            cells={(f"{a:g}", str(n)): sign / len(alphas) for a in alphas
-                   for n, sign in ((some[-1], 1), (some[0], -1))}))  # fmt: skip
+        claims.append(
+            Claim(
+                source="ConViT Fig. 8 left",
+                table="strength",
+                text="more GPSA layers raise the final accuracy at every strength, on average",
+                cells={
+                    (f"{a:g}", str(n)): sign / len(alphas)
+                    for a in alphas
+                    for n, sign in ((some[-1], 1), (some[0], -1))
+                },
+            )
+        )
 
     def figures(findings: Findings) -> list[Figure]:
-        means = np.array([[_mean(findings, ask or grid.rows[-1].cells[0]) for ask in row.cells]
-                          for row in grid.rows])  # fmt: skip
-        left = Heat(title="top-1 at the end", rows=tuple(row.label for row in grid.rows),
-                    columns=tuple(grid.columns), values=means, label="top-1, %")  # fmt: skip
-        series = [over(list(layers), [findings.values(row.cells[i]) for row in number.rows], column,  # type: ignore[arg-type]
-                       model=False) for i, column in enumerate(columns)]  # fmt: skip
+        means = np.array(
+            [
+                [_mean(findings, ask or grid.rows[-1].cells[0]) for ask in row.cells]
+                for row in grid.rows
+            ]
+        )
+        left = Heat(
+            title="top-1 at the end",
+            rows=tuple(row.label for row in grid.rows),
+            columns=tuple(grid.columns),
+            values=means,
+            label="top-1, %",
+        )
+        series = [
+            over(
+                list(layers),
+                [_values(findings, row.cells[i]) for row in number.rows],
+                column,
+                model=False,
+            )
+            for i, column in enumerate(columns)
+        ]
         right = lines("top-1 over training", series, x="GPSA layers", y="top-1, %")
         text = (
             "Rows are locality strengths, columns numbers of GPSA layers (without one there is no "
             "strength); lines are shares of the training."
         )
         return [
-            Figure(name="locality", title="How much locality (Fig. 8)", reading=text,
-                   panels=(left, right)),
-            curves_figure(findings, {f"{n} GPSA layers": t for n, t in runs.items()},
-                          "Learning with GPSA layers (Fig. 12 left)"),
-        ]  # fmt: skip
+            Figure(
+                name="locality",
+                title="How much locality (Fig. 8)",
+                reading=text,
+                panels=(left, right),
+            ),
+            curves_figure(
+                findings,
+                {f"{n} GPSA layers": t for n, t in runs.items()},
+                "Learning with GPSA layers (Fig. 12 left)",
+            ),
+        ]
 
     also = [(t, CURVES) for t in runs.values()]
     return Plan(tables=[number, grid], claims=claims, figures=figures, also=also)
 
 
+def _values(findings: Findings, ask: Ask | None) -> list[float]:
+    return findings.values(ask) if ask is not None else []
+
+
 def _mean(findings: Findings, ask: Ask | None) -> float:
-    values = findings.values(ask) if ask is not None else []
+    values = _values(findings, ask)
     return fmean(values) if values else float("nan")
 
 
@@ -135,21 +206,44 @@ def plain_psa(scale: Scale) -> Plan:
     fixed = psa.but(model_args={"content_std": 0.0})
     runs = {"plain ViT": vit, "PSA": psa, "PSA, eq. 5": fixed, "GPSA": convit}
     table = Table(
-        name="top1", title="Summed or gated position (Fig. 9)", corner="attention",
+        name="top1",
+        title="Summed or gated position (Fig. 9)",
+        corner="attention",
         columns=["early", "end"],
-        rows=[Row(label=name, cells=[Ask(training=t, reading=CURVES, key=_early_top1),
-                                     Ask(training=t)]) for name, t in runs.items()])  # fmt: skip
+        rows=[
+            Row(
+                label=name,
+                cells=[Ask(training=t, reading=CURVES, key=_early_top1), Ask(training=t)],
+            )
+            for name, t in runs.items()
+        ],
+    )
     claims = [
-        Claim(source="ConViT Fig. 9", table="top1", text="PSA is ahead of the plain ViT early on",
-              cells={("PSA", "early"): 1, ("plain ViT", "early"): -1}),
-        Claim(source="ConViT Fig. 9", table="top1", text="in the end the plain ViT passes PSA",
-              cells={("plain ViT", "end"): 1, ("PSA", "end"): -1}),
-        Claim(source="ConViT Fig. 9", table="top1", text="in the end the plain ViT passes PSA that "
-              "starts without content (eq. 5)",
-              cells={("plain ViT", "end"): 1, ("PSA, eq. 5", "end"): -1}),
-        Claim(source="ConViT App. A", table="top1", text="gates are better than the sum in the end",
-              cells={("GPSA", "end"): 1, ("PSA", "end"): -1}),
-    ]  # fmt: skip
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="PSA is ahead of the plain ViT early on",
+            cells={("PSA", "early"): 1, ("plain ViT", "early"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="in the end the plain ViT passes PSA",
+            cells={("plain ViT", "end"): 1, ("PSA", "end"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="in the end the plain ViT passes PSA that starts without content (eq. 5)",
+            cells={("plain ViT", "end"): 1, ("PSA, eq. 5", "end"): -1},
+        ),
+        Claim(
+            source="ConViT App. A",
+            table="top1",
+            text="gates are better than the sum in the end",
+            cells={("GPSA", "end"): 1, ("PSA", "end"): -1},
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, runs, "Learning curves (Fig. 9)")]
@@ -159,11 +253,20 @@ def plain_psa(scale: Scale) -> Plan:
 
 
 STUDIES = (
-    Study(name="locality-strength", title="How much locality is best?",
-          claim="more GPSA layers and stronger locality raise accuracy, most early in training",
-          covers=("ConViT Fig. 8", "ConViT Fig. 12 left"), plan=strength,
-          data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"}),
-    Study(name="gating", title="Is the gate needed?",
-          claim="summing content and position before the softmax helps early and hurts in the end",
-          covers=("ConViT Fig. 9",), plan=plain_psa, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="locality-strength",
+        title="How much locality is best?",
+        claim="more GPSA layers and stronger locality raise accuracy, most early in training",
+        covers=("ConViT Fig. 8", "ConViT Fig. 12 left"),
+        plan=strength,
+        data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"},
+    ),
+    Study(
+        name="gating",
+        title="Is the gate needed?",
+        claim="summing content and position before the softmax helps early and hurts in the end",
+        covers=("ConViT Fig. 9",),
+        plan=plain_psa,
+        data=IMAGENET,
+    ),
+)

@@ -52,16 +52,22 @@ def ablation(scale: Scale) -> Plan:
     for label, args, full, tenth in _ABLATION:
         role = "DeiT-S+" if args is None else "ConViT-S+"
         cells = [
-            Ask(training=scale.training(role, fraction=f, recipe="deit_plus", **(args or {})),
-                paper=paper)
+            Ask(
+                training=scale.training(role, fraction=f, recipe="deit_plus", **(args or {})),
+                paper=paper,
+            )
             for f, paper in ((1.0, full), (scale.small, tenth))
-        ]  # fmt: skip
+        ]
         rows.append(Row(label=label, paper_label=label, cells=cells))
     a, b, c, d, e, f, g, half, _ = (row.label for row in rows)
 
     def ahead(text: str, first: str, second: str, column: str = few) -> Claim:
-        return Claim(source="ConViT Table 3", table="top1", text=text,
-                     cells={(first, column): 1, (second, column): -1})  # fmt: skip
+        return Claim(
+            source="ConViT Table 3",
+            table="top1",
+            text=text,
+            cells={(first, column): 1, (second, column): -1},
+        )
 
     claims = [
         ahead(f"ConViT is ahead of DeiT on {few} of the images", a, e),
@@ -78,8 +84,13 @@ def ablation(scale: Scale) -> Plan:
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
 
-    table = Table(name="top1", title="ConViT taken apart (Table 3)", corner="network",
-                  columns=["100 %", few], rows=rows)  # fmt: skip
+    table = Table(
+        name="top1",
+        title="ConViT taken apart (Table 3)",
+        corner="network",
+        columns=["100 %", few],
+        rows=rows,
+    )
     also = [(training, CURVES) for training in shown.values()]
     return Plan(tables=[table], claims=claims, figures=figures, also=also)
 
@@ -95,39 +106,80 @@ def distillation(scale: Scale) -> Plan:
         alone = _sized(scale, role, fraction)
         taught = _sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
         pair = zip((alone, taught), plain[role], strict=True)
-        rows.append(Row(label=scale.training(role).model, paper_label=role,
-                        cells=[Ask(training=t, paper=p) for t, p in pair]))  # fmt: skip
+        rows.append(
+            Row(
+                label=scale.training(role).model,
+                paper_label=role,
+                cells=[Ask(training=t, paper=p) for t, p in pair],
+            )
+        )
     claims = [
-        Claim(source="ConViT Table 4", table="top1", text=f"distillation helps {row.label}",
-              cells={(row.label, "distilled"): 1, (row.label, "alone"): -1})
+        Claim(
+            source="ConViT Table 4",
+            table="top1",
+            text=f"distillation helps {row.label}",
+            cells={(row.label, "distilled"): 1, (row.label, "alone"): -1},
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     vit, convit = rows[0].label, rows[-1].label
-    claims.append(Claim(
-        source="ConViT App. B", table="top1",
-        text="the ViT gains more from distillation than ConViT",
-        cells={(vit, "distilled"): 1, (vit, "alone"): -1,
-               (convit, "distilled"): -1, (convit, "alone"): 1},
-    ))  # fmt: skip
-    trained = {name: cell.training for name, cell in zip(("alone", "distilled"), rows[0].cells,
-               strict=True) if cell is not None}  # fmt: skip
+    claims.append(
+        Claim(
+            source="ConViT App. B",
+            table="top1",
+            text="the ViT gains more from distillation than ConViT",
+            cells={
+                (vit, "distilled"): 1,
+                (vit, "alone"): -1,
+                (convit, "distilled"): -1,
+                (convit, "alone"): 1,
+            },
+        )
+    )
+    trained = {
+        name: cell.training
+        for name, cell in zip(("alone", "distilled"), rows[0].cells, strict=True)
+        if cell is not None
+    }
     far = Table(
-        name="nonlocality", title="Mean nonlocality of the ViT at the end (Fig. 10)",
-        corner="network", columns=list(trained), unit="nonlocality, patches", digits=2,
-        accuracy=False, rows=[Row(label=vit, cells=[
-            Ask(training=t, reading=LOOKS, key=_last_nonlocality, factor=1.0)
-            for t in trained.values()])])  # fmt: skip
-    claims.append(Claim(
-        source="ConViT Fig. 10", table="nonlocality", text="distillation leaves the ViT more local",
-        cells={(vit, "alone"): 1, (vit, "distilled"): -1}))  # fmt: skip
+        name="nonlocality",
+        title="Mean nonlocality of the ViT at the end (Fig. 10)",
+        corner="network",
+        columns=list(trained),
+        unit="nonlocality, patches",
+        digits=2,
+        accuracy=False,
+        rows=[
+            Row(
+                label=vit,
+                cells=[
+                    Ask(training=t, reading=LOOKS, key=_last_nonlocality, factor=1.0)
+                    for t in trained.values()
+                ],
+            )
+        ],
+    )
+    claims.append(
+        Claim(
+            source="ConViT Fig. 10",
+            table="nonlocality",
+            text="distillation leaves the ViT more local",
+            cells={(vit, "alone"): 1, (vit, "distilled"): -1},
+        )
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         runs = {f"ViT {name}": training for name, training in trained.items()}
         title = "Nonlocality with distillation (Fig. 10)"
         return [heads_figure(findings, runs, "nonlocality", title)]
 
-    table = Table(name="top1", title="Hard distillation from a CNN (Table 4)", corner="network",
-                  columns=["alone", "distilled"], rows=rows)  # fmt: skip
+    table = Table(
+        name="top1",
+        title="Hard distillation from a CNN (Table 4)",
+        corner="network",
+        columns=["alone", "distilled"],
+        rows=rows,
+    )
     also = [(t, LOOKS) for t in trained.values()]
     return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
 
@@ -143,10 +195,20 @@ def _sized(scale: Scale, role: str, fraction: float) -> Training:
 
 
 STUDIES = (
-    Study(name="ablation", title="What makes ConViT work?",
-          claim="gates and the convolutional start help together, most on few images",
-          covers=("ConViT Table 3", "ConViT Fig. 12 right"), plan=ablation, data=IMAGENET),
-    Study(name="distillation", title="Does a CNN teacher bring the same locality?",
-          claim="distillation helps both, ConViT less, and leaves the ViT more local",
-          covers=("ConViT Table 4", "ConViT Fig. 10"), plan=distillation, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="ablation",
+        title="What makes ConViT work?",
+        claim="gates and the convolutional start help together, most on few images",
+        covers=("ConViT Table 3", "ConViT Fig. 12 right"),
+        plan=ablation,
+        data=IMAGENET,
+    ),
+    Study(
+        name="distillation",
+        title="Does a CNN teacher bring the same locality?",
+        claim="distillation helps both, ConViT less, and leaves the ViT more local",
+        covers=("ConViT Table 4", "ConViT Fig. 10"),
+        plan=distillation,
+        data=IMAGENET,
+    ),
+)
