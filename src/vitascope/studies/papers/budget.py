@@ -149,7 +149,8 @@ def hours(training: Training) -> float | None:
     classes = plan.subset.first_classes
     images *= (classes / 1000) if classes else 1
     images *= plan.subset.fraction * plan.epoch_factor
-    return _gpu_hours(size[1], images * plan.epochs)
+    passes = 1 if plan.sam is None else 2  # SAM takes a second gradient at each step
+    return _gpu_hours(size[1], passes * images * plan.epochs)
 
 
 def _gpu_hours(giga: float, samples: float) -> float:
