@@ -11,8 +11,14 @@ from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.record import Record
 from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
+from vitascope.studies.papers.budget import hours, size_of
 from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.convit.accuracy import last_mean, positional_layers
+from vitascope.studies.papers.convit.accuracy import (
+    last_mean,
+    parameters_figure,
+    positional_layers,
+)
+from vitascope.studies.papers.plan import Findings
 from vitascope.studies.papers.scale import LAPTOP, PAPER
 
 STUDIES = catalog()
@@ -160,3 +166,46 @@ def test_a_resnet_with_blur_smooths_the_end_of_every_stage_and_nothing_else():
     assert [type(stage[-1]) for stage in smooth.stages] == [BoxBlur] * 3
     x = plain.embed(torch.randn(1, 3, 16, 16))
     torch.testing.assert_close(smooth.run_stage(0, x), BoxBlur(2)(plain.run_stage(0, x)))
+
+
+def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
+    plan = STUDIES["sizes"].plan(PAPER)
+    records = {}
+    for key, (training, readings) in plan.wanted().items():
+        parameters = 1e6 * size_of(training)[0]
+        values = {"top1": 0.8, "images_per_second": 1.0, "parameters": parameters}
+        for name in readings:
+            records[key, name] = [Record(kind=name, values=values)]
+    runs = {
+        row.label: [ask.training for ask in row.cells] for row in plan.tables[0].rows
+    }  # Ti, S, B, Ti+, S+, B+
+    (panel,) = parameters_figure(Findings(records), runs, published=True).panels
+    ours = panel.series[1]
+    assert ours.label == "convit_small"
+    assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
+    assert {line.label.partition(",")[0] for line in panel.series[2:]} == {
+        "ResNet", "EfficientNet", "ViT", "T2T-ViT"}  # fmt: skip
+    assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
+
+
+def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    row = next(row for row in plan.tables[0].rows if row.label.endswith("all"))
+    values = np.array([9.0, 8.0, 5.0, 6.0, 7.0]).reshape(5, 1, 1)
+    record = Record(
+        kind="looks", values={"epochs": [0, 5, 17, 72, 300]}, arrays={"nonlocality": values}
+    )
+    assert [ask.key(record) for ask in row.cells] == [9.0, 5.0, 7.0]
+
+
+def test_the_long_training_is_of_the_plus_models_on_cifar_100():
+    plan = STUDIES["long-training"].plan(PAPER)
+    trainings = [training for training, _ in plan.wanted().values()]
+    assert {t.full_recipe.total_epochs for t in trainings} == {3000}
+    assert {(t.data, t.image_size, t.full_recipe.name) for t in trainings} == {
+        ("cifar100", 224, "deit_plus")
+    }
+    expected = 6 * 2.14e9 * 50_000 * 3000 / (312e12 * 0.35) / 3600
+    assert hours(next(t for t in trainings if t.model == "convit_tiny_plus")) == pytest.approx(
+        expected
+    )

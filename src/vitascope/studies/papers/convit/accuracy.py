@@ -43,7 +43,7 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
-__all__ = ["STUDIES", "last_mean", "positional_layers"]
+__all__ = ["STUDIES", "last_mean", "parameters_figure", "positional_layers"]
 
 
 _KINDS = ("ViT", "ConViT")  # in figures, whose labels are short
@@ -358,7 +358,7 @@ def sizes(scale: Scale) -> Plan:
         }
         gated = {k: t for k, t in insides.items() if k.startswith(_KINDS[1])}
         return [
-            _parameters(
+            parameters_figure(
                 findings,
                 {labels[kind]: [run(kind, size) for size in names] for kind in _PAIR},
                 published=scale.is_paper,
@@ -371,7 +371,7 @@ def sizes(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures, also=also)
 
 
-def _parameters(
+def parameters_figure(
     findings: Findings, runs: Mapping[str, Sequence[Training]], *, published: bool
 ) -> Figure:
     """Fig. 2 right: top-1 over parameters; at the paper's scale beside the published points."""
