@@ -117,8 +117,9 @@ def judged(source, verdict, contrast, half, p_value, **more):
     """A claim as a record holds it."""
     return {"source": source, "text": f"claim of {source}", "verdict": verdict, "table": "t",
             "contrast": contrast, "low": contrast - half, "high": contrast + half, "margin": 0.0,
-            "detectable": 1.4 * half, "p_value": p_value, "paper": None, "why": "", "one_run": False,
-            "unit": "points", "digits": 1, "reading": "Measured.", **more}  # fmt: skip
+            "detectable": 1.4 * half, "p_value": p_value, "paper": None, "why": "",
+            "one_run": False, "unit": "points", "digits": 1,
+            "reading": "Measured.", **more}  # fmt: skip
 
 
 CLAIMS = [
@@ -158,7 +159,7 @@ def test_changed_verdicts_are_listed_with_what_changed_them():
     lines = [line for line in page.splitlines() if line.startswith("| x")]
     assert len(lines) == 2  # within noise and undecided are the same
     assert "by the interval: half of the interval was 4.00 and is 1.90" in lines[0]
-    assert "agrees | not testable here | +3.00 is now +0.50" in lines[1]
+    assert "agrees | not testable here | by the number: +3.00 is now +0.50" in lines[1]
     assert "2 of 4 changed: 1 from not decided to disagrees; 1 from agrees to not decided" in page
 
 
