@@ -18,8 +18,9 @@ from vitascope.studies.stats.simulation import World
 
 
 def trial(seeds=3, images=400, accuracies=(90.0, 80.0), seed=0):
-    world = World(accuracies=accuracies, spreads=(1.0,) * len(accuracies), seeds=seeds,
-                  images=images)  # fmt: skip
+    world = World(
+        accuracies=accuracies, spreads=(1.0,) * len(accuracies), seeds=seeds, images=images
+    )
     return next(iter(world.trials(1, seed)))
 
 
@@ -141,8 +142,11 @@ def test_folds_have_the_correction_of_nadeau_and_bengio():
     first, second = trial(seeds=2, images=500)
     folds = np.arange(500) % 5
     found = difference(first, second, folds=folds)
-    pieces = [100 * (a[folds == k].mean() - b[folds == k].mean())
-              for a, b in zip(first, second, strict=True) for k in range(5)]  # fmt: skip
+    pieces = [
+        100 * (a[folds == k].mean() - b[folds == k].mean())
+        for a, b in zip(first, second, strict=True)
+        for k in range(5)
+    ]
     floor = 1e4 * 5 / 500**2
     variance = (1 / 10 + 1 / 4) * (np.var(pieces, ddof=1) + floor)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 9) * np.sqrt(variance))

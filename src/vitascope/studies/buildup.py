@@ -39,7 +39,6 @@ from vitascope.models.registry import OURS
 from vitascope.record import Record, plain
 from vitascope.settings import Count, Seed, Side, Within, check
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     correct_arrays,
     folder_of,
@@ -47,6 +46,7 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build

@@ -43,8 +43,17 @@ def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
     mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
     std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
     words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
-    paper = cell.get("paper")
-    return Cell(words=words, note=f"{paper:g}".replace("-", "−") if known(paper) else "")
+    paper: Any = cell.get("paper")
+    return Cell(words=words, note=_theirs(paper, digits) if known(paper) else "")
+
+
+def _theirs(paper: float, digits: int) -> str:
+    """The paper's number, with as many digits as ours or as it has itself.
+
+    >>> _theirs(35.0, 1), _theirs(-0.25, 1)
+    ('35.0', '−0.25')
+    """
+    return number(paper, max(digits, len(f"{paper:g}".partition(".")[2])))
 
 
 def study_text(record: Record) -> str:
