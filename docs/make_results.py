@@ -33,7 +33,10 @@ from vitascope.report.tables.study import study_table
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.writers import as_markdown
 
-__all__ = ["results_page", "section"]
+__all__ = ["readme_with_counts", "results_page", "section"]
+
+README = Path(__file__).parents[1] / "README.md"
+MARKS = ("<!-- verdicts, by make results -->", "<!-- end of verdicts -->")
 
 
 def section(record: Record) -> str:
@@ -310,6 +313,19 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
     return found
 
 
+def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
+    """The README with the verdicts on the digits counted between its two marks."""
+    mine = [record for record in studies if record.values["data"] == "digits"]
+    claims = [tested(claim) for record in mine for claim in record.values["claims"]]
+    counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()
+    said = f"On two cores, {len(mine)} studies on the embedded digits with three seeds: {counted}"
+    start, rest = readme.split(MARKS[0])
+    return f"{start}{MARKS[0]}\n{said}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
 if __name__ == "__main__":
     *sources, target = map(Path, sys.argv[1:])
     write_text(target, results_page(sources, target.parent / "figures"))
+    found = [load(path) for folder in sources for path in sorted(folder.glob("*.json"))]
+    counts = readme_with_counts(README.read_text(), [r for r in found if r.kind == "study"])
+    write_text(README, counts)

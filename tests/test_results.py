@@ -3,12 +3,12 @@
 import json
 from dataclasses import replace
 
-from make_results import results_page, section
+from make_results import README, readme_with_counts, results_page, section
 from make_verdict_changes import BEFORE, changes_page
 
 from report_making import made_up
 from report_records import made_study
-from vitascope.record import Record
+from vitascope.record import Record, load
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.scale import LAPTOP
 
@@ -161,6 +161,13 @@ def test_changed_verdicts_are_listed_with_what_changed_them():
     assert "by the interval: half of the interval was 4.00 and is 1.90" in lines[0]
     assert "agrees | not testable here | by the number: +3.00 is now +0.50" in lines[1]
     assert "2 of 4 changed: 1 from not decided to disagrees; 1 from agrees to not decided" in page
+
+
+def test_the_readme_counts_what_the_records_say():
+    folder = README.parent / "docs/records/studies"
+    studies = [load(path) for path in sorted(folder.glob("*.json"))]
+    text = README.read_text()
+    assert readme_with_counts(text, studies) == text, "make results writes it anew"
 
 
 def test_the_verdicts_before_are_those_of_the_records_studies():

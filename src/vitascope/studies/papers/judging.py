@@ -236,6 +236,6 @@ def _sentence(told: Mapping[str, Any]) -> str:
     if told["one_run"]:
         said += f" The interval and p = {told['p_value']:.2g} speak of these runs alone."
     if told["detectable"] is not None:
-        said += f" To be found four times of five it must be {told['detectable']:.{digits}f}"
-        said += f"; the paper's is {signed(told['paper'])}." if told["paper"] is not None else "."
+        said += f" {told['detectable']:.{digits}f} would be found four times of five"
+        said += f"; the paper has {signed(told['paper'])}." if told["paper"] is not None else "."
     return said
