@@ -158,7 +158,8 @@ def _trainings(cells: Sequence[WeightedCell]) -> list[list[WeightedCell]]:
 
 def _of_images(cells: Sequence[WeightedCell]) -> Estimate:
     """Means over the same images: accuracies, and what else is measured image by image."""
-    runs, weights = [], []
+    runs: list[Runs] = []
+    weights: list[float] = []
     for group in _trainings(cells):
         samples: list[Any] = [cell.sample for cell in group]
         each = [cell.weight * cell.ask.factor / PERCENT for cell in group]
