@@ -220,7 +220,7 @@ def _in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]
 
 
 def _overview(studies: Sequence[tuple[str, Record]]) -> str:
-    """One line a study: what it covers, on what, how many of the paper's claims are seen."""
+    """One line per study: what it covers, on what, how many of the paper's claims are seen."""
     rows, every = [], []
     for name, record in studies:
         found = [claim["verdict"] for claim in record.values["claims"]]
