@@ -1,4 +1,4 @@
-"""Make `docs/results.md` from records: what was measured, when, and how to get it again.
+"""Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
 `make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
