@@ -1,4 +1,4 @@
-"""Make `docs/results.md` from records: what was measured, when, and how to get it again.
+"""Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
 `make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
@@ -233,7 +233,7 @@ def _in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]
 
 
 def _overview(studies: Sequence[tuple[str, Record]]) -> str:
-    """One line a study: what it covers, on what, how many of the paper's claims are seen."""
+    """One line per study: what it covers, on what, how many of the paper's claims are seen."""
     every = [tested(claim) for _, record in studies for claim in record.values["claims"]]
     shown = [verdict for verdict in VERDICT_MARKS if any(c.verdict == verdict for c in every)]
     rows = []

@@ -1,4 +1,4 @@
-"""``vitascope study NAME --scale ...``: a paper's table or figure again."""
+"""``vitascope study NAME --scale ...``: reproduce a table or figure of a paper."""
 
 import json
 import sys

@@ -192,7 +192,7 @@ def _of_batches(cells: Sequence[WeightedCell], table: Table) -> Estimate | None:
 
 
 def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate | None:
-    """One number a run, and of accuracies the size of the test set."""
+    """One number per run, and of accuracies the size of the test set."""
     numbers, weights, sampling = [], [], 0.0
     for group in _trainings(cells):
         seeds = [row for row in zip(*(c.numbers for c in group), strict=True) if None not in row]

@@ -76,7 +76,7 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
 def eigenvalues(
     runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
 ) -> list[Table]:
-    """NEP and APE, a row a network and a column a reading."""
+    """NEP and APE, a row per network and a column per reading."""
     tables = []
     for name, title, unit, factor in (
         ("nep", "Negative eigenvalues", "NEP, %", 100.0),
