@@ -20,6 +20,7 @@ __all__ = ["models", "section", "tally", "told"]
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
     "laptop": "Laptop scale: small models and few images, not the paper's",
+    "desk": "Desk scale: small models on real images, not the paper's",
 }
 _TERMS = (
     (
