@@ -39,33 +39,56 @@ def dial(scale: Scale) -> Plan:
         rows.append(Row(label=label, cells=cells))
     least, most = _share(fractions[0]), _share(fractions[-1])
     claims = [
-        Claim(source="Locality dial", table="top1",
-              text=f"{row.label} is ahead of a plain ViT on {least} of the images",
-              cells={(row.label, least): 1, ("plain", least): -1})
+        Claim(
+            source="Locality dial",
+            table="top1",
+            text=f"{row.label} is ahead of a plain ViT on {least} of the images",
+            cells={(row.label, least): 1, ("plain", least): -1},
+        )
         for row in rows[1:]
-    ]  # fmt: skip
+    ]
     claims += [
-        Claim(source="Locality dial", table="top1",
-              text=f"the lead of {row.label} shrinks with more images",
-              cells={(row.label, least): 1, ("plain", least): -1,
-                     (row.label, most): -1, ("plain", most): 1})
+        Claim(
+            source="Locality dial",
+            table="top1",
+            text=f"the lead of {row.label} shrinks with more images",
+            cells={
+                (row.label, least): 1,
+                ("plain", least): -1,
+                (row.label, most): -1,
+                ("plain", most): 1,
+            },
+        )
         for row in rows[1:]
-    ]  # fmt: skip
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         series = [
-            over([100 * f for f in fractions],
-                 [findings.values(ask) for ask in row.cells if ask is not None], row.label,
-                 model=False)
+            over(
+                [100 * f for f in fractions],
+                [findings.values(ask) for ask in row.cells if ask is not None],
+                row.label,
+                model=False,
+            )
             for row in rows
-        ]  # fmt: skip
-        drawn = lines("Top-1 by share of the images", series, x="images of each class, %",
-                      y="top-1, %", x_log=True)  # fmt: skip
+        ]
+        drawn = lines(
+            "Top-1 by share of the images",
+            series,
+            x="images of each class, %",
+            y="top-1, %",
+            x_log=True,
+        )
         text = "A line above that of plain attention: its kind of locality helps."
         return [Figure(name="dial", title="The dial of locality", panels=(drawn,), reading=text)]
 
-    table = Table(name="top1", title="Top-1 of every kind of locality", corner="locality",
-                  columns=[_share(f) for f in fractions], rows=rows)  # fmt: skip
+    table = Table(
+        name="top1",
+        title="Top-1 of every kind of locality",
+        corner="locality",
+        columns=[_share(f) for f in fractions],
+        rows=rows,
+    )
     return Plan(tables=[table], claims=claims, figures=figures)
 
 
@@ -74,7 +97,12 @@ def _share(fraction: float) -> str:
 
 
 STUDIES = (
-    Study(name="locality-dial", title="How much locality, put in how?",
-          claim="every way to put locality into a ViT helps on few images, less on more",
-          covers=("Locality dial",), plan=dial, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="locality-dial",
+        title="How much locality, put in how?",
+        claim="every way to put locality into a ViT helps on few images, less on more",
+        covers=("Locality dial",),
+        plan=dial,
+        data=IMAGENET,
+    ),
+)

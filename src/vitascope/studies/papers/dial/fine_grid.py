@@ -41,10 +41,13 @@ def grids(scale: Scale) -> Plan:
     """Top-1 of both on two grids and two shares of the images."""
     patches, fractions = _patches(scale), _fractions(scale)
     rows = [
-        Row(label=f"{kind}, patch {patch}",
-            cells=[Ask(training=scale.few(_role(kind, patch), fraction=f)) for f in fractions])
-        for patch in patches for kind in _KINDS
-    ]  # fmt: skip
+        Row(
+            label=f"{kind}, patch {patch}",
+            cells=[Ask(training=scale.few(_role(kind, patch), fraction=f)) for f in fractions],
+        )
+        for patch in patches
+        for kind in _KINDS
+    ]
     few, more = map(_share, fractions)
     fine, coarse = patches
 
@@ -52,34 +55,69 @@ def grids(scale: Scale) -> Plan:
         return {(f"ConViT, patch {patch}", share): weight, (f"ViT, patch {patch}", share): -weight}
 
     claims = [
-        Claim(source="Fine grid", table="top1", cells=lead(patch, share),
-              text=f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT")
-        for patch in patches for share in (few, more)
-    ]  # fmt: skip
+        Claim(
+            source="Fine grid",
+            table="top1",
+            cells=lead(patch, share),
+            text=f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT",
+        )
+        for patch in patches
+        for share in (few, more)
+    ]
     claims += [
-        Claim(source="Fine grid", table="top1", text="its lead is larger on the finer grid",
-              cells={**lead(fine, few), **lead(coarse, few, -1)}),
-        Claim(source="Fine grid", table="top1", text="its lead shrinks with more images",
-              cells={**lead(fine, few), **lead(fine, more, -1)}),
-    ]  # fmt: skip
+        Claim(
+            source="Fine grid",
+            table="top1",
+            text="its lead is larger on the finer grid",
+            cells={**lead(fine, few), **lead(coarse, few, -1)},
+        ),
+        Claim(
+            source="Fine grid",
+            table="top1",
+            text="its lead shrinks with more images",
+            cells={**lead(fine, few), **lead(fine, more, -1)},
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         panels = []
         for patch in patches:
             series = [
-                over([100 * f for f in fractions],
-                     [findings.values(ask) for ask in row.cells if ask is not None],
-                     row.label.partition(",")[0], model=False)
-                for row in rows if row.label.endswith(f" {patch}")
-            ]  # fmt: skip
-            panels.append(lines(f"Patches of {patch}", series, x="images of each class, %",
-                                y="top-1, %", x_log=True))  # fmt: skip
+                over(
+                    [100 * f for f in fractions],
+                    [findings.values(ask) for ask in row.cells if ask is not None],
+                    row.label.partition(",")[0],
+                    model=False,
+                )
+                for row in rows
+                if row.label.endswith(f" {patch}")
+            ]
+            panels.append(
+                lines(
+                    f"Patches of {patch}",
+                    series,
+                    x="images of each class, %",
+                    y="top-1, %",
+                    x_log=True,
+                )
+            )
         text = "The gap between the lines is ConViT's lead."
-        return [Figure(name="grid", title="The lead over grid and images", panels=tuple(panels),
-                       reading=text)]  # fmt: skip
+        return [
+            Figure(
+                name="grid",
+                title="The lead over grid and images",
+                panels=tuple(panels),
+                reading=text,
+            )
+        ]
 
-    table = Table(name="top1", title="Top-1 by grid and images", corner="model",
-                  columns=[few, more], rows=rows)  # fmt: skip
+    table = Table(
+        name="top1",
+        title="Top-1 by grid and images",
+        corner="model",
+        columns=[few, more],
+        rows=rows,
+    )
     return Plan(tables=[table], claims=claims, figures=figures)
 
 
@@ -103,33 +141,64 @@ def changes(scale: Scale) -> Plan:
         found = usual(kind)
         return found.but(epochs=3 * found.full_recipe.epochs)
 
-    ways = {"as it is": usual, "DeiT's augmentation": augmenting, "larger models": larger,
-            "three times as long": longer}  # fmt: skip
+    ways = {
+        "as it is": usual,
+        "DeiT's augmentation": augmenting,
+        "larger models": larger,
+        "three times as long": longer,
+    }
     rows = [
         Row(label=label, cells=[Ask(training=way(kind)) for kind in _KINDS])
         for label, way in ways.items()
     ]
     claims = [
-        Claim(source="Fine grid", table="changes", text=f"ConViT is ahead of ViT: {label}",
-              cells={(label, "ConViT"): 1, (label, "ViT"): -1})
+        Claim(
+            source="Fine grid",
+            table="changes",
+            text=f"ConViT is ahead of ViT: {label}",
+            cells={(label, "ConViT"): 1, (label, "ViT"): -1},
+        )
         for label in ways
-    ]  # fmt: skip
+    ]
     claims += [
-        Claim(source="Fine grid", table="changes", text=f"its lead shrinks: {label}",
-              cells={("as it is", "ConViT"): 1, ("as it is", "ViT"): -1,
-                     (label, "ConViT"): -1, (label, "ViT"): 1})
+        Claim(
+            source="Fine grid",
+            table="changes",
+            text=f"its lead shrinks: {label}",
+            cells={
+                ("as it is", "ConViT"): 1,
+                ("as it is", "ViT"): -1,
+                (label, "ConViT"): -1,
+                (label, "ViT"): 1,
+            },
+        )
         for label in list(ways)[1:]
-    ]  # fmt: skip
-    table = Table(name="changes", title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
-                  corner="change", columns=list(_KINDS), rows=rows)  # fmt: skip
+    ]
+    table = Table(
+        name="changes",
+        title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
+        corner="change",
+        columns=list(_KINDS),
+        rows=rows,
+    )
     return Plan(tables=[table], claims=claims)
 
 
 STUDIES = (
-    Study(name="fine-grid", title="Is ConViT's lead one of fine grids and few images?",
-          claim="ConViT leads on few images on a fine grid, less on a coarse one or on more images",
-          covers=("Fine grid",), plan=grids, data=IMAGENET),
-    Study(name="fine-grid-changes", title="What changes ConViT's lead on a fine grid?",
-          claim="the lead stands under other augmentation, in larger models and longer training",
-          covers=("Fine grid, one change at a time",), plan=changes, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="fine-grid",
+        title="Is ConViT's lead one of fine grids and few images?",
+        claim="ConViT leads on few images on a fine grid, less on a coarse one or on more images",
+        covers=("Fine grid",),
+        plan=grids,
+        data=IMAGENET,
+    ),
+    Study(
+        name="fine-grid-changes",
+        title="What changes ConViT's lead on a fine grid?",
+        claim="the lead stands under other augmentation, in larger models and longer training",
+        covers=("Fine grid, one change at a time",),
+        plan=changes,
+        data=IMAGENET,
+    ),
+)
