@@ -55,6 +55,10 @@ class StudyRequest:
     slurm: tuple[str, ...] = ()
     """SLURM: more options of submitit, as NAME=VALUE: slurm_partition=gpu."""
     plan: bool = False
-    """Print what would be run, GPU-hours and memory, and stop."""
+    """Print what would be run and what it costs (paper: GPU-hours and memory, computed; desk:
+    core-hours, from timed steps), and stop."""
+    keep: Path | None = None
+    """Copy what is worth keeping of the finished runs into this folder: records, predictions,
+    metrics, readings; no weights."""
     json: Json = False
     quiet: Quiet = False
