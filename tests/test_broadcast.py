@@ -411,8 +411,8 @@ def test_names_that_cannot_be_are_refused(name, said):
 
 
 def test_a_plus_in_a_path_is_not_a_suffix():
-    assert read_name("local-dir:a+b") == ("local-dir:a+b", (), None)
-    assert read_name("local-dir:a+b+cb") == ("local-dir:a+b", (), {"kind": "cb"})
+    assert read_name("local-dir:a+b") == ("local-dir:a+b", (), None, None)
+    assert read_name("local-dir:a+b+cb") == ("local-dir:a+b", (), {"kind": "cb"}, None)
 
 
 # refusals

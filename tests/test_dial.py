@@ -7,12 +7,14 @@ from timm.layers import Attention, AttentionRope
 from torch.nn import functional as F
 
 from vitascope import capture, create_model, list_models
+from vitascope.answers.compare import question_of
 from vitascope.bench.training import random_images
 from vitascope.errors import UserError
 from vitascope.layers.locality_self_attention import LocalitySelfAttention
 from vitascope.models.vit.dial import DIAL, REFUSED
 from vitascope.models.vit.impulse import OFFSETS
 from vitascope.models.vit.shifted_patches import shifted
+from vitascope.requests.compare import Compare
 from vitascope.studies.session.models import build
 
 SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 5}
@@ -214,3 +216,28 @@ def test_rotary_scores_depend_on_relative_places_alone():
     turned = rotary(same)[:, :, 1:]
     scores = (turned @ turned.mT).unflatten(-1, (4, 4)).unflatten(2, (4, 4))  # (1, H, y, x, y, x)
     torch.testing.assert_close(scores[:, :, 0, 0, 1, 2], scores[:, :, 2, 1, 3, 3])
+
+
+# patches by name
+
+
+def test_a_patch_size_may_stand_in_the_name():
+    session = build("vit_micro+patch8+lsa", random_images(16, 16))
+    assert session.model.patch_embed.grid_size == (2, 2)
+    assert session.config["patch_size"] == 8
+    assert list_models("*_micro+patch2") == [
+        f"{family}_micro+patch2" for family in ("convit", "convolutional_vit", "localvit", "vit")
+    ]
+    for name, said in (
+        ("resnet_micro+patch2", "a transformer of ours on a grid"),
+        ("vit_micro+patch2+patch4", "two patch sizes"),
+        ("vit_micro+patch0", "unknown suffix"),
+    ):
+        with pytest.raises(UserError, match=said):
+            create_model(name)
+
+
+def test_a_comparison_tries_every_transformer_at_each_patch_size():
+    models = ("vit_micro+lsa", "resnet_micro")
+    asked = question_of(Compare(data="digits", models=models, patch_sizes=(2, 4)))
+    assert asked.models == ("vit_micro+lsa+patch2", "vit_micro+lsa+patch4", "resnet_micro")

@@ -33,6 +33,7 @@ __all__ = [
     "convit_from_resnet",
     "create_model",
     "list_models",
+    "takes_patches",
 ]
 
 KNOWN = {*OURS, *CIFAR}
@@ -48,11 +49,15 @@ def list_models(pattern: str | None = None) -> list[str]:
     """
     if pattern is None:
         return sorted(KNOWN)
-    base, changes, _ = read_name(pattern)
+    base, changes, _, patch = read_name(pattern)
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
     found = [name for name in names if fnmatchcase(name, base)]
-    return [name + pattern[len(base) :] for name in found if not changes or _is_plain_vit(name)]
+    if changes:
+        found = [name for name in found if _is_plain_vit(name)]
+    if patch:
+        found = [name for name in found if takes_patches(name)]
+    return [name + pattern[len(base) :] for name in found]
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
@@ -70,7 +75,11 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     >>> create_model("convit_micro", num_classes=10).num_classes
     10
     """
-    base, changes, suffix = read_name(name)
+    base, changes, suffix, patch = read_name(name)
+    if patch is not None:
+        if not takes_patches(base):
+            raise UserError(f"+patch{patch} is for a transformer of ours on a grid, not {base}")
+        kwargs["patch_size"] = patch
     if suffix is not None:
         scale = {key: kwargs.pop(key) for key in ("scale_form", "scale_init") if key in kwargs}
         local = base + "".join(f"+{change}" for change in changes)
@@ -100,6 +109,16 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     if kwargs.get("pretrained"):
         check_weights(model, name)
     return model
+
+
+def takes_patches(name: str) -> bool:
+    """Whether it is a transformer of ours whose patches may have any size.
+
+    >>> takes_patches("convit_mini+cb"), takes_patches("resnet_mini")
+    (True, False)
+    """
+    made, _ = OURS.get(read_name(name).base, (nn.Module, {}))
+    return issubclass(made, VisionTransformer)
 
 
 def _is_plain_vit(name: str) -> bool:

@@ -1,14 +1,16 @@
 """Suffixes of model names, which combine: ``vit_mini+impulse+spt+cb_s:mid``.
 
-    NAME[+CHANGE]...[+KIND[:POSITION][:WHERE]]
+    NAME[+CHANGE]...[+patchN][+KIND[:POSITION][:WHERE]]
 
-CHANGE puts locality into a ViT of ours: ``mimetic``, ``impulse``, ``lsa``, ``spt``, ``stem``,
-``rope`` (:mod:`vitascope.models.vit.dial`). KIND inserts context broadcasting into any model:
-``cb``, ``cb_s``, ``cb_gate`` or ``cb_hybrid``; POSITION ``front``, ``mid`` or ``end``; WHERE
-``mlp``, ``msa`` or ``both``: the arguments of :func:`vitascope.broadcast`, with its defaults. Their
+``patchN`` gives a transformer of ours patches of N x N pixels: ``vit_mini+patch4``. CHANGE puts
+locality into a ViT of ours: ``mimetic``, ``impulse``, ``lsa``, ``spt``, ``stem``, ``rope``
+(:mod:`vitascope.models.vit.dial`). KIND inserts context broadcasting into any model: ``cb``,
+``cb_s``, ``cb_gate`` or ``cb_hybrid``; POSITION ``front``, ``mid`` or ``end``; WHERE ``mlp``,
+``msa`` or ``both``: the arguments of :func:`vitascope.broadcast`, with its defaults. Their
 order does not matter.
 """
 
+import re
 from typing import Any, NamedTuple, get_args
 
 from vitascope.errors import UserError, unknown
@@ -25,6 +27,7 @@ class ModelName(NamedTuple):
     base: str
     changes: tuple[str, ...] = ()  # keys of DIAL
     broadcast: dict[str, Any] | None = None  # arguments of `vitascope.broadcast`
+    patch_size: int | None = None
 
 
 def read_name(name: str) -> ModelName:
@@ -34,11 +37,11 @@ def read_name(name: str) -> ModelName:
 
     >>> read_name("deit_tiny+lsa+cb_s:mid:both")
     ModelName(base='deit_tiny', changes=('lsa',), broadcast={'kind': 'cb_s', 'position': 'mid', \
-'where': 'both'})
+'where': 'both'}, patch_size=None)
     >>> read_name("local-dir:a+b/c").base
     'local-dir:a+b/c'
     """
-    base, changes, broadcast = name, [], None
+    base, changes, broadcast, patch = name, [], None, None
     while "+" in base:
         rest, _, suffix = base.rpartition("+")
         word, *places = suffix.split(":")
@@ -48,13 +51,17 @@ def read_name(name: str) -> ModelName:
             if broadcast is not None:
                 raise UserError(f"{name!r} has context broadcasting twice; give it once")
             broadcast = {"kind": word, **_places(name, places)}
+        elif re.fullmatch(r"patch[1-9]\d{0,3}", suffix):
+            if patch is not None:
+                raise UserError(f"{name!r} has two patch sizes; give one")
+            patch = int(suffix.removeprefix("patch"))
         elif ":" in rest:
             break
         else:
-            raise unknown("suffix", suffix, [*DIAL, *get_args(Kind)])
+            raise unknown("suffix", suffix, [*DIAL, *get_args(Kind), "patch2"])
         base = rest
     check_changes(changes)
-    return ModelName(base, tuple(changes), broadcast)
+    return ModelName(base, tuple(changes), broadcast, patch)
 
 
 def _places(name: str, words: list[str]) -> dict[str, str]:

@@ -68,6 +68,8 @@ def build(
         if {"img_size", part} <= set(made_with):
             cells = made_with["img_size"] // made_with[part]
             wanted[part] = fitting_patch(height, width, cells, least)
+    if read_name(name).patch_size is not None:
+        wanted["patch_size"] = read_name(name).patch_size
     wanted |= kwargs
     torch.manual_seed(seed)
     try:
@@ -254,9 +256,9 @@ def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -
 
 def _from_elsewhere(text: str) -> Session:
     """A Hugging Face model or what a Python factory returns, with a suffix if there is one."""
-    base, changes, suffix = read_name(text)
-    if changes:
-        raise UserError(f"+{changes[0]} changes a ViT of ours, such as vit_mini, not {base}")
+    base, changes, suffix, patch = read_name(text)
+    if changes or patch:
+        raise UserError(f"{text}: but for +cb, suffixes change a ViT of ours, not {base}")
     source, _, name = base.partition(":")
     opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
     if suffix is None:
