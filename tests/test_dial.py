@@ -225,6 +225,7 @@ def test_a_patch_size_may_stand_in_the_name():
     session = build("vit_micro+patch8+lsa", random_images(16, 16))
     assert session.model.patch_embed.grid_size == (2, 2)
     assert session.config["patch_size"] == 8
+    assert create_model("vit_micro+patch8").patch_embed.grid_size == (4, 4)
     assert list_models("*_micro+patch2") == [
         f"{family}_micro+patch2" for family in ("convit", "convolutional_vit", "localvit", "vit")
     ]

@@ -86,6 +86,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
         return broadcast(create_model(local, **kwargs), **suffix, **scale)
     if changes:
         return _changed(base, changes, kwargs)
+    name = base
     source, _, rest = name.rpartition(":")
     if source in ("", "timm"):
         full = PREFIX + rest if not source and rest.split(".")[0] in KNOWN else rest
