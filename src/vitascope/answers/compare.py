@@ -40,10 +40,12 @@ def run_compare(request: Compare) -> Result:
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
     from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.patch_sizes import at_patch_sizes
     from vitascope.studies.grid.train_command import recipe_from
 
     return Comparison(
+        models=at_patch_sizes(request.models, request.patch_sizes),
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
-        **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+        **fields_of(request, ("data", "fractions", "seeds", "image_size", "margin")),
     )

@@ -30,11 +30,15 @@ class Compare:
       vitascope compare --data digits
       vitascope compare --data photos/ --image-size 64 --fractions 0.1 0.3 1 --seeds 0 1 2 --out c
       vitascope compare --data photos/ --models vit_micro convit_micro swin_tiny_patch4_window7_224
+      vitascope compare --data photos/ --models vit_mini convit_mini --patch-sizes 2 4
     """
 
     data: Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first."""
+    patch_sizes: tuple[Annotated[int, Within(1, 1024)], ...] = ()
+    """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
+    grid may bring accuracy and costs compute; the table has both."""
     fractions: tuple[float, ...] = (0.1, 1.0)
     """Shares of each class to train on."""
     seeds: tuple[Seed, ...] = (0, 1, 2)
