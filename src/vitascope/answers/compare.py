@@ -18,8 +18,10 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
+    from vitascope.studies.comparison.planning import Wish
 
-    answer = compared(question_of(request), request.out, this_machine(request))
+    wish = Wish(**fields_of(request, ("budget", "tune", "match")))
+    answer = compared(question_of(request), request.out, this_machine(request), wish)
     page = write_folder_page(request.out)
     keys = ("table", "crossings", "recommendation", "models")
     explorers = sorted((request.out / "explorer").glob("*.json"))
@@ -39,11 +41,13 @@ def run_compare(request: Compare) -> Result:
 
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.question import Comparison, rates_from
     from vitascope.studies.grid.one_training import recipe_from
 
     return Comparison(
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
+        rates=rates_from(request.rates, request.models),
         **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+        **fields_of(request, ("validation", "folds", "metric")),
     )
