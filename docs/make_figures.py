@@ -27,8 +27,8 @@ from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
-from vitascope.report.instruments.per_layer import Seen
-from vitascope.report.sections.inspection import INSTRUMENTS
+from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import segmentation_step
@@ -161,7 +161,7 @@ def main(words: Sequence[str]) -> None:
             if words:
                 record.save(OUT / "records" / name)
             seen = Seen(label=sight.model, style=Style(), record=record)
-            write(name, draw_figure(INSTRUMENTS[record.kind]([seen])))
+            write(name, draw_figure(INSTRUMENTS[record.kind].draw([seen])))
     if not named or "miou" in named:
         record, figure = segmented()
         if words:

@@ -14,12 +14,12 @@ import vitascope
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast, broadcast_cost
-from vitascope.layers.broadcast import context_broadcast, mean_token
-from vitascope.layers.sublayers import attentions, mlps
-from vitascope.layers.whole_image import visible
+from vitascope.layers.context_broadcasting.broadcast import context_broadcast, mean_token
+from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
+from vitascope.layers.context_broadcasting.whole_image import visible
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import open_session, reopen
 from vitascope.train import recipe

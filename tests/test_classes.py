@@ -12,7 +12,7 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.studies.explorer.explore import explore
-from vitascope.studies.grid.one_training import teacher_from
+from vitascope.studies.grid.train_command import teacher_from
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.models import open_session
 from vitascope.train import load_run

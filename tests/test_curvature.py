@@ -10,8 +10,8 @@ from vitascope.cli import main
 from vitascope.figure import Style, Surface
 from vitascope.record import Record, load
 from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory
-from vitascope.report.instruments.per_layer import Seen
-from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
+from vitascope.report.instruments.instrument import Seen
+from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.train import recipe
 

@@ -24,7 +24,7 @@ from vitascope.requests.spectra import Spectra
 from vitascope.requests.study import Study
 from vitascope.requests.train import Train
 from vitascope.settings import flat
-from vitascope.studies.grid.one_training import recipe_from
+from vitascope.studies.grid.train_command import recipe_from
 from vitascope.train import Recipe, lock_folder, recipe
 
 HELD = "is in use by process"

@@ -1,5 +1,6 @@
 """Which way imports point, and what importing costs."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -64,6 +65,16 @@ def test_every_file_that_the_architecture_names_exists():
 def test_no_file_is_called_after_nothing():
     names = {path.stem for path in SOURCE.rglob("*.py")}
     assert not names & {"utils", "common", "helpers", "misc"}
+
+
+def test_a_class_name_exists_once():
+    found: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    twice = {name: files for name, files in found.items() if len(files) > 1}
+    assert set(twice) <= {"Judgement", "Study", "Table"}, twice
 
 
 def run(code: str) -> str:

@@ -18,7 +18,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
-from model_making import of_hub, of_timm
+from model_making import moved_weights, of_hub, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -107,11 +107,7 @@ FAMILIES = {
 def built(name):
     """The model, with every constant weight shaken so that no unit is idle."""
     torch.manual_seed(0)
-    model = FAMILIES[name].make().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.02 * torch.randn_like(parameter)
-    return model
+    return moved_weights(FAMILIES[name].make())
 
 
 @pytest.fixture(params=FAMILIES)

@@ -16,7 +16,7 @@ from model_making import small_vit
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Teacher, recipe, train
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.distill import distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
@@ -43,8 +43,8 @@ def settings(**changes):
 
 def updated(model, given, lr=0.1, teacher=None, **changes):
     chosen = settings(**changes)
-    engine = Engine(chosen, device="cpu")
-    update = Update(engine, model, build_optimizer(model, chosen), chosen, seed=0, teacher=teacher)
+    process = TrainingProcess(chosen, device="cpu")
+    update = Update(process, model, build_optimizer(model, chosen), chosen, seed=0, teacher=teacher)
     model.train()
     sums = update(given, 0, lr)
     return update, sums

@@ -14,7 +14,7 @@ __all__ = ["engine_of", "this_machine"]
 def engine_of(request: Study) -> Any:
     """Where the runs of a study are made."""
     from vitascope.studies.grid.executor import Engine
-    from vitascope.studies.grid.one_training import pairs
+    from vitascope.studies.grid.train_command import pairs
 
     return Engine(
         kind=request.engine,

@@ -22,7 +22,7 @@ def run_buildup(request: Buildup) -> Result:
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.buildup import BuildUp, build_up
-    from vitascope.studies.grid.one_training import pairs, recipe_from
+    from vitascope.studies.grid.train_command import pairs, recipe_from
 
     same = ("data", "base", "seeds", "validation", "margin", "max_candidates", "image_size")
     question = BuildUp(

@@ -18,8 +18,8 @@ Any package may import this one; it imports only `errors`.
 from vitascope.capture.attention.events import has_fused_layers
 from vitascope.capture.attention.maps import attention, gated_layers, watch_maps
 from vitascope.capture.coordinates.tokens import TokenCoordinates, token_coordinates, trace_tokens
+from vitascope.capture.input_check import try_image
 from vitascope.capture.logits import heads_of, logits_of
-from vitascope.capture.one_image import try_image
 from vitascope.capture.structure.features import edit, evaluating, features, matching
 from vitascope.capture.structure.residual_stream import streams, without
 from vitascope.capture.structure.units import Unit, units

@@ -31,7 +31,7 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
 def run_paper(studies: Sequence[Any], args: Study) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
-    from vitascope.report.tables.study import tally
+    from vitascope.report.tables.claims import correction, tally, tested
     from vitascope.studies.papers.answer import check_images
 
     if args.scale == "paper" or args.plan:
@@ -51,7 +51,7 @@ def run_paper(studies: Sequence[Any], args: Study) -> None:
                 raise
             failed.append(f"{study.name}: {error}")
             continue
-        found += [claim["verdict"] for claim in result.values["claims"]]
+        found += map(tested, result.values["claims"])
         values.append(result.values)
         if not args.json:
             print(f"{result}\n", flush=True)
@@ -60,7 +60,8 @@ def run_paper(studies: Sequence[Any], args: Study) -> None:
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
-        print(f"{len(values)} studies, {tally(found)}.")
+        counted = f"{len(values)} studies, {tally([claim.verdict for claim in found])}."
+        print(f"{counted} {correction(found)}".strip())
     if values and not args.json:
         print(page)
     if failed:

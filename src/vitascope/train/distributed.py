@@ -39,12 +39,12 @@ from vitascope.train.device import device_of
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.trackers import chosen
 
-__all__ = ["Engine"]
+__all__ = ["TrainingProcess"]
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-class Engine:
+class TrainingProcess:
     """One process of a run."""
 
     def __init__(

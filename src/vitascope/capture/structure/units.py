@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vitascope.capture.coordinates.layout import layout_of
 from vitascope.capture.coordinates.tokens import inherit_coordinates, one_image
 from vitascope.capture.coordinates.tracer import CoordinateTracer
-from vitascope.capture.runs import ModuleRuns, module_of
+from vitascope.capture.repeated_calls import ModuleRuns, module_of
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
 from vitascope.capture.structure.residual_stream import follow_sums

@@ -20,9 +20,10 @@ Shapes: B images, C channels, H x W pixels, K classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,12 +62,15 @@ class Attack:
     step_sizes: tuple[float, ...] = ()  # of each epsilon
     random_start: bool = False
     seed: int | None = None
+    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
     def to_record(self) -> Record:
-        """Everything as values."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("kind", "seed")]
+        """Numbers as values; ``images/correct``: hits. (1 + epsilons, N) uint8"""
+        apart = ("kind", "seed", "correct")
+        names = [name for name in self.__dataclass_fields__ if name not in apart]
         values = {name: getattr(self, name) for name in names}
-        return Record(kind=self.kind, values=values, seed=self.seed)
+        arrays = {} if self.correct is None else {"images/correct": self.correct}
+        return Record(kind=self.kind, values=values, arrays=arrays, seed=self.seed)
 
 
 def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
@@ -143,6 +147,7 @@ def fgsm(
         num_images=found.num_images,
         num_stuck=stuck[0],
         step_sizes=epsilons,
+        correct=found.correct,
     )
 
 

@@ -32,7 +32,6 @@ from vitascope.studies.comparison.question import LOOKS, SAME, Comparison
 from vitascope.studies.comparison.tuning import tuning_record, tuning_runs
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     command,
     images_of,
@@ -40,6 +39,7 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import file_name
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count

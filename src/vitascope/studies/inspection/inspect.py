@@ -17,7 +17,7 @@ import torch
 from vitascope import capture, measure
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
-from vitascope.measure.streaming.together import STREAMING
+from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore
@@ -84,10 +84,9 @@ def inspect_subject(
     _no_typos(session.model, first, request)
     notes = [*session.notes, *session.class_notes]
     options: dict[str, dict[str, Any]] = {
-        "maps": {"layers": request.layers, "query": request.query}
+        name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()
     }
-    options |= {name: {"layers": request.layers} for name in ("nonlocality", "entropy")}
-    options |= {name: {"units": request.units} for name in ("fourier", "variance", "cka")}
+    options["maps"] |= {"query": request.query}
     if request.other is not None:
         peer = _open_other(request, session)
         prepare = image_converter(session, peer)

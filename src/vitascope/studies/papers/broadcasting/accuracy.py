@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import curves_figure, lines, over
@@ -25,6 +27,7 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
     Training,
@@ -90,6 +93,14 @@ def _entropy(record: Record) -> float:
     return fmean(record.values["nats"])
 
 
+def _surprise(record: Record) -> np.ndarray | None:
+    """-log p of the true class, image by image; None where one rounds to infinity."""
+    probability = record.arrays.get("probability")
+    if probability is None or not (probability > 0).all():
+        return None
+    return -np.log(probability.astype(float))  # type: ignore[no-any-return]
+
+
 def _distilled(scale: Scale) -> list[Table]:
     """Table S1: a table a metric, for their noise differs."""
     sizes = scale.pick(paper=tuple(_DISTILLED), laptop=("ViT-S",))
@@ -142,7 +153,8 @@ def broadcasting(scale: Scale) -> Plan:
         *distilled,
         _pair("plain", ends, pair, "top-1"),
         _pair("training-loss", ends, pair, "training NLL", "NLL, nats", key="train_nll"),
-        _pair("test-loss", ends, pair, "test NLL", "NLL, nats", key="test_nll"),
+        _pair("test-loss", ends, pair, "test NLL", "NLL, nats", key="test_nll",
+              sample=Sample(kind="images", of=_surprise)),
         _pair("entropy", "Entropy of attention, mean of layers and heads (section 2.4)", pair,
               "entropy", "entropy, nats", reading=read, key=_entropy),
     ]  # fmt: skip

@@ -6,22 +6,32 @@ networks of Table S1. FGSM's epsilon is not given there: its number stands besid
 
 from typing import Any
 
+import numpy as np
+
 from vitascope.record import Record
 from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, ahead, elsewhere, taught
-from vitascope.studies.papers.plan import Ask, Key, Plan, Reading, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Study, Table
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["STUDIES"]
 
 
-def _under(what: str, value: float) -> Key:
-    """Accuracy at one size of the box, or one epsilon."""
+def _under(what: str, value: float) -> dict[str, Any]:
+    """Accuracy at one size of the box, or one epsilon: how to ask for it."""
+
+    def place(record: Record) -> int | None:
+        near = (i for i, v in enumerate(record.values[what]) if abs(v - value) < 1e-6)
+        return next(near, None)
 
     def key(record: Record) -> float | None:
-        pairs = zip(record.values[what], record.values["accuracy"], strict=True)
-        return next((a for v, a in pairs if abs(v - value) < 1e-6), None)
+        at = place(record)
+        return None if at is None else record.values["accuracy"][at]
 
-    return key
+    def right(record: Record) -> np.ndarray | None:
+        at, every = place(record), record.arrays.get("images/correct")  # the clean images first
+        return None if at is None or every is None else every[1 + at].astype(bool)
+
+    return {"key": key, "sample": Sample(kind="images", of=right)}
 
 
 def robustness(scale: Scale) -> Plan:
@@ -32,10 +42,10 @@ def robustness(scale: Scale) -> Plan:
     Columns = dict[str, tuple[dict[str, Any], tuple[float | None, ...]]]
     asked: dict[str, tuple[str, int, Columns]] = {
         "occlusion": ("Centre hidden, half the side, black (Table S2)", count, {
-            "occluded": ({"reading": hidden, "key": _under("sizes", 0.5)}, (74.6, 75.1, 75.1))}),
+            "occluded": ({"reading": hidden, **_under("sizes", 0.5)}, (74.6, 75.1, 75.1))}),
         "fgsm": ("FGSM, epsilon in pixels of 0 to 1; the paper's is not given (Table S2)", count, {
-            "1/255": ({"reading": attacked, "key": _under("epsilons", 1 / 255)}, (None,) * 3),
-            "8/255": ({"reading": attacked, "key": _under("epsilons", 8 / 255)},
+            "1/255": ({"reading": attacked, **_under("epsilons", 1 / 255)}, (None,) * 3),
+            "8/255": ({"reading": attacked, **_under("epsilons", 8 / 255)},
                       (11.8, 15.5, 13.0))}),
     }  # fmt: skip
     if scale.is_paper:

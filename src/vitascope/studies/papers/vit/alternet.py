@@ -23,7 +23,7 @@ from vitascope.studies.papers.plan import (
 from vitascope.studies.papers.scale import Scale, Spec
 from vitascope.studies.papers.vit.corruptions import corrupted
 from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS
-from vitascope.studies.papers.vit.overfitting import rank
+from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, more, spectra_figure, spectrum
 
 __all__ = ["STUDIES", "built_up"]
@@ -116,11 +116,13 @@ def build_up(scale: Scale) -> Plan:
 
     claims = [better("attention at the end of the last stage raises the accuracy", last, none)]
     if rest:
-        claims.append(better("attention at the end of the second stage raises it further", "c2",
-                             scale.pick(paper="c3", laptop=first)))  # fmt: skip
+        text = "attention at the end of the second stage raises the accuracy further"
+        claims.append(better(text, "c2", scale.pick(paper="c3", laptop=first)))
         worse = scale.pick(paper=("c3", "c3 x 2"), laptop=("c2", "c1"))
-        text = scale.pick(paper="two attention blocks in the third stage lower it",
-                          laptop="attention in the first stage, too, does not help")  # fmt: skip
+        text = scale.pick(
+            paper="two attention blocks in the third stage lower the accuracy",
+            laptop="attention in the first stage, too, lowers the accuracy",
+        )
         claims.append(better(text, *worse))
 
     def figures(findings: Findings) -> list[Figure]:
@@ -146,16 +148,12 @@ def large_data(scale: Scale) -> Plan:
                  columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
                  rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
                        for k, t in runs.items()])  # fmt: skip
-    first, *rest = runs.values()
-    order = Table(name="rank", title="Rank correlation of training loss and test error",
-                  corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
-                  rows=[Row(label="all networks", cells=[
-                      Ask(training=first, others=rest, key=rank, factor=1)])])  # fmt: skip
+    order = rank_table("", list(runs.values()))
     claims = [
         more("ViT Fig. E.1", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
              "clean"),
-        more("ViT Fig. E.1", "AlterNet stands corruptions better", "top1", alter, resnet,
-             "corrupted"),
+        more("ViT Fig. E.1", "AlterNet stands corruptions better than the ResNet", "top1", alter,
+             resnet, "corrupted"),
         Claim(source="ViT Fig. C.1 right", table="rank", text="the lower the training loss, the "
               "lower the test error, over networks", cells={("all networks", "rho"): 1}),
     ]  # fmt: skip

@@ -22,13 +22,14 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
     Training,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
-from vitascope.studies.papers.vit.spectra import more, spectra_figure, spectrum
+from vitascope.studies.papers.vit.spectra import SPECTRA, more, spectra_figure, spectrum
 
 __all__ = ["STUDIES", "gap"]
 
@@ -56,31 +57,35 @@ def augmentation(scale: Scale) -> Plan:
     early = spectrum(scale)
 
     def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Table:
-        factor = how.pop("factor", 100.0)
+        factor, sample = how.pop("factor", 100.0), how.pop("sample", None)
         rows = [Row(label=label, cells=[Ask(training=runs[label, kind], reading=reading, key=key,
-                                            factor=factor) for kind in kinds])
+                                            factor=factor, sample=sample) for kind in kinds])
                 for label in labels]  # fmt: skip
         return Table(name=name, title=title, corner="augmentation", columns=list(kinds),
                      rows=rows, unit=unit, accuracy=False, **how)  # fmt: skip
 
     tables = [
-        table("gap", "Mean confidence above accuracy (Fig. F.1a)", "gap, %", gap, calibrated),
-        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early),
+        table("gap", "Mean confidence above accuracy (Fig. F.1a)", "gap, %", gap, calibrated,
+              sample=Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence"))),
+        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early,
+              sample=SPECTRA["nep"]),
         table("ape", "Mean positive eigenvalue (Fig. F.1b)", "APE", "ape", early, factor=1.0,
-              digits=2, log=True),
+              digits=2, log=True, sample=SPECTRA["ape"]),
         table("top1", "Top-1", "top-1, %", "top1", Reading()),
     ]  # fmt: skip
     claims = []
     for label in labels:
         claims += [
-            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is overconfident without it",
+            Claim(source="ViT Fig. F.1", table="gap",
+                  text=f"{label} is overconfident with weak augmentation",
                   cells={(label, "weak"): 1}),
-            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is underconfident with it",
+            Claim(source="ViT Fig. F.1", table="gap",
+                  text=f"{label} is underconfident with strong augmentation",
                   cells={(label, "strong"): -1}),
-            more("ViT Fig. F.1", f"it makes the eigenvalues of {label} smaller", "ape", label,
-                 label, "weak", "strong"),
-            more("ViT Fig. F.1", f"it makes more eigenvalues of {label} negative", "nep", label,
-                 label, "strong", "weak"),
+            more("ViT Fig. F.1", f"strong augmentation makes {label}'s eigenvalues smaller", "ape",
+                 label, label, "weak", "strong"),
+            more("ViT Fig. F.1", f"strong augmentation makes more {label} eigenvalues negative",
+                 "nep", label, label, "strong", "weak"),
         ]  # fmt: skip
 
     def figures(findings: Findings) -> list[Figure]:

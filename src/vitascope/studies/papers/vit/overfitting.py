@@ -12,17 +12,20 @@ steps as all of them take); the paper keeps its 300 epochs.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import against_figure, lines
 from vitascope.studies.papers.plan import (
+    HITS,
     Ask,
     Claim,
     Findings,
     Plan,
     Row,
+    Sample,
     Study,
     Table,
     Training,
@@ -31,7 +34,7 @@ from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
 from vitascope.studies.papers.vit.spectra import more
 
-__all__ = ["STUDIES", "error", "loss_and_error", "rank"]
+__all__ = ["STUDIES", "error", "loss_and_error", "rank", "rank_table"]
 
 _PAPER = {"ResNet-18": (2.31, 22.0), "ViT-S": (2.17, 30.4), "PiT-Ti": (2.29, 24.1)}  # appendix C
 _MORE = {  # of Fig. 5a at the paper's scale alone
@@ -47,13 +50,30 @@ def error(record: Record) -> float:
     return 1.0 - float(record.values["top1"])
 
 
+def _wrong(record: Record) -> np.ndarray | None:
+    right = HITS.of(record)
+    return None if right is None else ~right
+
+
+def _points(*records: Record) -> np.ndarray:
+    """Training loss and test error of networks of one seed. (2, networks)"""
+    return np.array([[r.values["train_nll"] for r in records], [error(r) for r in records]])
+
+
 def rank(*records: Record) -> float | None:
     """Spearman's correlation of training loss and test error over networks of one seed."""
-    losses = [record.values["train_nll"] for record in records]
-    errors = [error(record) for record in records]
-    if len(set(losses)) < 2 or len(set(errors)) < 2:
-        return None
-    return float(stats.spearmanr(losses, errors).statistic)
+    points = _points(*records)
+    return float(stats.spearmanr(*points).statistic) if np.ptp(points, 1).all() else None
+
+
+def rank_table(where: str, runs: Sequence[Training]) -> Table:
+    """The correlation as a table of one number."""
+    first, *rest = runs
+    ask = Ask(training=first, others=rest, key=rank, factor=1,
+              sample=Sample(kind="points", of=_points))  # fmt: skip
+    return Table(name="rank", title=f"Rank correlation of training loss and test error{where}",
+                 corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
+                 rows=[Row(label="all networks", cells=[ask])])  # fmt: skip
 
 
 def loss_and_error(
@@ -62,10 +82,10 @@ def loss_and_error(
 ) -> list[Table]:  # fmt: skip
     """Two tables of the same runs: training loss and test error."""
 
-    def rows(key: Any, factor: float, which: int) -> list[Row]:
+    def rows(key: Any, factor: float, which: int, sample: Sample | None = None) -> list[Row]:
         return [
             Row(label=label, cells=[
-                None if t is None else Ask(training=t, key=key, factor=factor,
+                None if t is None else Ask(training=t, key=key, factor=factor, sample=sample,
                                            paper=paper[label][which] if label in paper else None)
                 for t in trainings])
             for label, trainings in runs.items()
@@ -76,7 +96,7 @@ def loss_and_error(
               columns=columns, unit="NLL, nats", accuracy=False, log=True,
               rows=rows("train_nll", 1.0, 0)),
         Table(name=f"{name}-error", title=f"Test error ({where})", corner=corner, columns=columns,
-              unit="error, %", rows=rows(error, 100.0, 1)),
+              unit="error, %", rows=rows(error, 100.0, 1, Sample(kind="images", of=_wrong))),
     ]  # fmt: skip
 
 
@@ -116,12 +136,7 @@ def overfitting(scale: Scale) -> Plan:
         *loss_and_error("share", "ViT, Fig. 5b", "images", columns[0], by_share, {}),
         *loss_and_error("epochs", "Fig. C.2", "epochs", columns[1], by_epoch, {}),
     ]  # fmt: skip
-    first, *rest = runs.values()
-    tables.append(Table(
-        name="rank", title="Rank correlation of training loss and test error (Fig. 5a, C.1)",
-        corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
-        rows=[Row(label="all networks", cells=[
-            Ask(training=first, others=rest, key=rank, factor=1)])]))  # fmt: skip
+    tables.append(rank_table(" (Fig. 5a, C.1)", list(runs.values())))
     few, full = columns[0][0], columns[0][-1]
     short, long = columns[1][0], columns[1][-1]
     strong = next(iter(by_share))
@@ -130,14 +145,16 @@ def overfitting(scale: Scale) -> Plan:
               "test error, over networks", cells={("all networks", "rho"): 1}),
         more("ViT Fig. 5", "the ViT's training loss is above the ResNet's", "network-nll", vit,
              resnet, "all images"),
-        more("ViT Fig. 5", "so is its test error", "network-error", vit, resnet, "all images"),
+        more("ViT Fig. 5", "the ViT's test error is above the ResNet's", "network-error", vit,
+             resnet, "all images"),
         more("ViT Fig. 5", f"with strong augmentation, the training loss is higher on {few}",
              "share-nll", strong, strong, few, full),
-        more("ViT Fig. 5", f"and so is the test error on {few}", "share-error", strong, strong,
-             few, full),
+        more("ViT Fig. 5", f"with strong augmentation, the test error is higher on {few}",
+             "share-error", strong, strong, few, full),
         more("ViT Fig. C.2", "the ViT's training loss falls with more epochs", "epochs-nll", vit,
              vit, short, long),
-        more("ViT Fig. C.2", "and so does its test error", "epochs-error", vit, vit, short, long),
+        more("ViT Fig. C.2", "the ViT's test error falls with more epochs", "epochs-error", vit,
+             vit, short, long),
         *(more("ViT Fig. C.2", f"after {n} epochs the ViT's error is above the ResNet's",
                "epochs-error", vit, resnet, n) for n in columns[1]),
     ]  # fmt: skip

@@ -23,15 +23,37 @@ from vitascope.studies.papers.plan import (
     Findings,
     Reading,
     Row,
+    Sample,
     Table,
     Training,
 )
 from vitascope.studies.papers.scale import Scale
 
-__all__ = ["EARLY", "LATE", "beyond", "eigenvalues", "exponent", "more", "slope_weights",
+__all__ = ["EARLY", "LATE", "SPECTRA", "beyond", "eigenvalues", "exponent", "more", "slope_weights",
            "spectra_figure", "spectrum"]  # fmt: skip
 
 EARLY, LATE = 0.1, 1.0  # shares of the training
+
+
+def _batches(record: Record) -> np.ndarray | None:
+    return record.arrays.get("eigenvalues")
+
+
+def negative_share(eigenvalues: np.ndarray) -> float:
+    """NEP: the share below zero."""
+    return float((eigenvalues < 0).mean())
+
+
+def positive_mean(eigenvalues: np.ndarray) -> float:
+    """APE: the mean of those above zero; not a number without any."""
+    positive = eigenvalues[eigenvalues > 0]
+    return float(positive.mean()) if positive.size else np.nan
+
+
+SPECTRA = {
+    "nep": Sample(kind="batches", of=_batches, statistic=negative_share),
+    "ape": Sample(kind="batches", of=_batches, statistic=positive_mean),
+}
 
 
 def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
@@ -51,8 +73,8 @@ def eigenvalues(
         ("nep", "Negative eigenvalues", "NEP, %", 100.0),
         ("ape", "Mean positive eigenvalue", "APE", 1.0),
     ):
-        rows = [Row(label=label, cells=[Ask(training=t, reading=r, key=name, factor=factor)
-                                        for r in readings.values()])
+        rows = [Row(label=label, cells=[Ask(training=t, reading=r, key=name, factor=factor,
+                                            sample=SPECTRA[name]) for r in readings.values()])
                 for label, t in runs.items()]  # fmt: skip
         tables.append(Table(name=name, title=f"{title} ({where})", corner="network", rows=rows,
                             columns=list(readings), unit=unit, digits=1 if name == "nep" else 2,
