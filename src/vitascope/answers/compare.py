@@ -23,7 +23,7 @@ def run_compare(request: Compare) -> Result:
     wish = Wish(**fields_of(request, ("budget", "tune", "match")))
     answer = compared(question_of(request), request.out, this_machine(request), wish)
     page = write_folder_page(request.out)
-    keys = ("table", "crossings", "recommendation", "models")
+    keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     result = Result(
         records={

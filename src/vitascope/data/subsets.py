@@ -90,7 +90,7 @@ def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
     """For each image the fold it is tested in, 0 to ``count`` - 1, each class dealt out evenly.
 
     >>> folds(np.array([0, 0, 0, 1, 1, 1]), 3).tolist()
-    [1, 2, 0, 0, 1, 2]
+    [1, 0, 2, 1, 0, 2]
     """
     if not 2 <= count <= len(labels):
         raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")

@@ -79,10 +79,11 @@ def section(source: Source, styles: Styles) -> Section:
     badge = _badge(advice, seeds)
     chosen = comparison.values.get("chosen_by") or {}
     choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
+    held = chosen["count"] if chosen.get("images") == "validation" else 0
     channels = f", {data['size'][0]} channels" if data["size"][0] != 1 else ", grey"
     facts = (
         ("images", str(data["name"])),
-        ("to train on", count(data["num_train"])),
+        ("to train on", count(data["num_train"] - held)),
         *choosing,
         *([("to test on", count(data["num_test"]))] if data["num_test"] else []),
         ("classes", count(data["num_classes"])),

@@ -102,24 +102,20 @@ def _headline(
     margin: float,
     metric: str,
 ) -> str:
-    apart = chosen is not reported
     interval = f"[{level.low:.1f}, {level.high:.1f}]"
     what = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
-    what += " that chose nothing" if apart else ""
     if len(found.accuracy) == 1:
-        return f"{found.model} has {what}."
-    by = f"by {chosen.called} " if apart else ""
+        return f"{found.model}: {what}."
+    by = f", by {chosen.called}" if chosen is not reported else ""
     if found.verdict == "undecided":
         names = [found.best, *found.rivals]
-        return (
-            f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
-            f"{' ' + by.rstrip() if by else ''}; {found.best}, the highest mean, has {what}."
-        )
-    how = f"{by}ahead of the rest"
-    if found.verdict == "equivalent":
-        cheaper = ", and cheaper" if found.model != found.best else ""
-        how = f"{by}shown to be within {margin:g} {_points(margin)} of the best{cheaper}"
-    return f"Take {found.model}, {how}: {what}."
+        between = f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
+        return f"{between}{by}; {found.best}, the highest mean, has {what}."
+    if found.verdict == "clear":
+        return f"Take {found.model}: {what}; ahead of the rest{by}."
+    cheaper = ", and cheaper" if found.model != found.best else ""
+    near = f"shown to be within {margin:g} {_points(margin)} of the best"
+    return f"Take {found.model}: {what}; {near}{by}{cheaper}."
 
 
 def _badge(found: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
@@ -144,7 +140,7 @@ def _why(found: stats.Recommendation, chosen: Evidence) -> list[str]:
     if len(found.accuracy) == 1:
         return [found.reason]
     means = ", ".join(f"{name} {mean:.1f} %" for name, mean in found.accuracy.items())
-    return [f"Chosen by {chosen.called} ({means}). {found.reason}"]
+    return [f"Chosen by {chosen.called}: {means}. {found.reason}"]
 
 
 def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
@@ -164,7 +160,7 @@ def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
             f"{how} {other} by {abs(lead.value):.1f} points [{lead.low:+.1f}, {lead.high:+.1f}]"
             f"{shown}"
         )
-    return [f"On the {reported.called} {model} is {'; '.join(parts)}."]
+    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(parts)}."]
 
 
 def _few(chosen: Evidence, reported: Evidence) -> list[str]:

@@ -29,6 +29,7 @@ from vitascope.studies.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.studies.comparison.finished_runs import FinishedRuns, Key
 from vitascope.studies.comparison.planning import ComparisonPlan, Wish, make_plan, save_plan
 from vitascope.studies.comparison.question import LOOKS, SAME, Comparison
+from vitascope.studies.comparison.timing import START
 from vitascope.studies.comparison.tuning import tuning_record, tuning_runs
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, run_all
@@ -112,7 +113,7 @@ def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
     """The question with the learning rates that suit its models, if they are to be tuned."""
     if not plan.tune:
         return plan.question
-    run_all(tuning_runs(plan.question), out, engine, cost=plan.seconds_of_epoch)
+    run_all(tuning_runs(plan.question), out, engine, cost=plan.seconds_of_epoch, beside=START)
     return replace(plan.question, rates=tuning_record(plan.question, out).values["rates"])
 
 

@@ -20,7 +20,7 @@ from vitascope.data import Dataset, EvalBatches, TrainBatches, subset
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.session.models import build
 from vitascope.train import Recipe, evaluate
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.optimizer import build_optimizer
 from vitascope.train.trainer.update import Update
 
@@ -63,7 +63,7 @@ def time_steps(name: str, dataset: Dataset, plan: Recipe, **model_args: Any) -> 
 
 
 def _timed(name: str, dataset: Dataset, plan: Recipe, model_args: Mapping[str, Any]) -> Speed:
-    engine = Engine(plan)
+    engine = TrainingProcess(plan)
     model = engine.prepare(build(name, dataset, drop_path=plan.drop_path, **model_args).model)
     update = Update(engine, model, build_optimizer(engine.plain(model), plan), plan, seed=0)
     images = subset(dataset.train, plan.subset)
