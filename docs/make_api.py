@@ -127,8 +127,11 @@ def _public(member: griffe.Object | griffe.Alias) -> bool:
 
 
 def names(module: griffe.Module) -> list[str]:
-    """What the module says is public."""
-    return [str(name).strip("'\"") for name in module.exports or []]
+    """What the module says is public: its ``__all__``, or what it imports to be found there."""
+    if module.exports:
+        return [str(name).strip("'\"") for name in module.exports]
+    found = [m for m in module.members.values() if isinstance(m, griffe.Alias)]
+    return sorted(m.name for m in found if m.target_path.startswith("vitascope."))
 
 
 def homes(package: griffe.Module) -> list[griffe.Module]:

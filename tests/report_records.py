@@ -213,6 +213,16 @@ def write_run(
     return folder
 
 
+_CURVE = {  # of relevance
+    "curve": [0.9, 0.1],
+    "random": [0.9, 0.2],
+    "area": 0.5,
+    "random_area": 0.6,
+    "gain": 0.1,
+    "error": 0.01,
+}
+
+
 def inspection(
     model: str, gated: bool = True, layers: int = 4, subject: str = ""
 ) -> dict[str, Record]:
@@ -280,6 +290,21 @@ def inspection(
             {},
         ),
         "lesion": (where | {"intact": 0.9, "lost": random.random(len(units)).tolist()}, {}),
+        "relevance": (
+            {
+                "methods": ["rollout", "grad-cam"],
+                "layer": "blocks.2",
+                "shares": [0.0, 1.0],
+                "num_images": 64,
+                "deletion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+                "insertion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+            },
+            {
+                "map/rollout": random.random((2, 4, 4)),
+                "map/grad-cam": random.random((2, 2, 2)),
+                "pictures": random.random((2, 8, 8)),
+            },
+        ),
         "masking": (
             {
                 "unmasked": 0.9,

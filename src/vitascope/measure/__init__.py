@@ -5,8 +5,8 @@
 
 The imports below are the list of instruments: one line for each.
 
-Rooms: `attention`, `features`, `ablation`, `robustness`, `curvature`, and `streaming` (how
-instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
+Rooms: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`, and `streaming`
+(how instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
 """
 
 from types import FunctionType
@@ -25,6 +25,7 @@ from vitascope.measure.features.cka import cka as cka
 from vitascope.measure.features.fourier import fourier as fourier
 from vitascope.measure.features.variance import variance as variance
 from vitascope.measure.miou import miou as miou
+from vitascope.measure.relevance.relevance import relevance as relevance
 from vitascope.measure.robustness.calibration import calibration as calibration
 from vitascope.measure.robustness.corruption import corruption as corruption
 from vitascope.measure.robustness.fgsm import fgsm as fgsm

@@ -29,14 +29,13 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
-from vitascope.measure.curvature.objective import run_with
+from vitascope.measure.curvature.objective import differentiable_output
 from vitascope.measure.robustness.changed_images import (
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
     classes_of,
 )
-from vitascope.measure.streaming.batches import normal_tensor
 from vitascope.record import Record
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
@@ -86,19 +85,10 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
     """Of the log odds against the label, by the pixels of each image. (B, C, H, W)"""
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
-        logits = capture.logits_of(_differentiable(model, space.normalised(leaf)))
+        logits = capture.logits_of(differentiable_output(model, space.normalised(leaf)))
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
     return found
-
-
-def _differentiable(model: nn.Module, images: Tensor) -> Any:
-    """The model's answer; weights made in inference mode, which have no derivatives, are copied."""
-    tensors = dict([*model.named_parameters(), *model.named_buffers()])
-    made = {
-        name: normal_tensor(tensor) for name, tensor in tensors.items() if tensor.is_inference()
-    }
-    return run_with(model, made, images) if made else model(images)
 
 
 def one_step(start: Tensor, pixels: Tensor, slope: Tensor, step: float, epsilon: float) -> Tensor:

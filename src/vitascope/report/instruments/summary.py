@@ -6,13 +6,16 @@ from vitascope.record import Record
 from vitascope.report.instruments.curvature import CURVATURE
 from vitascope.report.instruments.heads import HEADS
 from vitascope.report.instruments.instrument import Instrument
+from vitascope.report.instruments.relevance import RELEVANCE
 from vitascope.report.instruments.robustness import ROBUSTNESS
 from vitascope.report.instruments.units import UNITS
 from vitascope.report.tables.table import Table, row
 
 __all__ = ["INSTRUMENTS", "left_out", "summary_table"]
 
-INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE  # in a page's order
+INSTRUMENTS: dict[str, Instrument] = (  # in a page's order
+    HEADS | RELEVANCE | UNITS | ROBUSTNESS | CURVATURE
+)
 
 
 def summary_table(records: Mapping[str, Record], name: str = "summary", title: str = "") -> Table:

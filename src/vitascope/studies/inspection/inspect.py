@@ -210,6 +210,14 @@ def _labelled(
     return measure.lesion(session.model, batches, units=units, on_unit=steps)
 
 
+def _relevance(
+    request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
+) -> Any:
+    return measure.relevance(
+        session.model, batches, seed=request.seed, on_step=steps, **request.token_grid
+    )
+
+
 def _curved(
     name: str, request: InspectRequest, session: Session, _: EvalBatches, steps: Steps
 ) -> Any:
@@ -218,6 +226,7 @@ def _curved(
 
 _ALONE: dict[str, Callable[[InspectRequest, Session, EvalBatches, Steps], Any]] = {
     "gates": _gates,
+    "relevance": _relevance,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
     **{name: partial(_curved, name) for name in CURVATURE},
 }

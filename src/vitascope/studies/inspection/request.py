@@ -15,7 +15,7 @@ from vitascope.studies.session.session import Session
 __all__ = ["EXPLORER", "MEASURES", "ON_REQUEST", "InspectRequest"]
 
 MEASURES = (*STREAMING, "gates", "masking", "lesion")
-ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
+ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 
 
