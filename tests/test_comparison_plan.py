@@ -11,6 +11,7 @@ from vitascope.errors import UserError
 from vitascope.record import load
 from vitascope.studies.comparison.budget import fit, seconds_from
 from vitascope.studies.comparison.matching import TOLERANCE, matched_widths
+from vitascope.studies.comparison.planning import Wish, make_plan, save_plan
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.comparison.timing import (
     ImageCounts,
@@ -20,6 +21,7 @@ from vitascope.studies.comparison.timing import (
     time_steps,
 )
 from vitascope.studies.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
+from vitascope.studies.session.held_out import held_out
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
 from vitascope.train import recipe
@@ -146,7 +148,7 @@ def test_rates_are_tuned_kept_and_used(tmp_path, capsys):
     assert [path.stat().st_mtime_ns for path in runs] == times
 
 
-def test_what_a_budget_leaves_out_is_said_and_the_same_command_goes_on(tmp_path, capsys):
+def test_a_budget_that_cannot_be_kept_writes_nothing(tmp_path, capsys):
     words = ["compare", "--data", "digits", "--models", "resnet_micro", "vit_micro"]
     words += ["--fractions", "0.05", "0.1", "--epochs", "400", "--set", "scale_epochs=false"]
     words += ["--processes", "1", "--out", str(tmp_path / "c"), "--budget"]
@@ -155,6 +157,23 @@ def test_what_a_budget_leaves_out_is_said_and_the_same_command_goes_on(tmp_path,
     assert "does not suffice" in err
     assert len(err.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
+    digits = held_out(data.load("digits"), 0.2)
+    asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
+    recipes = dict.fromkeys(asked.models, asked.recipe)
+    plan = make_plan(asked, Wish(budget="10h"), digits, recipes, tmp_path, 1)
+    assert (plan.tune, plan.left_out, plan.question) == (True, (), asked)
+    tight = Wish(budget=f"{0.4 * plan.seconds:.0f}s")
+    short = make_plan(asked, tight, digits, recipes, tmp_path, 1)
+    assert not short.tune
+    assert short.question.seeds == asked.seeds
+    assert short.notes[0].startswith("Left out to end within")
+    assert short.lines[1:] == short.notes
+    save_plan(short, asked, tight, tmp_path)  # timed again it would differ
+    assert make_plan(asked, tight, digits, recipes, tmp_path, 1) == short
+    assert make_plan(asked, Wish(), digits, recipes, tmp_path, 1).left_out == ()
 
 
 def test_widths_are_chosen_so_that_costs_agree():
