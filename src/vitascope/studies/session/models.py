@@ -148,6 +148,7 @@ def reopen(
         first_classes=run.recipe.subset.first_classes,
         source=data["name"],
         given=images,
+        fold=tuple(data["fold"]) if data.get("fold") else None,
     )
 
 
