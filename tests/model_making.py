@@ -24,6 +24,14 @@ def small_convit(**options):
     return vitascope.create_model("convit_micro", **sizes, **options)
 
 
+def randomised(model, scale=0.1):
+    """Away from initialisation, where much is equal by symmetry."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn_like(parameter))
+    return model
+
+
 def moved_weights(model):
     """The model for inference, with every weight moved a little so that no part is idle."""
     with torch.no_grad():

@@ -386,7 +386,8 @@ def test_an_opened_model_may_have_a_suffix_and_places():
 def test_a_run_of_such_a_name_opens_again(tmp_path):
     name, out = "vit_micro+cb_s:mid", tmp_path / "run"
     how = {"data": "digits", "recipe": "laptop", "epochs": 1, "fraction": 0.05, "quiet": True}
-    train_once(model=name, out=out, model_args=["scale_init=0.5"], trackers=(), **how)
+    how |= {"model_args": ["scale_init=0.5"], "changes": ["scale_epochs=false"], "trackers": ()}
+    train_once(model=name, out=out, **how)
     session = reopen(out)
     assert session.name == name
     scales = [p for n, p in session.model.named_parameters() if n.endswith("broadcast.scale")]

@@ -21,7 +21,7 @@ from vitascope.requests.inspect import Inspect
 from vitascope.requests.models import Models
 from vitascope.requests.report import Report
 from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.requests.train import Train
 from vitascope.settings import flat
 from vitascope.studies.grid.train_command import recipe_from
@@ -47,7 +47,7 @@ OPTIONS = {
     "compare": Compare,
     "buildup": Buildup,
     "spectra": Spectra,
-    "paper": Study,
+    "paper": StudyRequest,
     "inspect": Inspect,
     "evaluate": Evaluate,
     "bench": Bench,

@@ -292,9 +292,6 @@ def test_it_ends_cleanly_with_an_interrupt(folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # ignored in the background
     )
     try:
         assert re.match(r"http://127\.0\.0\.1:\d+/ ", process.stdout.readline())

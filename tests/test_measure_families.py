@@ -83,7 +83,7 @@ FAMILIES = {
     "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
     "mixer": Family(
         lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION),
-    "resnet": Family(of_timm("resnet26"), 0, 0, 64, NO_ATTENTION),
+    "resnet": Family(of_timm("resnet26", channels=(8, 16, 16, 32)), 0, 0, 64, NO_ATTENTION),
     "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 0, 4, 64, NO_ATTENTION),
     "torchvision vit": Family(lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2,
                               refuses=NO_GATES),

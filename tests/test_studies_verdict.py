@@ -40,9 +40,10 @@ def run(right=None, **values):
 def told(first, second, claim=AHEAD, num_test=None, papers=(None, None), table=(), **ask):
     """The judgement on two rows of a table: ConViT's records, and the ViT's."""
     reading = ask.get("reading", Reading())
-    rows = [Row(label=label, cells=[Ask(training=training, paper=paper, **ask)])
-            for label, training, paper in zip(("convit", "vit"), (CONVIT, VIT), papers,
-                                              strict=True)]  # fmt: skip
+    rows = [
+        Row(label=label, cells=[Ask(training=training, paper=paper, **ask)])
+        for label, training, paper in zip(("convit", "vit"), (CONVIT, VIT), papers, strict=True)
+    ]
     made = Table(name="t", title="", corner="", columns=["c"], rows=rows, **dict(table))
     found = Findings({(CONVIT.key, reading.key): first, (VIT.key, reading.key): second})
     asked = claim if isinstance(claim, Claim) else made_claim(claim)
@@ -66,8 +67,9 @@ def numbers(*values):
 
 
 def by_number(first, second, table=PLAIN, claim=AHEAD, **more):
-    return told(numbers(*first), numbers(*second), claim, table=table, key="number", factor=1,
-                **more)  # fmt: skip
+    return told(
+        numbers(*first), numbers(*second), claim, table=table, key="number", factor=1, **more
+    )
 
 
 def test_accuracies_are_paired_over_images_and_crossed_with_seeds():
@@ -86,8 +88,9 @@ def test_accuracies_are_paired_over_images_and_crossed_with_seeds():
 def test_an_error_is_an_accuracy_seen_from_the_other_side():
     first, second = hits(0.9), hits(0.8, seed=1)
     wrong = Sample(kind="images", of=lambda r: r.arrays["predicted"] != r.arrays["label"])
-    found = told([*map(run, first)], [*map(run, second)], key=lambda r: 1 - r.values["top1"],
-                 sample=wrong)  # fmt: skip
+    found = told(
+        [*map(run, first)], [*map(run, second)], key=lambda r: 1 - r.values["top1"], sample=wrong
+    )
     plain = told([*map(run, first)], [*map(run, second)])
     assert found["verdict"] == "disagrees"
     assert found["contrast"] == pytest.approx(-plain["contrast"])
@@ -108,17 +111,33 @@ def test_readings_of_the_same_runs_are_combined_seed_by_seed():
         return Ask(training=VIT, reading=LOOK, key=name, sample=sample)
 
     cells = {("vit", "a"): 1, ("vit", "b"): -1}
-    table = Table(name="t", title="", corner="", columns=["a", "b"],
-                  rows=[Row(label="vit", cells=[ask("a"), ask("b")])])  # fmt: skip
+    table = Table(
+        name="t",
+        title="",
+        corner="",
+        columns=["a", "b"],
+        rows=[Row(label="vit", cells=[ask("a"), ask("b")])],
+    )
     found = judged(made_claim(cells), table, Findings({(VIT.key, LOOK.key): records}), None)
     expected = contrast([whole, masked], (1, -1), same_runs=True)
     assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
     apart = contrast([whole, masked], (1, -1))
     assert expected.high - expected.low < 0.4 * (apart.high - apart.low)
-    rows = [Row(label="vit", cells=[replace(each, sample=Sample(kind="images", of=lambda r: None))
-                                    for each in table.rows[0].cells])]  # fmt: skip
-    kept_no_images = judged(made_claim(cells), replace(table, rows=rows, accuracy=False),
-                            Findings({(VIT.key, LOOK.key): records}), None)  # fmt: skip
+    rows = [
+        Row(
+            label="vit",
+            cells=[
+                replace(each, sample=Sample(kind="images", of=lambda r: None))
+                for each in table.rows[0].cells
+            ],
+        )
+    ]
+    kept_no_images = judged(
+        made_claim(cells),
+        replace(table, rows=rows, accuracy=False),
+        Findings({(VIT.key, LOOK.key): records}),
+        None,
+    )
     paired = stats.ttest_rel(100 * whole.mean(1), 100 * masked.mean(1)).confidence_interval()
     assert (kept_no_images["low"], kept_no_images["high"]) == pytest.approx(paired, rel=1e-4)
 
@@ -191,8 +210,10 @@ def test_spectra_are_resampled_by_mini_batch():
     rng = np.random.default_rng(0)
     spectra = [rng.normal(size=(3, 16, 5)) + shift for shift in (3.0, 0.0)]
     sample = Sample(kind="batches", of=lambda r: r.arrays["e"], statistic=np.mean)
-    records = [[Record(kind="hessian", values={"mean": e.mean()}, arrays={"e": e}) for e in cell]
-               for cell in spectra]  # fmt: skip
+    records = [
+        [Record(kind="hessian", values={"mean": e.mean()}, arrays={"e": e}) for e in cell]
+        for cell in spectra
+    ]
     found = told(*records, table=PLAIN, key="mean", factor=1, sample=sample)
     expected = contrast_of_batches(spectra, (1, -1))
     assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
@@ -206,8 +227,10 @@ def test_a_correlation_is_judged_by_fishers_z_and_may_be_claimed_to_be_negative(
     rng = np.random.default_rng(0)
     depth = np.arange(20.0)
     points = [np.stack([depth, -depth + rng.normal(size=20)]) for _ in range(3)]
-    records = [Record(kind="final", values={"rho": stats.spearmanr(*p).statistic},
-                      arrays={"p": p}) for p in points]  # fmt: skip
+    records = [
+        Record(kind="final", values={"rho": stats.spearmanr(*p).statistic}, arrays={"p": p})
+        for p in points
+    ]
     sample = Sample(kind="points", of=lambda r: r.arrays["p"])
     claim = made_claim({("convit", "c"): -1})
     how = {"table": PLAIN, "key": "rho", "factor": 1, "sample": sample}

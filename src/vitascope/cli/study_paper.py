@@ -10,12 +10,14 @@ from vitascope.answers.engine import engine_of
 from vitascope.answers.study import run_study, scale_of
 from vitascope.cli.options import parse
 from vitascope.errors import UserError, unknown
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 
 __all__ = ["listed", "run_paper", "understand"]
 
 
-def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> tuple[Any, Study]:
+def understand(
+    name: str, words: Sequence[str], others: Sequence[str] = ()
+) -> tuple[Any, StudyRequest]:
     """The studies that ``name`` stands for (all of them for ``--all``), and the options.
 
     ``others`` are names that would have been understood elsewhere, for who mistypes one.
@@ -25,10 +27,10 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
     if get_close_matches(name, others) and not get_close_matches(name, catalog(), cutoff=0.9):
         raise unknown("study", name, [*others, *catalog()])
     studies = list(catalog().values()) if name == "--all" else [find(name)]
-    return studies, parse(Study, f"vitascope study {name}", words)
+    return studies, parse(StudyRequest, f"vitascope study {name}", words)
 
 
-def run_paper(studies: Sequence[Any], args: Study) -> None:
+def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
     from vitascope.report.tables.claims import correction, tally, tested
@@ -68,7 +70,7 @@ def run_paper(studies: Sequence[Any], args: Study) -> None:
         raise UserError(f"{len(failed)} of {len(studies)} studies failed: {'; '.join(failed)}")
 
 
-def planned(study: Any, args: Study) -> list[str]:
+def planned(study: Any, args: StudyRequest) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
     from vitascope.studies.grid.runs import command as line
     from vitascope.studies.papers.answer import command

@@ -1,5 +1,6 @@
 """From records to the sections of a page, in order, with one style for each model."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -127,7 +128,9 @@ def _wrong_with(source: Source) -> UserError | None:
     from vitascope.report.page import render_page
 
     try:
-        render_page(_composed([source]))
+        with warnings.catch_warnings():  # numbers that cannot be computed with
+            warnings.filterwarnings("error", category=RuntimeWarning, module="vitascope")
+            render_page(_composed([source]))
     except UserError as error:
         return error
     except _NOT_WHOLE as error:
@@ -136,7 +139,15 @@ def _wrong_with(source: Source) -> UserError | None:
     return None
 
 
-_NOT_WHOLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, TemplateError)
+_NOT_WHOLE = (
+    LookupError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeWarning,
+    TemplateError,
+)
 
 
 def _composed(sources: Sequence[Source]) -> PageContents:

@@ -21,7 +21,7 @@ __all__ = ["STREAMING", "StreamingInstrument", "one_pass", "run_instrument"]
 Refusals = dict[str, str]
 
 
-STREAMING: dict[str, type["StreamingInstrument"]] = {}  # by name
+STREAMING: dict[str, type[Any]] = {}  # by name: subclasses of StreamingInstrument
 
 
 class StreamingInstrument(ABC):

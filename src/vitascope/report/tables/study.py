@@ -43,7 +43,7 @@ def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
     mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
     std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
     words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
-    paper = cell.get("paper")
+    paper: Any = cell.get("paper")
     return Cell(words=words, note=_theirs(paper, digits) if known(paper) else "")
 
 

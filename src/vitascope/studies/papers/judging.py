@@ -38,7 +38,7 @@ PERCENT = 100.0  # `stats` tells accuracies in points
 
 
 @dataclass(frozen=True)
-class Cell:
+class WeightedCell:
     """A cell of a claim: its weight, its number for each seed, and the sample behind it."""
 
     ask: Ask
@@ -71,7 +71,7 @@ def judged(claim: Claim, table: Table, findings: Findings, num_test: int | None)
     if unknown:
         raise ValueError(f"{claim.text!r} names {unknown}, which {table.name} does not have")
     cells = {
-        key: Cell(
+        key: WeightedCell(
             asks[key],
             weight,
             [_scaled(value, table) for value in findings.per_seed(asks[key])],
@@ -135,7 +135,7 @@ def _mean_contrast(cells: Any) -> float:
     return float(sum(c.weight * mean for c, mean in zip(cells, means, strict=True)))
 
 
-def _measured(cells: Sequence[Cell], table: Table, num_test: int | None) -> Estimate | None:
+def _measured(cells: Sequence[WeightedCell], table: Table, num_test: int | None) -> Estimate | None:
     """The contrast with its interval; None where nothing shows the noise."""
     kinds = {cell.kind for cell in cells}
     shapes = {cell.sample.shape[1:] for cell in cells if cell.sample is not None}
@@ -148,15 +148,15 @@ def _measured(cells: Sequence[Cell], table: Table, num_test: int | None) -> Esti
     return _of_numbers(cells, num_test)
 
 
-def _trainings(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _trainings(cells: Sequence[WeightedCell]) -> list[list[WeightedCell]]:
     """Cells of the same trainings together."""
-    found: dict[tuple[str, ...], list[Cell]] = {}
+    found: dict[tuple[str, ...], list[WeightedCell]] = {}
     for cell in cells:
         found.setdefault(cell.ask.runs, []).append(cell)
     return list(found.values())
 
 
-def _of_images(cells: Sequence[Cell]) -> Estimate:
+def _of_images(cells: Sequence[WeightedCell]) -> Estimate:
     """Means over the same images: accuracies, and what else is measured image by image."""
     runs, weights = [], []
     for group in _trainings(cells):
@@ -169,14 +169,14 @@ def _of_images(cells: Sequence[Cell]) -> Estimate:
     return estimate(runs, weights)
 
 
-def _of_points(cell: Cell) -> Estimate | None:
+def _of_points(cell: WeightedCell) -> Estimate | None:
     """A rank correlation; a claim that it is negative turns one side around."""
     assert cell.sample is not None
     first, second = cell.sample[:, 0], cell.weight * cell.sample[:, 1]
     return correlation(first, second, "spearman")
 
 
-def _of_batches(cells: Sequence[Cell], table: Table) -> Estimate | None:
+def _of_batches(cells: Sequence[WeightedCell], table: Table) -> Estimate | None:
     """Statistics of mini-batches."""
     samples: list[Any] = [cell.sample for cell in cells]
     ask = cells[0].ask
@@ -190,7 +190,7 @@ def _of_batches(cells: Sequence[Cell], table: Table) -> Estimate | None:
     return contrast_of_batches(samples, [cell.weight for cell in cells], of)
 
 
-def _of_numbers(cells: Sequence[Cell], num_test: int | None) -> Estimate | None:
+def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate | None:
     """One number a run, and of accuracies the size of the test set."""
     numbers, weights, sampling = [], [], 0.0
     for group in _trainings(cells):

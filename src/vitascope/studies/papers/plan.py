@@ -34,6 +34,9 @@ __all__ = [
     "Study",
     "Table",
     "Training",
+    "above",
+    "ahead",
+    "more",
 ]
 
 Key = str | Callable[..., float | None]  # of the record of a seed; with others, of all of theirs
@@ -119,6 +122,25 @@ class Claim:
     cells: Mapping[tuple[str, str], float]
     margin: float = 0.0
     paper: float | None = None
+
+
+def ahead(
+    source: str, text: str, table: str, first: tuple[str, str], second: tuple[str, str]
+) -> Claim:
+    """The claim that one cell (row, column) is above another."""
+    return Claim(source=source, text=text, table=table, cells={first: 1, second: -1})
+
+
+def more(
+    source: str, text: str, table: str, first: str, second: str, column: str, other: str = ""
+) -> Claim:
+    """The claim that the first row is above the second."""
+    return ahead(source, text, table, (first, column), (second, other or column))
+
+
+def above(source: str, claims: Mapping[str, tuple[str, str, str, str]]) -> list[Claim]:
+    """Claims of one source: text -> (table, larger row, smaller row, column)."""
+    return [more(source, text, *cells) for text, cells in claims.items()]
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,10 @@ def contrast_of_batches(
     if between is None:
         alone = ErrorVariance(images=batches, images_freedom=count - 1)
         return Estimate.of(value, alone, one_run=True)
-    return Estimate.of(value, replace(between.variance, images=batches, residual=residual,
-                                      images_freedom=count - 1))  # fmt: skip
+    return Estimate.of(
+        value,
+        replace(between.variance, images=batches, residual=residual, images_freedom=count - 1),
+    )
 
 
 @dataclass(frozen=True)

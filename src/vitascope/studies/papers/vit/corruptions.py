@@ -16,8 +16,17 @@ def corrupted(scale: Scale, runs: Mapping[str, Training], where: str, name: str 
     """Top-1 on clean images, and its mean over 15 corruptions and their severities."""
     reading = Reading(name="corruption", options=scale.look())
     share = Sample(kind="images", of=lambda record: record.arrays.get("images/share"))
-    rows = [Row(label=label, cells=[
-                Ask(training=t), Ask(training=t, reading=reading, key="mean", sample=share)])
-            for label, t in runs.items()]  # fmt: skip
-    return Table(name=name, title=f"Accuracy and robustness ({where})", corner="network",
-                 columns=["clean", "corrupted"], rows=rows)  # fmt: skip
+    rows = [
+        Row(
+            label=label,
+            cells=[Ask(training=t), Ask(training=t, reading=reading, key="mean", sample=share)],
+        )
+        for label, t in runs.items()
+    ]
+    return Table(
+        name=name,
+        title=f"Accuracy and robustness ({where})",
+        corner="network",
+        columns=["clean", "corrupted"],
+        rows=rows,
+    )
