@@ -46,7 +46,7 @@ class ModelStructure:
     def token_names(self, coordinates: Tensor) -> list[str]:
         """Names of the tokens without a place among a layer's (W, T, 2); windows have padding."""
         count = int(coordinates[0, :, 0].isnan().sum()) if len(coordinates) == 1 else 0
-        return capture.token_names(self.prefix_tokens, count)
+        return capture.token_names(self.prefix_tokens, count) if count else []
 
     @cached_property
     def _traced(self) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
