@@ -85,6 +85,7 @@ studies: $(READY)
 
 results: $(READY)
 	$(BIN)/python docs/make_results.py docs/records/studies docs/records benchmarks/records docs/results.md
+	$(BIN)/python docs/make_verdict_changes.py docs/records/studies docs/verdict-changes.md
 
 figures: $(READY)
 	$(BIN)/python docs/make_figures.py $(RUNS)

@@ -1,4 +1,4 @@
-"""``vitascope study``: the papers' tables and figures again, and searches on one's own images."""
+"""``vitascope study``: reproduce the papers' tables and figures, or search on one's own images."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def usage() -> str:
             "       vitascope study --all [options]",
             "       vitascope study --list [--json]",
             "",
-            "Get the papers' tables and figures again, or answer a question by training or",
+            "Reproduce the papers' tables and figures, or answer a question by training or",
             "measuring several models. --list names the papers' studies, with the claim, the data",
             "and the time of each; a table or figure names its study too: convit-table-3. Besides:",
             "",

@@ -1,4 +1,4 @@
-"""``vitascope study NAME --scale ...``: a paper's table or figure again."""
+"""``vitascope study NAME --scale ...``: reproduce a table or figure of a paper."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def understand(
 def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
-    from vitascope.report.tables.claims import correction, tally, tested
+    from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
     from vitascope.studies.papers.answer import check_images
 
     if args.scale == "paper" or args.plan:
@@ -42,7 +42,8 @@ def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
         if args.plan:
             return
     check_images({study.name: study.plan(scale_of(study, args)) for study in studies})
-    found, failed, values = [], [], []
+    found: list[CountedClaim] = []
+    failed, values = [], []
     for i, study in enumerate(studies):
         if not (args.quiet or args.json) and len(studies) > 1:
             print(f"[{i + 1}/{len(studies)}] {study.name}", file=sys.stderr, flush=True)

@@ -12,11 +12,12 @@ __all__ = ["StudyRequest"]
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    """Get a paper's tables and figures again, at the size of a laptop or of the paper.
+    """Reproduce a paper's tables and figures, at the size of a laptop or of the paper.
 
     The same table at both scales, with the paper's numbers beside ours, the spread over seeds, and
-    a verdict on every claim: agrees, disagrees, within noise. If it is interrupted, the same
-    command continues; finished runs are used again, also by other studies in the same folder.
+    a verdict on every claim: agrees, disagrees, undecided, or not testable here. If it is
+    interrupted, the same command continues; finished runs are used again, also by other studies
+    in the same folder.
     vitascope study --list names all studies; a table or figure names one too: convit-table-3.
 
     Examples:

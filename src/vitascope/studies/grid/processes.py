@@ -1,4 +1,4 @@
-"""Run training jobs side by side, one process a core with one thread each.
+"""Run training jobs side by side, one process per core with one thread each.
 
 Small models on few cores run fastest this way: two threads on tiny tensors mostly wait for each
 other. A job is a run in a folder (:func:`vitascope.train.train`), so it can be killed at any moment

@@ -2,12 +2,12 @@
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 6 (average pooling in place of the class
 token), Fig. 7 (attention in a k x k neighbourhood), C.3 (patch sizes), C.5 and C.6 (heads, and
-channels a head).
+channels per head).
 
 On a laptop one-pixel patches give Fig. 7 its own 8 x 8 grid, and all but Fig. 6 have two blocks
 (the paper halves the depth in C.5 and C.6). The paper does not say which numbers of heads it tried,
 and holds the width of the network apart from them; here, as in every ViT, the width is heads times
-channels a head, so both grow with it.
+channels per head, so both grow with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -206,7 +206,7 @@ def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
 
 
 def heads(scale: Scale) -> Plan:
-    """Fig. C.5 and C.6: number of heads, and channels a head, with exponents of APE."""
+    """Fig. C.5 and C.6: number of heads, and channels per head, with exponents of APE."""
     depth = scale.pick(paper=6, laptop=2)
     usual = scale.pick(paper=(3, 64), laptop=(9, 8))
     counts: Sequence[int] = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
