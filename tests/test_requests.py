@@ -108,7 +108,11 @@ def test_a_mistake_in_python_is_one_line(kind, words, says):
         (Bench, "", "Required options were not provided: SUBJECT"),
         (Bench, "gpsa --rounds many", "--rounds takes a whole number, not 'many'"),
         (Bench, "gpsa --rounds", "--rounds takes a whole number, not nothing"),
-        (Bench, "gpsas", "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood or"),
+        (
+            Bench,
+            "gpsas",
+            "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood, throughput or",
+        ),
         (Bench, "gpsa --round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
         (Inspect, "a --query 1 x", "--query takes 2 numbers, not '1 x'"),
         (Inspect, "a --along x", "--along takes random, input or eigenvectors, not 'x'"),

@@ -22,6 +22,7 @@ from vitascope.report.sections import (
     run,
     spectra,
     study,
+    task,
 )
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import correction, tally, told
@@ -52,6 +53,8 @@ BUILDERS = (  # in the page's order
     Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
+    Builder(kinds=("task",), each=task.section, models=task.models),
+    Builder(kinds=("miou", "vqa"), each=task.evaluation),
     Builder(
         kinds=(
             "bench-gpsa",
@@ -60,6 +63,7 @@ BUILDERS = (  # in the page's order
             "bench-neighborhood",
             "bench-corruptions",
             "bench-hessian",
+            "bench-throughput",
         ),
         each=bench.section,
     ),

@@ -46,7 +46,11 @@ ClassNames = Annotated[
     arg(help="Which class of the model a class of the images is: puppy=dog kitten=cat."),
 ]
 RecipeName = Annotated[
-    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+    str,
+    arg(
+        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, segmentation or "
+        "vqa; for `train`, laptop or the task's own when left out."
+    ),
 ]
 Epochs = Annotated[
     Count | None,

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Dots, DotSeries, Figure, Lines, Series
+from vitascope.figure import Dots, DotSeries, Figure, Lines, Series, head_panels
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.sections import comparison_readings as readings
@@ -24,6 +26,7 @@ _TRACES = {
     "nonlocality": ("Nonlocality over training", "distance (patches)"),
 }
 _FEW = 5  # lines that have their bands drawn
+_MOST_PANELS = 24  # of single layers in one figure
 
 
 def comparison_figures(comparison: ComparisonRecord) -> tuple[Figure, ...]:
@@ -220,38 +223,50 @@ def _share(row: FractionRow) -> str:
 
 
 def over_training(comparison: ComparisonRecord, what: str) -> Figure:
-    """``gates`` or ``nonlocality`` over epochs: one panel per model and share, a line per layer."""
+    """``gates`` or ``nonlocality`` over epochs.
+
+    A panel per layer with a line per head; where there are too many layers for that, a panel per
+    model and share with a line per layer.
+    """
     traces = comparison.traces(what)
     title, words = _TRACES[what]
     ends = _ends(trace.values.ravel().tolist() for trace in traces)
-    panels = []
+    single = sum(len(trace.layers) for trace in traces) <= _MOST_PANELS
+    panels: list[Lines] = []
     for trace in traces:
         row = comparison.row(trace.fraction)
         share = _share(row) if row else f"{100 * trace.fraction:.3g} % of the images"
-        panels.append(
-            Lines(
-                title=f"{trace.model.label}, {share}",
-                x_label="epoch",
-                y_label=words,
-                series=tuple(_layers(trace)),
-                floor=0.0,
-                include=ends,
-                marks=False,
-                ceiling=1.0 if what == "gates" else math.inf,
-                levels=(("uniform head", trace.uniform),) if trace.uniform is not None else (),
-            )
-        )
+        name = f"{trace.model.label}, {share}"
+        shown: dict[str, Any] = {
+            "x_label": "epoch",
+            "y_label": words,
+            "floor": 0.0,
+            "include": ends,
+            "marks": False,
+            "ceiling": 1.0 if what == "gates" else math.inf,
+            "levels": (("uniform head", trace.uniform),) if trace.uniform is not None else (),
+        }
+        if single:
+            titles = [f"{name}, layer {place + 1}" for place in range(len(trace.layers))]
+            for panel in head_panels(trace.epochs, trace.values, titles, **shown):
+                styled = tuple(replace(line, style=trace.model.style) for line in panel.series)
+                panels.append(replace(panel, series=styled))
+        else:
+            panels.append(Lines(title=name, series=tuple(_layers(trace)), **shown))
     meaning = {
         "gates": "1 is position alone, 0 is content alone.",
         "nonlocality": "Dashed: a head that looks everywhere alike.",
     }[what]
-    few = all(len(trace.layers) <= _FEW for trace in traces)
-    bands = "; bands: from the least head to the most" if few else ""
+    lines = (
+        "Thin lines: single heads; thick: their mean."
+        if single
+        else ("Lines: mean of the heads of a layer.")
+    )
     return Figure(
         name=what,
         title=title,
         reading=readings.trace_reading(traces, what),
-        how=f"{meaning} Lines: mean of the heads of a layer{bands}.",
+        how=f"{meaning} {lines}",
         panels=tuple(panels),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from vitascope import measure
 from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
+from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
 from vitascope.studies.grid.train_command import load_images
@@ -26,6 +27,7 @@ from vitascope.studies.inspection.inspect import (
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.models import reopen
 from vitascope.train import Run, evaluate
+from vitascope.train.device import device_of
 
 __all__ = ["READINGS", "gates_and_nonlocality", "read"]
 
@@ -84,6 +86,13 @@ def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
     return evaluate_subject(str(run.folder), **options)
 
 
+def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
+    """Images a second of the finished model, on the best device there is."""
+    session = reopen(run.folder)
+    model = session.model.to(device_of(None))
+    return throughput(model, run.config["data"]["size"], **options).to_record()
+
+
 def _instrument(name: str, run: Run, options: dict[str, Any], training: Training) -> Record:
     """An instrument of ``vitascope inspect``; ``epoch`` may be a share of the training."""
     share = options.pop("at", None)
@@ -108,6 +117,7 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
     "looks": _looks,
     "test": _test,
     "elsewhere": _elsewhere,
+    "throughput": _throughput,
     **{name: partial(_instrument, name) for name in (*MEASURES, *ON_REQUEST)},
 }
 

@@ -25,6 +25,7 @@ _FILES = (
     "vit.features",
     "vit.stages",
     "vit.alternet",
+    "vit.smoothing",
     "broadcasting.accuracy",
     "broadcasting.robustness",
     "broadcasting.positions",
