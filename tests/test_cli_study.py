@@ -29,7 +29,7 @@ def test_a_machine_can_read_the_list(capsys):
     assert main(["study", "--list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in rows] == list(catalog())
-    assert {"smoke", "laptop", "paper"} == set(rows[0]["time"])
+    assert {"smoke", "laptop", "desk", "paper"} == set(rows[0]["time"])
 
 
 def test_a_study_prints_its_table_and_verdicts_and_keeps_its_record(tmp_path, capsys):

@@ -39,7 +39,7 @@ class Bench:
     """What to measure."""
     models: tuple[str, ...] | None = None
     """gpsa: our ConViTs to time at 224 px; throughput: any models, the first is what the others are
-    compared with. convit_tiny for gpsa, deit_tiny convit_tiny for throughput."""
+    compared with. All three sizes for gpsa, deit_tiny convit_tiny for throughput."""
     image_size: Side | None = None
     """throughput: side of the images, in pixels; the model's own when left out."""
     device: Device = None
@@ -51,8 +51,8 @@ class Bench:
     training and throughput, 4 for corruptions at 224 px."""
     rounds: Count | None = None
     """Turns of each candidate; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the others."""
-    threads: Processes = 1
-    """Threads of torch."""
+    threads: Processes | None = None
+    """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None
     """Write a record, OUT.json."""
     json: Json = False

@@ -29,6 +29,8 @@ _FILES = (
     "broadcasting.accuracy",
     "broadcasting.robustness",
     "broadcasting.positions",
+    "dial.fine_grid",
+    "dial.accuracy",
 )
 
 
