@@ -14,7 +14,7 @@ from torch import nn
 
 from vitascope.errors import UserError, unknown
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 
 __all__ = ["SIZES", "vilt"]
 
@@ -49,9 +49,13 @@ def vilt(
         side: Of the images.
         changes: Fields of ``ViltConfig``.
     """
-    size, suffix = split_suffix(name)
+    size, locality, suffix, patch = read_name(name)
     if size not in SIZES:
         raise unknown("vision-language model", size, SIZES)
+    if locality or patch is not None:
+        raise UserError(
+            f"{name}: a ViLT takes +cb, +cb_s, +cb_gate or +cb_hybrid and no other suffix"
+        )
     try:
         from transformers import ViltConfig, ViltForQuestionAnswering
     except ImportError:
