@@ -13,7 +13,10 @@ from vitascope.threads import use_threads
 __all__ = ["run"]
 
 GRIDS = {"gpsa": (14, 32, 64), "neighborhood": (32, 64)}  # patches a side
-MODELS = {"gpsa": ("convit_tiny", "convit_small", "convit_base"), "throughput": ("deit_tiny", "convit_tiny")}
+MODELS = {
+    "gpsa": ("convit_tiny", "convit_small", "convit_base"),
+    "throughput": ("deit_tiny", "convit_tiny"),
+}
 
 
 def run(words: Sequence[str]) -> None:
