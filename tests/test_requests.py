@@ -126,7 +126,7 @@ def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, s
 
 def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.buildup import BuildUp
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.question import Comparison
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.inspect import InspectRequest
@@ -140,7 +140,7 @@ def test_the_studies_have_the_requests_defaults():
     for inner, request in [*pairs, (Curvature, Inspect)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters
-        same = set(own) & set(said) - {"recipe", "model_args", "processes", "map_classes"}
+        same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}
         same -= {"batch_size"} if inner is Curvature else set()
         assert len(same) > 2
         for name in same:

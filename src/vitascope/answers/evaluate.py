@@ -78,7 +78,7 @@ def _number(word: str) -> float:
 
 
 def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays as lists, but for those with a number an image: they are in the record."""
+    """Arrays as lists, but for those with a number per image: they are in the record."""
     return {name: a.tolist() for name, a in arrays.items() if not name.startswith("images/")}
 
 

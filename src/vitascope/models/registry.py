@@ -90,7 +90,9 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
     models["vit_micro_distilled"] = (VisionTransformerDistilled, models["vit_micro"][1])
     models["convit_mini"] = (ConViT, {**_MINI, "num_gpsa_blocks": 3})
+    models["convit_mini_distilled"] = (ConViTDistilled, {**_MINI, "num_gpsa_blocks": 3})
     models["vit_mini"] = (VisionTransformer, {**_MINI, "embed_layer": PatchEmbed})
+    models["vit_mini_distilled"] = (VisionTransformerDistilled, models["vit_mini"][1])
     for name in ("deit_tiny", "deit_small", "vit_micro", "vit_mini"):
         no_token = {"class_token": False, "global_pool": "avg"}
         models[f"{name}_gap"] = (VisionTransformer, {**models[name][1], **no_token})

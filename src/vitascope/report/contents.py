@@ -9,6 +9,7 @@ from jinja2 import TemplateError
 
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.report.explorer.data import kind_of
 from vitascope.report.figures.style import Styles
 from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.report.records import Found, Source
@@ -200,11 +201,9 @@ def _told_apart(sections: Sequence[Section]) -> list[Section]:
 
 
 def _explored(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
-    """(name, kind) of the models in an explorer: gates make a ConViT of them."""
+    """(name, kind) of the models in an explorer."""
     for source in sources:
-        values = source.record.values
-        gated = any(layer.get("gated") for layer in values.get("layers") or ())
-        yield str(values.get("model")), "convit" if gated else "vit"
+        yield str(source.record.values.get("model")), kind_of(source.record.values)
 
 
 def _explorer_alone(number: int) -> Section:

@@ -34,7 +34,7 @@ class Bench:
         Positional,
     ]
     """What to measure."""
-    models: tuple[str, ...] = ("convit_tiny",)
+    models: tuple[str, ...] = ("convit_tiny", "convit_small", "convit_base")
     """gpsa: networks to time at 224 px."""
     grids: tuple[Annotated[int, Within(1, 1024)], ...] | None = None
     """Patches per side of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for
@@ -44,8 +44,8 @@ class Bench:
     training, 4 for corruptions at 224 px."""
     rounds: Count | None = None
     """Turns of each candidate; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the others."""
-    threads: Processes = 1
-    """Threads of torch."""
+    threads: Processes | None = None
+    """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None
     """Write a record, OUT.json."""
     json: Json = False

@@ -44,6 +44,9 @@ class Train:
     validation: float | None = None
     """Hold this share of each class's training images out, and measure on it, not on the test
     images."""
+    fold: str | None = None
+    """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5.
+    Where the source has no test images, all are dealt out."""
     set: Changes = ()
     model_args: tuple[str, ...] = ()
     """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2."""

@@ -43,7 +43,7 @@ def relevance(models: Sequence[Seen]) -> Figure:
         name="relevance",
         title="What the answer rests on",
         reading=joined(parts),
-        how="Maps: one column an image, each map from 0 to its largest value. Curves: probability "
+        how="Maps: one column per image, each map from 0 to its largest value. Curves: probability "
         "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
         "on an empty image (insertion, high is good); dashed: the same places in random order. "
         "± is the standard error over images.",

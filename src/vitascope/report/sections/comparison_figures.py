@@ -14,12 +14,11 @@ from vitascope.report.sections.comparison_record import ComparisonRecord, Fracti
 
 __all__ = ["comparison_figures"]
 
-_ACCURACY = "Top-1 accuracy on the test images (%)"
 _COSTS = {  # a model's attribute: what the axis says
     "multiply_adds": "multiply-adds per image",
     "images_per_second": "training images per second",
 }
-_CURVES = {"top1": "Top-1 accuracy (%)", "train_nll": "Training loss"}
+_CURVES = {"top1": "Top-1 accuracy{} (%)", "train_nll": "Training loss"}
 _TRACES = {
     "gates": ("Gates over training", "gate"),
     "nonlocality": ("Nonlocality over training", "distance (patches)"),
@@ -52,7 +51,7 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
         told = [str(crossing.get("text") or "") for crossing in comparison.crossings]
         how = " ".join([how, *told])
     elif rows:
-        panels = (_of_one_fraction(rows[0]),)
+        panels = (_of_one_fraction(comparison, rows[0]),)
     return Figure(
         name="efficiency",
         title="How much each image teaches" if len(rows) > 1 else "Accuracy",
@@ -82,7 +81,7 @@ def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
     return Lines(
         title="",
         x_label="training images",
-        y_label=_ACCURACY,
+        y_label=_accuracy(comparison),
         series=tuple(series),
         x_log=True,
         x_at=tuple(row.num_images for row in rows),
@@ -111,7 +110,12 @@ def _crossings(
             break
 
 
-def _of_one_fraction(row: FractionRow) -> Dots:
+def _accuracy(comparison: ComparisonRecord) -> str:
+    told = comparison.values.get("reported_on") or {}
+    return f"{comparison.measured} on the {told.get('images') or 'test'} images (%)"
+
+
+def _of_one_fraction(comparison: ComparisonRecord, row: FractionRow) -> Dots:
     """All models on the same images, the best on top."""
     entries = sorted(row.entries.values(), key=lambda entry: -entry.mean)
     series = tuple(
@@ -121,7 +125,7 @@ def _of_one_fraction(row: FractionRow) -> Dots:
         for entry in entries
     )
     group = f"{count(row.num_images)} training images"
-    return Dots(title="", y_label=_ACCURACY, groups=(group,), series=series)
+    return Dots(title="", y_label=_accuracy(comparison), groups=(group,), series=series)
 
 
 def cost(comparison: ComparisonRecord) -> Figure:
@@ -149,7 +153,7 @@ def cost(comparison: ComparisonRecord) -> Figure:
                 Lines(
                     title="",
                     x_label=words,
-                    y_label="Top-1 accuracy (%)",
+                    y_label=f"{comparison.measured} (%)",
                     x_log=True,
                     series=tuple(series),
                     joined=False,
@@ -171,7 +175,9 @@ def cost(comparison: ComparisonRecord) -> Figure:
 def learning(comparison: ComparisonRecord) -> Figure:
     """Accuracy and training loss over epochs, one panel per share of the images."""
     panels = []
-    for what, words in _CURVES.items():
+    chosen = (comparison.values.get("chosen_by") or {}).get("images")
+    for what, form in _CURVES.items():
+        words = form.format(f" on {chosen} images" if chosen else "")
         found = [(row, comparison.curves(row.fraction, what)) for row in comparison.rows]
         ends = _ends(part for _, curves in found for c in curves for part in (c.low, c.high))
         for row, curves in found:

@@ -12,7 +12,7 @@ ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turn
 
 
 def bench_tables(record: Record) -> Iterator[Table]:
-    """Speed, memory, images a second, accuracy and cost: those that the record has."""
+    """Speed, memory, images a second, shares, accuracy and cost: those that the record has."""
     values, subject = record.values, record.kind.removeprefix("bench-")
     yield Table(
         name=f"{subject} speed",
@@ -44,6 +44,25 @@ def bench_tables(record: Record) -> Iterator[Table]:
             rows=tuple(
                 row(what, [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"])
                 for what, ours, theirs in values["rates"]
+            ),
+        )
+    if values.get("shares"):
+        yield Table(
+            name=f"{subject} shares",
+            title="Share of the machine's matrix product that training reaches",
+            corner="Model",
+            columns=("Images a second", "Gflop/s", "Share", "Quartiles"),
+            rows=tuple(
+                row(
+                    label,
+                    [
+                        f"{rate:,.0f}",
+                        f"{gflops:.0f}",
+                        f"{100 * mid:.0f} %",
+                        f"{100 * low:.0f} to {100 * high:.0f} %",
+                    ],
+                )
+                for label, rate, gflops, low, mid, high in values["shares"]
             ),
         )
     if values.get("reached"):

@@ -28,6 +28,8 @@ _FILES = (
     "broadcasting.accuracy",
     "broadcasting.robustness",
     "broadcasting.positions",
+    "dial.fine_grid",
+    "dial.accuracy",
 )
 
 
