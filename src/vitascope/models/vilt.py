@@ -14,7 +14,7 @@ from torch import nn
 
 from vitascope.errors import UserError, unknown
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 
 __all__ = ["SIZES", "vilt"]
 
@@ -49,7 +49,9 @@ def vilt(
         side: Of the images.
         changes: Fields of ``ViltConfig``.
     """
-    size, suffix = split_suffix(name)
+    size, changed, suffix, patch = read_name(name)
+    if changed or patch:
+        raise UserError(f"{name!r}: a vision-language model takes context broadcasting alone (+cb)")
     if size not in SIZES:
         raise unknown("vision-language model", size, SIZES)
     try:
