@@ -49,11 +49,13 @@ def vilt(
         side: Of the images.
         changes: Fields of ``ViltConfig``.
     """
-    size, changed, suffix, patch = read_name(name)
-    if changed or patch:
-        raise UserError(f"{name!r}: a vision-language model takes context broadcasting alone (+cb)")
+    size, locality, suffix, patch = read_name(name)
     if size not in SIZES:
         raise unknown("vision-language model", size, SIZES)
+    if locality or patch is not None:
+        raise UserError(
+            f"{name}: a ViLT takes +cb, +cb_s, +cb_gate or +cb_hybrid and no other suffix"
+        )
     try:
         from transformers import ViltConfig, ViltForQuestionAnswering
     except ImportError:

@@ -19,6 +19,7 @@ __all__ = [
     "Quiet",
     "RecipeName",
     "RunsAtATime",
+    "TaskRecipe",
     "TestData",
     "Threads",
     "TimmWeights",
@@ -46,10 +47,13 @@ ClassNames = Annotated[
     arg(help="Which class of the model a class of the images is: puppy=dog kitten=cat."),
 ]
 RecipeName = Annotated[
-    str,
+    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+]
+TaskRecipe = Annotated[
+    str | None,
     arg(
-        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, segmentation or "
-        "vqa; for `train`, laptop or the task's own when left out."
+        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune; segmentation "
+        "and vqa for those tasks. laptop, or the task's own, when left out."
     ),
 ]
 Epochs = Annotated[

@@ -12,7 +12,7 @@ from vitascope.requests.fields import (
     ImageSize,
     Json,
     Quiet,
-    RecipeName,
+    TaskRecipe,
     Threads,
     WorkerCount,
 )
@@ -42,7 +42,7 @@ class Train:
     task: Literal["classification", "segmentation", "vqa"] = "classification"
     """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), measured by mIoU;
     vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
-    recipe: RecipeName | None = None
+    recipe: TaskRecipe = None
     epochs: Epochs = None
     fraction: float | None = None
     """Train on this share of each class; epochs grow by its inverse if the recipe says so."""
