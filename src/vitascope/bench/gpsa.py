@@ -105,7 +105,7 @@ def time_gpsa(
                 for kind, mode in (("inference", inference), ("training", training)):
                     progress(f"{name}, {kind}, {_threads(count)}")
                     rows = _networks(name, kind, mode, batch_size, rounds)
-                    speed += [(f"{what}, {_threads(count)}", *ratio) for what, *ratio in rows]
+                    speed += [(f"{row[0]}, {_threads(count)}", *row[1:]) for row in rows]
     memory = []
     with running_on(threads[0]):
         for side in grids:

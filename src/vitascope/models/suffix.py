@@ -41,7 +41,8 @@ def read_name(name: str) -> ModelName:
     >>> read_name("local-dir:a+b/c").base
     'local-dir:a+b/c'
     """
-    base, changes, broadcast, patch = name, [], None, None
+    base, broadcast, patch = name, None, None
+    changes: list[str] = []
     while "+" in base:
         rest, _, suffix = base.rpartition("+")
         word, *places = suffix.split(":")

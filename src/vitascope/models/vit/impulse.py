@@ -24,6 +24,8 @@ size. It goes on learning like any table.
 Shapes: N patches on a grid (h, w), D width, H heads of d channels.
 """
 
+from typing import Any
+
 import torch
 from timm.layers import Attention
 from timm.models.vision_transformer import VisionTransformer
@@ -95,8 +97,8 @@ def impulse_factors(
 @torch.no_grad()
 def start_impulse(model: VisionTransformer) -> None:
     """Start every attention layer and the position table of a fresh model."""
-    grid, heads = model.patch_embed.grid_size, model.blocks[0].attn.num_heads
-    width = model.embed_dim // heads
+    first: Any = model.blocks[0]
+    grid, width = model.patch_embed.grid_size, first.attn.head_dim
     if width % 4:
         raise UserError(f"the impulse start needs heads of 4, 8, 12, ... channels, not {width}")
     turn = torch.randn(model.embed_dim, width, dtype=torch.float64)
@@ -113,4 +115,5 @@ def start_impulse(model: VisionTransformer) -> None:
                 layer.qkv.weight[:dim][rows].copy_(query)
                 layer.qkv.weight[dim : 2 * dim][rows].copy_(key)
             start_values(layer)
-    model.locality = "soft at the start: every head looks at one neighbour (impulse)"
+    told: Any = model  # an attribute that says what the layers start with
+    told.locality = "soft at the start: every head looks at one neighbour (impulse)"

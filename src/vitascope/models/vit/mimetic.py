@@ -15,6 +15,8 @@ paper and go on learning, these are patches that are near.
 Shapes: D width, H heads of d channels.
 """
 
+from typing import Any
+
 import torch
 from timm.layers import Attention, build_sincos2d_pos_embed
 from timm.models.vision_transformer import VisionTransformer
@@ -78,4 +80,5 @@ def start_mimetic(model: VisionTransformer) -> None:
                 layer.qkv.weight[:dim][rows].copy_(left.mT)
                 layer.qkv.weight[dim : 2 * dim][rows].copy_(right)
             start_values(layer)
-    model.locality = "soft at the start: mimetic weights, patches that are alike and near"
+    told: Any = model  # an attribute that says what the layers start with
+    told.locality = "soft at the start: mimetic weights, patches that are alike and near"

@@ -77,15 +77,15 @@ def fit(
             f"--budget keeps at least three seeds, and there are {len(question.seeds)}; "
             "give --seeds 0 1 2"
         )
-    left_out = []
-    fractions = []
+    left_out: list[str] = []
+    fractions: list[str] = []
     while duration(question) > budget and len(question.fractions) > 1:
         fewest = min(question.fractions)
         kept = tuple(fraction for fraction in question.fractions if fraction != fewest)
         question, fractions = replace(question, fractions=kept), [*fractions, f"{100 * fewest:g} %"]
     if fractions:
         left_out.append(f"{' and '.join(fractions)} of the images")
-    models = []
+    models: list[str] = []
     while duration(question) > budget and len(question.models) > LEAST_MODELS:
         others = [name for name in question.models if name != question.reference]
         dearest = max(others, key=lambda name: cost[name])

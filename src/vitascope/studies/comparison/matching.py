@@ -12,7 +12,7 @@ from typing import Any
 from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.models.registry import OURS
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
 
@@ -55,7 +55,7 @@ def _matched(name: str, wanted: int, cost: Callable[[str, dict[str, Any]], int])
 
 def _width(name: str) -> tuple[Callable[[int], dict[str, Any]], int]:
     """How a width is said to a model, as a multiple of its smallest step, and its usual width."""
-    model, made_with = OURS.get(split_suffix(name)[0], (None, {}))
+    model, made_with = OURS.get(read_name(name).base, (None, {}))
     if model is None:
         raise UserError(f"--match: {name} has no width that can be set; models of ours have")
     known = {p.name: p.default for p in signature(model).parameters.values()} | made_with

@@ -123,7 +123,8 @@ def make_plan(
     def all_of(question: Comparison) -> float:
         return lasts(question) + (tuning(question) if wish.tune else 0.0)
 
-    question, left_out, tune = asked, (), wish.tune
+    question, tune = asked, wish.tune
+    left_out: tuple[str, ...] = ()
     if budget is not None:
         cost = {name: speed.step for name, speed in speeds.items()}
         fitted = fit(asked, budget, all_of, cost)

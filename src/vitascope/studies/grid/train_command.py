@@ -106,7 +106,9 @@ def load_images(
         return one_fold(load_images(source, image_size, split=False), fold)
     if validation is not None:
         return held_out(load_images(source, image_size), validation)
-    return load(source, image_size=image_size, **({} if split else {"test_fraction": 0.0}))
+    if not split:
+        return load(source, image_size=image_size, test_fraction=0.0)
+    return load(source, image_size=image_size)
 
 
 def train_model(

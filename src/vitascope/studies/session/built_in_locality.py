@@ -22,8 +22,8 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "convit", "soft: gated positional attention, free to leave it"
     if any(isinstance(layer, NeighborhoodAttention) for layer in model.modules()):
         return "other", "hard: attention within a neighbourhood of each patch"
-    told = [getattr(layer, "locality", None) for layer in model.modules()]
-    told = list(dict.fromkeys(words for words in told if isinstance(words, str)))
+    found = [getattr(layer, "locality", None) for layer in model.modules()]
+    told = list(dict.fromkeys(words for words in found if isinstance(words, str)))
     if attends and told:
         return "vit", "; ".join(told)
     if attends and _mixing(model):

@@ -10,7 +10,7 @@ from typing import Any
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
-from vitascope.studies.papers.scale import IMAGENET, Scale
+from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
 
@@ -34,7 +34,7 @@ def dial(scale: Scale) -> Plan:
     rows = []
     for label, (large, small) in names.items():
         cut = {} if label == "convolutions" else patch
-        role = (large, {}), (small, cut), (small, cut)
+        role: Role = ((large, {}), (small, cut), (small, cut))
         cells = [Ask(training=scale.few(role, fraction=f)) for f in fractions]
         rows.append(Row(label=label, cells=cells))
     least, most = _share(fractions[0]), _share(fractions[-1])
