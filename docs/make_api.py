@@ -127,8 +127,18 @@ def _public(member: griffe.Object | griffe.Alias) -> bool:
 
 
 def names(module: griffe.Module) -> list[str]:
-    """What the module says is public."""
-    return [str(name).strip("'\"") for name in module.exports or []]
+    """What the module says is public: its ``__all__``, or what it imports to be found there."""
+    if module.exports:
+        return [str(name).strip("'\"") for name in module.exports]
+    found = [name for name, member in module.members.items() if _found_there(member)]
+    return sorted(found)
+
+
+def _found_there(member: griffe.Object | griffe.Alias) -> bool:
+    """Whether it was imported from elsewhere in the package, perhaps from a file of its name."""
+    if isinstance(member, griffe.Alias):
+        return member.target_path.startswith("vitascope.")
+    return isinstance(member, griffe.Module) and member.name in member.members
 
 
 def homes(package: griffe.Module) -> list[griffe.Module]:

@@ -40,7 +40,7 @@ def run_compare(request: Compare) -> Result:
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
     from vitascope.studies.comparison.compare import Comparison
-    from vitascope.studies.grid.one_training import recipe_from
+    from vitascope.studies.grid.train_command import recipe_from
 
     return Comparison(
         recipe=recipe_from(request.recipe, request.epochs, request.set),

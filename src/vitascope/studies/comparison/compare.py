@@ -25,7 +25,6 @@ from vitascope.studies.comparison.advice import advise
 from vitascope.studies.comparison.evidence import RunResult, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, Wanted, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     command,
     correct_arrays,
@@ -34,6 +33,7 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training, file_name
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
