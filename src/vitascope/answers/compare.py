@@ -18,10 +18,12 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
+    from vitascope.studies.comparison.planning import Wish
 
-    answer = compared(question_of(request), request.out, this_machine(request))
+    wish = Wish(**fields_of(request, ("budget", "tune", "match")))
+    answer = compared(question_of(request), request.out, this_machine(request), wish)
     page = write_folder_page(request.out)
-    keys = ("table", "crossings", "recommendation", "models")
+    keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     result = Result(
         records={
@@ -39,11 +41,16 @@ def run_compare(request: Compare) -> Result:
 
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.patch_sizes import at_patch_sizes
+    from vitascope.studies.comparison.question import Comparison, rates_from
     from vitascope.studies.grid.train_command import recipe_from
 
+    models = at_patch_sizes(request.models, request.patch_sizes)
     return Comparison(
+        models=models,
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
-        **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+        rates=rates_from(request.rates, models),
+        **fields_of(request, ("data", "fractions", "seeds", "image_size", "margin")),
+        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 if TYPE_CHECKING:
     from vitascope.data.images import ImageSet
 
-__all__ = ["Subset", "split", "subset"]
+__all__ = ["Subset", "folds", "split", "subset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +84,20 @@ def split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, n
         test.append(stream(Purpose.SPLIT, seed, sample=int(label)).permutation(members)[:count])
     held_out = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
+
+
+def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+    """For each image the fold it is tested in, 0 to ``count`` - 1, each class dealt out evenly.
+
+    >>> folds(np.array([0, 0, 0, 1, 1, 1]), 3).tolist()
+    [1, 0, 2, 1, 0, 2]
+    """
+    if not 2 <= count <= len(labels):
+        raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")
+    dealt, found = 0, np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        shuffled = stream(Purpose.FOLDS, seed, sample=int(label)).permutation(members)
+        found[shuffled] = (dealt + np.arange(len(members))) % count
+        dealt += len(members)
+    return found

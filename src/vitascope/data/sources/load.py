@@ -142,7 +142,8 @@ def load(
         source: A name, a prefix with a path, or a folder; see the top of this module.
         image_size: Side of the square images; None: as they are.
         in_chans: 1 (grey) or 3; None: as they are.
-        test_fraction: Share of each class for testing, where the source has no test set.
+        test_fraction: Share of each class for testing, where the source has no test set; 0 leaves
+            it empty.
         seed: Of that split.
 
     Raises:

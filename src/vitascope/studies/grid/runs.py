@@ -43,7 +43,7 @@ KEPT = 6  # epochs whose weights a run keeps, the first weights among them
 
 def images_of(training: Training) -> Dataset:
     """The images of a training."""
-    return load_images(training.data, training.image_size, training.validation)
+    return load_images(training.data, training.image_size, training.validation, training.fold)
 
 
 def folder_of(training: Training, seed: int, out: Path) -> Path:
@@ -172,6 +172,7 @@ def command(
         ("--recipe", plan.name),
         ("--image-size", training.image_size),
         ("--validation", training.validation),
+        ("--fold", None if training.fold is None else f"{training.fold[0] + 1}/{training.fold[1]}"),
         ("--model-args", changed(training.model_args)),
         ("--set", changed(plan.to_dict(), named(plan.name).to_dict())),
         ("--teacher", teacher),

@@ -52,6 +52,7 @@ class Training:
     data: str
     image_size: int | None = None
     validation: float | None = None  # share of the training images that replaces the test images
+    fold: tuple[int, int] | None = None  # or this fold (from 0) of so many
     recipe: str | Recipe
     epochs: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe
@@ -80,6 +81,8 @@ class Training:
         names = ("model", "model_args", "data", "image_size", "validation", "subset_per_seed")
         values = {name: getattr(self, name) for name in names}
         values |= {"teacher": teacher, "recipe": self.full_recipe.to_dict()}
+        if self.fold is not None:
+            values["fold"] = self.fold
         return f"{file_name(self.model)}-{_hashed(values)}"
 
     def but(self, **changes: Any) -> "Training":
