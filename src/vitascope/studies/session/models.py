@@ -28,7 +28,17 @@ from vitascope.train import load_run
 from vitascope.train.classes import class_pairs
 from vitascope.train.device import device_of
 
-__all__ = ["build", "class_pairs", "fitting_patch", "is_named", "open_session", "reopen"]
+__all__ = [
+    "build",
+    "class_pairs",
+    "fitting_patch",
+    "is_named",
+    "open_session",
+    "rebuilt",
+    "reopen",
+]
+
+_BEGINNING = ("pretrained", "weights", "origin")  # what a run's config says of its first weights
 
 
 def fitting_patch(height: int, width: int) -> int:
@@ -96,6 +106,13 @@ def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
         raise UserError(f"cannot build {name}: {reason(error)}") from None
 
 
+def rebuilt(config: Mapping[str, Any]) -> nn.Module:
+    """The model that a run's ``config.yaml`` describes, with random weights."""
+    config = {k: v for k, v in config.items() if k not in _BEGINNING}
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    return create_model(config.pop("name"), **config)
+
+
 def reopen(
     folder: str | Path, epoch: int | None = None, *, images: Dataset | None = None
 ) -> Session:
@@ -107,12 +124,9 @@ def reopen(
         images: Of the run, where they are loaded already.
     """
     run = load_run(folder)
-    config = dict(run.config["model"])
-    name = config.pop("name", None)
+    name = run.config["model"].get("name")
     if name is None:
         raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
-    config.pop("pretrained", None)
-    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
     data = run.config["data"]
     missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
     if missing:
@@ -120,7 +134,7 @@ def reopen(
     if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
         raise UserError(f"{folder}: its config.yaml needs a data.mean and data.std a channel")
     try:
-        model = create_model(name, **config)
+        model = rebuilt(run.config["model"])
     except UserError:
         raise
     except Exception as error:  # the model's own words for arguments that cannot be
