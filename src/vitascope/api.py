@@ -8,8 +8,8 @@
 
 Every function makes a request (:mod:`vitascope.requests`), as the command line does from what is
 typed, and has it answered by :mod:`vitascope.answers`, so both give the same records.
-``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and ``load`` are
-these functions. Torch is loaded when one is called.
+``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and ``load``
+are these functions. Torch is loaded when one is called.
 """
 
 from collections.abc import Callable, Mapping

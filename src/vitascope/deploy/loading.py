@@ -66,7 +66,6 @@ def load(run: str | Path, *, device: str | None = None) -> Loaded:
     Raises:
         UserError: If there is no finished run.
     """
-    from vitascope.data.sources.imagenet import CROP_PCT
     from vitascope.studies.session.models import open_session
 
     if not Path(run).is_dir():
@@ -81,5 +80,6 @@ def load(run: str | Path, *, device: str | None = None) -> Loaded:
         size=session.size,
         mean=session.mean,
         std=session.std,
-        crop_pct=CROP_PCT if (session.data or "").startswith("imagenet") else 1.0,
+        crop_pct=session.crop_pct or 1.0,
+        interpolation=session.interpolation or "bicubic",
     )

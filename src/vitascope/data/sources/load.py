@@ -50,6 +50,9 @@ def read_folder(path: str, request: Request) -> Parts:
 
 def from_files(train_files: FileImages, test_files: FileImages | None, request: Request) -> Parts:
     """Bring files into memory, or leave them where they are too many."""
+    for files in (train_files, test_files):
+        if files is not None:
+            files.crop_pct, files.interpolation = request.crop_pct or 1.0, request.interpolation
     train, notes = gather(train_files, image_size=request.image_size, in_chans=request.in_chans)
     if test_files is None:
         return Parts(train=train, notes=notes)
@@ -135,6 +138,8 @@ def load(
     in_chans: int | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
+    crop_pct: float | None = None,
+    interpolation: str = "bicubic",
 ) -> Dataset:
     """The data set that ``source`` names.
 
@@ -144,6 +149,9 @@ def load(
         in_chans: 1 (grey) or 3; None: as they are.
         test_fraction: Share of each class for testing, where the source has no test set.
         seed: Of that split.
+        crop_pct: Share of the resized image that the centre crop keeps; None: the source's own,
+            which is 1 but for ImageNet.
+        interpolation: How images are resized: bicubic or bilinear.
 
     Raises:
         UserError: If there is no such source, or it cannot be used.
@@ -152,8 +160,17 @@ def load(
         raise UserError(f"in_chans {in_chans} is not possible; give 1 (grey) or 3 (colour)")
     if image_size is not None and image_size < 1:
         raise UserError(f"image_size {image_size} is out of range; give the side in pixels")
+    if crop_pct is not None and not 0 < crop_pct <= 1:
+        raise UserError(f"crop_pct {crop_pct} is out of range; give a share of the image, up to 1")
+    if interpolation not in ("bicubic", "bilinear"):
+        raise UserError(f"unknown interpolation {interpolation!r}; there are: bicubic, bilinear")
     request = Request(
-        image_size=image_size, in_chans=in_chans, test_fraction=test_fraction, seed=seed
+        image_size=image_size,
+        in_chans=in_chans,
+        test_fraction=test_fraction,
+        seed=seed,
+        crop_pct=crop_pct,
+        interpolation=interpolation,
     )
     if not source.strip():
         raise UserError("the data source is empty; give digits, or the path of a folder")

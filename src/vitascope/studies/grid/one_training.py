@@ -1,6 +1,7 @@
 """One training from the words of a command: which model, which images, which recipe."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +12,12 @@ import yaml
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError, unknown
 from vitascope.models import create_model
-from vitascope.models.weights import load_weights
+from vitascope.record import plain
 from vitascope.settings import Seed, check_value
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.session.held_out import held_out
-from vitascope.studies.session.models import build, reopen
+from vitascope.studies.session.models import build, reopen, split_file
+from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
 from vitascope.train import RECIPES, Recipe, Run, Teacher, train
 
 __all__ = ["load_images", "pairs", "recipe_from", "teacher_from", "train_model", "train_once"]
@@ -83,7 +85,8 @@ def train_model(
     *,
     seed: int,
     model_args: Mapping[str, Any],
-    weights: Path | None = None,
+    start: Pretrained | None = None,
+    keep_head: bool = False,
     teacher: str | None = None,
     **how: Any,
 ) -> Run:
@@ -96,17 +99,46 @@ def train_model(
         out: The run's folder.
         seed: Of the first weights and the training.
         model_args: Arguments of the model.
-        weights: A file with the first weights.
+        start: Pretrained weights to begin with, and the network they are of.
+        keep_head: With their head.
         teacher: A run's folder, or a timm model's name.
         **how: See :func:`vitascope.train.train`.
     """
-    subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
-    config = dict(subject.config)
-    if weights is not None:
-        load_weights(subject.model, weights)
-        config["weights"] = str(weights)
     how["teacher"] = teacher_from(teacher) if teacher else None
-    return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start is None:
+        subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
+        config = dict(subject.config)
+        return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start.config is None:
+        raise UserError(
+            f"{model} cannot be built again from a run's config; give a model of timm's, NAME@FILE "
+            "or a run's folder"
+        )
+    found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
+    if not how.get("quiet"):
+        print(found.line, file=sys.stderr)
+    config = plain({**(found.config or {}), "origin": found.line})
+    return train(found.model, dataset, plan, out, seed=seed, model_config=config, **how)
+
+
+def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str | None:
+    """What :func:`open_pretrained` is to open for the words of a command; None for a new model.
+
+    >>> (
+    ...     pretrained_source("vit_micro", False, Path("a.pt")),
+    ...     pretrained_source("vit_micro", False, None),
+    ... )
+    ('vit_micro@a.pt', None)
+    """
+    brings = Path(model).is_dir() or split_file(model)[1] is not None
+    if sum((brings, pretrained, weights is not None)) > 1:
+        raise UserError(
+            f"{model} with more than one source of weights; give NAME@FILE, a run's folder, "
+            "--pretrained or --weights"
+        )
+    if weights is not None:
+        return f"{model}@{weights}"
+    return model if brings or pretrained else None
 
 
 def train_once(
@@ -122,6 +154,8 @@ def train_once(
     model_args: Sequence[str] = (),
     image_size: int | None = None,
     pretrained: bool = False,
+    weights: Path | None = None,
+    keep_head: bool = False,
     distillation: str = "none",
     seed: int = 0,
     **how: Any,
@@ -136,10 +170,17 @@ def train_once(
         fields["distillation"] = distillation
     plan = recipe_from(recipe, epochs, changes, **fields)
     given = pairs(model_args, "--model-args")
-    if pretrained:
-        given["pretrained"] = True
-    dataset = load(data, image_size=image_size)
+    source = pretrained_source(model, pretrained, weights)
+    if source is None and keep_head:
+        raise UserError("--keep-head is for pretrained weights; give --pretrained or --weights too")
+    start = None
+    if source is not None:
+        start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
+        dataset = images_for(data, start)
+    else:
+        dataset = load(data, image_size=image_size)
     if validation is not None:
         dataset = held_out(dataset, validation)
+    how |= {"start": start, "keep_head": keep_head}
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if int(os.environ.get("RANK", "0")) == 0 else None

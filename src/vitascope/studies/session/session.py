@@ -37,6 +37,8 @@ class Session:
     data: str | None = None  # what a run was trained on
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    crop_pct: float | None = None  # share of a resized image that it was made for
+    interpolation: str | None = None  # of the resizing
     classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
     first_classes: int | None = None  # of its data, that a run was trained on
     random: bool = False  # the weights are untrained
@@ -56,7 +58,13 @@ class Session:
                 f"{self.name} was not trained here: say on what to measure it, with --data"
             )
         side = self.image_size or (self.size[-1] if self.size else None)
-        return load(self.source, image_size=side, in_chans=self.channels)
+        return load(
+            self.source,
+            image_size=side,
+            in_chans=self.channels,
+            crop_pct=None if self.random else self.crop_pct,
+            interpolation=(None if self.random else self.interpolation) or "bicubic",
+        )
 
     @cached_property
     def _output(self) -> Any:
