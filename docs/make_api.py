@@ -1,12 +1,14 @@
 """The API reference, docs/api/*.md, from the docstrings; `make api` runs it.
 
 Griffe reads the source without running it and splits Google-style docstrings; this file only says
-what is listed and how it looks. A page a package: the modules that its public names live in, each
-with its docstring and everything in its ``__all__``. A package that gathers no names (studies,
-report) lists all its modules, a line a name.
+what is listed and how it looks. One page per public package: the modules that its public names live
+in, each with its docstring and everything in its ``__all__``. `commands.md` has the help of every
+command. Packages that only the commands use (studies, report, ...) are not part of the reference.
 """
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +16,20 @@ from pathlib import Path
 import griffe
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("layers", "models", "data", "train", "measure", "capture", "studies", "report")
-FILES = ("api", "record", "figure", "errors")  # public modules beside the packages
+PAGES = {  # file -> what is on it, in reading order
+    "api": "api",
+    "models": "models",
+    "layers": "layers",
+    "capture": "capture",
+    "measure": "measure",
+    "data": "data",
+    "train": "train",
+    "deploy": "deploy",
+    "stats": "studies.stats",
+    "record": "record",
+    "figure": "figure",
+    "errors": "errors",
+}
 
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data|obj):`~?([^`]+)`")
 _DOCTEST = re.compile(r"(?:^>>>.*\n?(?:^(?!>>>)\S.*\n?|^\.\.\..*\n?)*\n*)+", re.MULTILINE)
@@ -113,14 +127,15 @@ def _public(member: griffe.Object | griffe.Alias) -> bool:
 
 
 def names(module: griffe.Module) -> list[str]:
-    """What the module says is public."""
-    return [str(name).strip("'\"") for name in module.exports or []]
+    """What the module says is public: its ``__all__``, or what it imports to be found there."""
+    if module.exports:
+        return [str(name).strip("'\"") for name in module.exports]
+    found = [m for m in module.members.values() if isinstance(m, griffe.Alias) and m.imported]
+    return sorted(m.name for m in found if m.target_path.startswith("vitascope."))
 
 
 def homes(package: griffe.Module) -> list[griffe.Module]:
-    """The modules a page lists: where public names live, or all of a package that gathers none."""
-    if not names(package):
-        return [m for _, m in sorted(_modules(package)) if names(m)]
+    """The modules that a package's public names live in, its own first."""
     found = {}
     for name in names(package):
         target = ours(package[name])
@@ -139,13 +154,6 @@ def ours(thing: griffe.Object | griffe.Alias) -> griffe.Object | None:
         return None
 
 
-def _modules(package: griffe.Module) -> Iterator[tuple[str, griffe.Module]]:
-    for module in package.modules.values():
-        if not module.is_alias:
-            yield module.path, module
-            yield from _modules(module)
-
-
 def page(package: griffe.Module) -> str:
     """The page of a package or of a public module beside them."""
     blocks = [f"# `{package.path}`", *sections(package)]
@@ -153,31 +161,40 @@ def page(package: griffe.Module) -> str:
     blocks += [f"`{name}` is `{package[name].target_path}`." for name in theirs]
     for module in homes(package):
         if module is not package:
-            where = module.filepath.relative_to(ROOT).as_posix()  # type: ignore[union-attr]
-            blocks += [f"## [`{module.path}`](../../{where})"]
-            blocks += sections(module) if names(package) else [_line(module) + "."]
-        if names(package):
-            depth = 2 if module is package else 3
-            shown = [module[name] for name in names(module) if name in module.members]
-            blocks += [b for thing in shown if not thing.is_alias for b in entry(thing, depth)]
-        else:
-            blocks += ["\n".join(f"- `{name}`{_told(module, name)}" for name in names(module))]
+            blocks += [f"## `{module.path}`", *sections(module)]
+        depth = 2 if module is package else 3
+        shown = [module[name] for name in names(module) if name in module.members]
+        blocks += [b for thing in shown if not thing.is_alias for b in entry(thing, depth)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def commands() -> str:
+    """The help of every command, as the terminal shows it."""
+    from vitascope.cli import COMMANDS
+
+    blocks = ["# Commands", "What `vitascope COMMAND --help` prints."]
+    for name in [*COMMANDS, "study convit-table-2", "study buildup", "study spectra"]:
+        words = [sys.executable, "-m", "vitascope", *name.split(), "--help"]
+        env = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=env)
+        text = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+        blocks += [f"## {name}", f"```text\n{text}\n```"]
+    return "\n\n".join(blocks) + "\n"
+
+
 def pages() -> dict[str, str]:
-    """File name -> text of the whole reference."""
+    """File name -> text of the reference made from docstrings."""
     top = griffe.load("vitascope", search_paths=[ROOT / "src"], resolve_aliases=True)
-    made = {f"{name}.md": page(top[name]) for name in (*PACKAGES, *FILES)}
-    rows = [f"| [`vitascope.{n}`]({n}.md) | {_line(top[n])} |" for n in (*PACKAGES, *FILES)]
+    made = {f"{file}.md": page(top[name]) for file, name in PAGES.items()}
+    rows = [f"| [`vitascope.{n}`]({file}.md) | {_line(top[n])} |" for file, n in PAGES.items()]
     short = [f"- `vitascope.{name}`: {_home(top[name])}" for name in names(top)]
     made["README.md"] = "\n".join(
         [
-            "# API reference",
+            "# Python and command reference",
             "",
-            "Made from the docstrings by `make api`; do not edit.",
+            "The options of every command: [commands](commands.md). In Python:",
             "",
-            "| package | job |",
+            "| package | what it has |",
             "|---|---|",
             *rows,
             "",
@@ -195,22 +212,18 @@ def _line(thing: griffe.Object) -> str:
     return markdown(said).rstrip(".")
 
 
-def _told(module: griffe.Module, name: str) -> str:
-    said = _line(module[name]) if name in module.members and ours(module[name]) else ""
-    return f": {said}" if said else ""
-
-
 def _home(thing: griffe.Object | griffe.Alias) -> str:
     target = ours(thing)
     assert target is not None, f"{thing.path} is not ours"
     file = target.path.split(".")[1]
+    assert file in PAGES, f"{target.path} is public, but {file} has no page"
     return f"{_line(target)} ([{file}]({file}.md))"
 
 
 def main(folder: Path) -> None:
     """Write the pages and remove those of packages that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = pages()
+    made = {**pages(), "commands.md": commands()}
     for old in folder.glob("*.md"):
         if old.name not in made:
             old.unlink()

@@ -27,8 +27,8 @@ from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
-from vitascope.report.instruments.per_layer import Seen
-from vitascope.report.sections.inspection import INSTRUMENTS
+from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import segmentation_step
@@ -64,6 +64,7 @@ SIGHTS = (
     Sight(model="vit_micro", figures={"frequency-vit": "frequency"}),
     Sight(model="resnet_micro", figures={"frequency-resnet": "frequency"}),
     Sight(model="resnet_micro", figures=alike("calibration"), images=2000),
+    Sight(model="vit_micro", figures=alike("relevance"), images=256),
     Sight(model="vit_micro", figures=alike("hessian", "trajectory"), batches=16),
     Sight(model="vit_micro", figures=alike("landscape", "density")),
 )
@@ -161,7 +162,7 @@ def main(words: Sequence[str]) -> None:
             if words:
                 record.save(OUT / "records" / name)
             seen = Seen(label=sight.model, style=Style(), record=record)
-            write(name, draw_figure(INSTRUMENTS[record.kind]([seen])))
+            write(name, draw_figure(INSTRUMENTS[record.kind].draw([seen])))
     if not named or "miou" in named:
         record, figure = segmented()
         if words:

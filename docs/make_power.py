@@ -40,16 +40,31 @@ def main() -> None:
         for axes, spread in zip(panels, SPREADS, strict=True):
             for seeds, images in SETTINGS:
                 curve = [power(lead, spread, seeds, images) for lead in LEADS]
-                axes.plot(LEADS, curve, marker="o", markersize=3,
-                          label=f"{seeds} seeds, {images:,} images")  # fmt: skip
+                axes.plot(
+                    LEADS,
+                    curve,
+                    marker="o",
+                    markersize=3,
+                    label=f"{seeds} seeds, {images:,} images",
+                )
                 print(spread, seeds, images, *(f"{share:.2f}" for share in curve), flush=True)
             axes.axhline(0.8, color="0.7", linewidth=0.8, zorder=0)
-            axes.set(title=f"runs spread by {spread:g} point{'s' * (spread != 1)}", ylim=(0, 1.02),
-                     xlabel="true lead, points", xlim=(0, None))  # fmt: skip
+            axes.set(
+                title=f"runs spread by {spread:g} point{'s' * (spread != 1)}",
+                ylim=(0, 1.02),
+                xlabel="true lead, points",
+                xlim=(0, None),
+            )
         panels[0].set_ylabel("called a lead")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
-                      fontsize="small", frameon=False, columnspacing=1.2,
-                      handlelength=1.2)  # fmt: skip
+        figure.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=5,
+            fontsize="small",
+            frameon=False,
+            columnspacing=1.2,
+            handlelength=1.2,
+        )
         figure.savefig(OUT, dpi=110)
 
 

@@ -1,10 +1,16 @@
-"""Every test starts from the same seeds, on OMP_NUM_THREADS threads or on one."""
+"""Every test starts from the same seeds, on OMP_NUM_THREADS threads or on one.
+
+Without AMX: virtual machines that announce it and do not run it end a process that uses it.
+"""
 
 import os
 import random
+import signal
 
 import numpy as np
 import pytest
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # before torch's first product
 import torch
 
 import vitascope  # noqa: F401  (before timm: it mends torchvision beside a CPU-only torch)
@@ -17,6 +23,9 @@ def same_seeds():
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; tests use it,
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # and processes would inherit that
 
 same_seeds()  # for what modules draw when they are imported
 

@@ -1,5 +1,8 @@
-"""Explorer records without training: fresh models whose attention was stirred."""
+"""Explorer records without training (fresh models whose attention was stirred), and a server."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -8,14 +11,28 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import save_file
 
+from vitascope.cli.serve import Server, make_server
 from vitascope.data import Dataset, load
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore
+from vitascope.studies.explorer.live import Live
 from vitascope.studies.session.models import build
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
 
 STIRRED = ("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight")
+
+
+@contextmanager
+def serving(live: Live) -> Iterator[Server]:
+    """The explorer's server on a free port, while the block runs."""
+    server = make_server(live, 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
 
 
 @cache

@@ -24,6 +24,22 @@ def small_convit(**options):
     return vitascope.create_model("convit_micro", **sizes, **options)
 
 
+def randomised(model, scale=0.1):
+    """Away from initialisation, where much is equal by symmetry."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn_like(parameter))
+    return model
+
+
+def moved_weights(model):
+    """The model for inference, with every weight moved a little so that no part is idle."""
+    with torch.no_grad():
+        for parameter in model.eval().parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
+    return model
+
+
 def few_digits(num_train, num_test):
     """The first digits of the training and of the test set."""
     digits = data.load("digits")

@@ -64,17 +64,25 @@ def made_study(
         for place, model in enumerate(models)
     ]
     dots = [
-        {"label": f"{model}{words}", "model": model,
-         "values": [[40 + place, 42 + place], [60, 61.5 - place], [None, None]],
-         "paper": [47.8, None, 79.9]}
+        {
+            "label": f"{model}{words}",
+            "model": model,
+            "values": [[40 + place, 42 + place], [60, 61.5 - place], [None, None]],
+            "paper": [47.8, None, 79.9],
+        }
         for place, model in enumerate(models)
-    ]  # fmt: skip
+    ]
     rows = [
-        {"label": f"{model}{words}", "paper_label": f"ConViT-S{words}",
-         "cells": [{"ours": [41.0, 43.0], "mean": 42.0, "std": 1.41, "paper": 47.8},
-                   {"ours": [], "mean": None, "std": None, "paper": None}]}
+        {
+            "label": f"{model}{words}",
+            "paper_label": f"ConViT-S{words}",
+            "cells": [
+                {"ours": [41.0, 43.0], "mean": 42.0, "std": 1.41, "paper": 47.8},
+                {"ours": [], "mean": None, "std": None, "paper": None},
+            ],
+        }
         for model in models
-    ]  # fmt: skip
+    ]
     panels = [
         {
             "kind": "lines",
@@ -121,19 +129,36 @@ def made_study(
         "seeds": [0, 1],
         "num_runs": 12,
         "command": f"vitascope study {name} --scale laptop{words}",
-        "tables": [{"name": "top1", "title": "Top-1", "corner": "Model", "unit": "top-1, %",
-                    "columns": ["5 %", f"all{words}"], "digits": 1, "rows": rows}],
+        "tables": [
+            {
+                "name": "top1",
+                "title": "Top-1",
+                "corner": "Model",
+                "unit": "top-1, %",
+                "columns": ["5 %", f"all{words}"],
+                "digits": 1,
+                "rows": rows,
+            }
+        ],
         "claims": [
-            {"source": f"ConViT Table {i + 2}{words}", "text": f"Claim {i + 1}{words}",
-             "verdict": verdict, "reading": f"Ours is 42.0 against 40.0 ({i + 1}){words}."}
+            {
+                "source": f"ConViT Table {i + 2}{words}",
+                "text": f"Claim {i + 1}{words}",
+                "verdict": verdict,
+                "reading": f"Ours is 42.0 against 40.0 ({i + 1}){words}.",
+            }
             for i, verdict in enumerate(verdicts)
         ],
         "figures": [
-            {"name": panel["kind"], "title": f"Figure of {panel['kind']}",
-             "reading": f"The {panel['kind']} rise{words}.", "panels": [panel]}
+            {
+                "name": panel["kind"],
+                "title": f"Figure of {panel['kind']}",
+                "reading": f"The {panel['kind']} rise{words}.",
+                "panels": [panel],
+            }
             for panel in panels
         ],
-    }  # fmt: skip
+    }
     arrays = {
         "heat": np.array([[10.0, 20.0, np.nan], [40.0, 55.0, 60.0]]),
         "maps": random.random((2, 3, 4, 5)),
@@ -142,16 +167,29 @@ def made_study(
 
 
 def write_run(
-    folder: Path, model: str = "vit_micro", seed: int = 0, top1: float = 0.9, epochs: int = 5,
-    finished: bool = True, data: str = "digits",
-) -> Path:  # fmt: skip
+    folder: Path,
+    model: str = "vit_micro",
+    seed: int = 0,
+    top1: float = 0.9,
+    epochs: int = 5,
+    finished: bool = True,
+    data: str = "digits",
+) -> Path:
     """A run's folder as training leaves it, without weights."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
-        {"epoch": e, "step": 10 * e, "train_nll": 2.3 / e, "test_nll": 2.2 / e,
-         "top1": top1 * e / epochs, "top5": 0.99, "ece": 0.03, "images_per_second": 500.0}
+        {
+            "epoch": e,
+            "step": 10 * e,
+            "train_nll": 2.3 / e,
+            "test_nll": 2.2 / e,
+            "top1": top1 * e / epochs,
+            "top5": 0.99,
+            "ece": 0.03,
+            "images_per_second": 500.0,
+        }
         for e in range(1, epochs + 1)
-    ]  # fmt: skip
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = {
         "recipe": {"name": "laptop", "epochs": epochs, "lr": 0.001, "batch_size": 64},
@@ -161,12 +199,28 @@ def write_run(
     }
     (folder / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
     if finished:
-        values = {"final": rows[-1], "best": rows[-1], "seconds": 12.5, "epochs": epochs,
-                  "steps": 10 * epochs, "world_size": 1}  # fmt: skip
+        values = {
+            "final": rows[-1],
+            "best": rows[-1],
+            "seconds": 12.5,
+            "epochs": epochs,
+            "steps": 10 * epochs,
+            "world_size": 1,
+        }
         Record(kind="run", values=values, config=config, seed=seed, seconds=12.5).save(
             folder / "record"
         )
     return folder
+
+
+_CURVE = {  # of relevance
+    "curve": [0.9, 0.1],
+    "random": [0.9, 0.2],
+    "area": 0.5,
+    "random_area": 0.6,
+    "gain": 0.1,
+    "error": 0.01,
+}
 
 
 def inspection(
@@ -187,47 +241,157 @@ def inspection(
         "bin_accuracy": [0.0, 0.4, 0.8],
     }
     found: dict[str, tuple[dict, dict]] = {
-        "nonlocality": ({"layers": names, "per_layer": means, "uniform": [2.0] * layers,
-                         "num_images": 64, "left_out": {"head": "one vector an image"}}, heads),
-        "entropy": ({"layers": names, "nats": means, "relative": [m / 2.77 for m in means],
-                     "num_keys": [16] * layers, "num_images": 64}, heads),
-        "maps": ({"layers": names, "query": [[1.0, 1.0]] * layers,
-                  "gated": names[:1] if gated else [], "num_images": 64},
-                 {f"{p}/{n}": random.random((3, 4, 4)) for p in ("mixed", "content", "position")
-                  for n in names} | {f"gate/{n}": random.random(3) for n in names}),
-        "fourier": (where | {"high": random.normal(size=len(units)).tolist()},
-                    {f"{p}/{u}": random.random(3) for p in ("frequency", "amplitude")
-                     for u in units}),
+        "nonlocality": (
+            {
+                "layers": names,
+                "per_layer": means,
+                "uniform": [2.0] * layers,
+                "num_images": 64,
+                "left_out": {"head": "one vector an image"},
+            },
+            heads,
+        ),
+        "entropy": (
+            {
+                "layers": names,
+                "nats": means,
+                "relative": [m / 2.77 for m in means],
+                "num_keys": [16] * layers,
+                "num_images": 64,
+            },
+            heads,
+        ),
+        "maps": (
+            {
+                "layers": names,
+                "query": [[1.0, 1.0]] * layers,
+                "gated": names[:1] if gated else [],
+                "num_images": 64,
+            },
+            {
+                f"{p}/{n}": random.random((3, 4, 4))
+                for p in ("mixed", "content", "position")
+                for n in names
+            }
+            | {f"gate/{n}": random.random(3) for n in names},
+        ),
+        "fourier": (
+            where | {"high": random.normal(size=len(units)).tolist()},
+            {f"{p}/{u}": random.random(3) for p in ("frequency", "amplitude") for u in units},
+        ),
         "variance": (where | {"variance": random.random(len(units)).tolist()}, {}),
-        "cka": ({"rows": units, "columns": units, "num_images": 64,
-                 "similarity": random.random((len(units), len(units))).tolist()}, {}),
+        "cka": (
+            {
+                "rows": units,
+                "columns": units,
+                "num_images": 64,
+                "similarity": random.random((len(units), len(units))).tolist(),
+            },
+            {},
+        ),
         "lesion": (where | {"intact": 0.9, "lost": random.random(len(units)).tolist()}, {}),
-        "masking": ({"unmasked": 0.9, "no_positions": 0.5, "num_images": 64,
-                     "content_masked": {"2": 0.4} if gated else {},
-                     "position_masked": {"2": 0.3} if gated else {}}, {}),
-        "occlusion": (accuracy | {"sizes": [0.25, 0.5], "accuracy": [0.7, 0.4],
-                                  "fill": "black"}, {}),
-        "fgsm": (accuracy | {"epsilons": [1 / 255, 2 / 255], "accuracy": [0.6, 0.2], "steps": 1,
-                             "against": "label"}, {}),
-        "frequency": (accuracy | {"frequencies": [0.1, 0.9], "accuracy": [0.5, 0.8], "window": 0.1,
-                                  "rms": 0.1, "clamp": False}, {}),
-        "corruption": (accuracy | {"corruptions": ["fog", "snow"], "severities": [1, 5],
-                                   "by_corruption": {"fog": 0.6, "snow": 0.4}, "mean": 0.5,
-                                   "mce": None, "constants": "cifar"},
-                       {"accuracy": np.array([[0.7, 0.5], [0.5, 0.3]])}),
-        "calibration": (bins | {"top1": 0.9, "top5": None, "nll": 0.4, "brier": 0.2, "ece": 0.05,
-                                "num_images": 64, "scaling": None}, {}),
-        "hessian": ({"nep": 0.25, "ape": 12.0, "num_batches": 4, "num_images": 64, "note": ""},
-                    {"eigenvalues": random.normal(5, 6, (4, 5))}),
-        "density": ({"trace": 100.0, "trace_error": 2.0, "num_images": 64},
-                    {"nodes": random.normal(size=(2, 8)), "weights": np.full((2, 8), 0.125)}),
-        "landscape": ({"along": "random directions", "num_images": 64, "num_moved": 10,
-                       "num_weights": 12},
-                      {"axis_0": np.linspace(-1, 1, 5), "axis_1": np.linspace(-1, 1, 5),
-                       "nll": random.random((5, 5)), "l2": random.random((5, 5))}),
-        "trajectory": ({"epochs": [0, 1, 2], "radius": [1.0, 0.5, 0.0], "angle": [0.0, 0.4, 0.0],
-                        "num_weights": 12}, {}),
-    }  # fmt: skip
+        "relevance": (
+            {
+                "methods": ["rollout", "grad-cam"],
+                "layer": "blocks.2",
+                "shares": [0.0, 1.0],
+                "num_images": 64,
+                "deletion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+                "insertion": dict.fromkeys(("rollout", "grad-cam"), _CURVE),
+            },
+            {
+                "map/rollout": random.random((2, 4, 4)),
+                "map/grad-cam": random.random((2, 2, 2)),
+                "pictures": random.random((2, 8, 8)),
+            },
+        ),
+        "masking": (
+            {
+                "unmasked": 0.9,
+                "no_positions": 0.5,
+                "num_images": 64,
+                "content_masked": {"2": 0.4} if gated else {},
+                "position_masked": {"2": 0.3} if gated else {},
+            },
+            {},
+        ),
+        "occlusion": (
+            accuracy | {"sizes": [0.25, 0.5], "accuracy": [0.7, 0.4], "fill": "black"},
+            {},
+        ),
+        "fgsm": (
+            accuracy
+            | {
+                "epsilons": [1 / 255, 2 / 255],
+                "accuracy": [0.6, 0.2],
+                "steps": 1,
+                "against": "label",
+            },
+            {},
+        ),
+        "frequency": (
+            accuracy
+            | {
+                "frequencies": [0.1, 0.9],
+                "accuracy": [0.5, 0.8],
+                "window": 0.1,
+                "rms": 0.1,
+                "clamp": False,
+            },
+            {},
+        ),
+        "corruption": (
+            accuracy
+            | {
+                "corruptions": ["fog", "snow"],
+                "severities": [1, 5],
+                "by_corruption": {"fog": 0.6, "snow": 0.4},
+                "mean": 0.5,
+                "mce": None,
+                "constants": "cifar",
+            },
+            {"accuracy": np.array([[0.7, 0.5], [0.5, 0.3]])},
+        ),
+        "calibration": (
+            bins
+            | {
+                "top1": 0.9,
+                "top5": None,
+                "nll": 0.4,
+                "brier": 0.2,
+                "ece": 0.05,
+                "num_images": 64,
+                "scaling": None,
+            },
+            {},
+        ),
+        "hessian": (
+            {"nep": 0.25, "ape": 12.0, "num_batches": 4, "num_images": 64, "note": ""},
+            {"eigenvalues": random.normal(5, 6, (4, 5))},
+        ),
+        "density": (
+            {"trace": 100.0, "trace_error": 2.0, "num_images": 64},
+            {"nodes": random.normal(size=(2, 8)), "weights": np.full((2, 8), 0.125)},
+        ),
+        "landscape": (
+            {"along": "random directions", "num_images": 64, "num_moved": 10, "num_weights": 12},
+            {
+                "axis_0": np.linspace(-1, 1, 5),
+                "axis_1": np.linspace(-1, 1, 5),
+                "nll": random.random((5, 5)),
+                "l2": random.random((5, 5)),
+            },
+        ),
+        "trajectory": (
+            {
+                "epochs": [0, 1, 2],
+                "radius": [1.0, 0.5, 0.0],
+                "angle": [0.0, 0.4, 0.0],
+                "num_weights": 12,
+            },
+            {},
+        ),
+    }
     if gated:
         found["gates"] = ({"layers": names, "per_layer": means}, heads)
     config = {

@@ -14,12 +14,12 @@ import vitascope
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast, broadcast_cost
-from vitascope.layers.broadcast import context_broadcast, mean_token
-from vitascope.layers.sublayers import attentions, mlps
-from vitascope.layers.whole_image import visible
+from vitascope.layers.context_broadcasting.broadcast import context_broadcast, mean_token
+from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
+from vitascope.layers.context_broadcasting.whole_image import visible
 from vitascope.models.suffix import split_suffix
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import open_session, reopen
 from vitascope.train import recipe
@@ -386,7 +386,8 @@ def test_an_opened_model_may_have_a_suffix_and_places():
 def test_a_run_of_such_a_name_opens_again(tmp_path):
     name, out = "vit_micro+cb_s:mid", tmp_path / "run"
     how = {"data": "digits", "recipe": "laptop", "epochs": 1, "fraction": 0.05, "quiet": True}
-    train_once(model=name, out=out, model_args=["scale_init=0.5"], trackers=(), **how)
+    how |= {"model_args": ["scale_init=0.5"], "changes": ["scale_epochs=false"], "trackers": ()}
+    train_once(model=name, out=out, **how)
     session = reopen(out)
     assert session.name == name
     scales = [p for n, p in session.model.named_parameters() if n.endswith("broadcast.scale")]

@@ -15,11 +15,11 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
-from model_making import of_hub, of_timm
+from model_making import moved_weights, of_hub, of_timm
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
-from vitascope.layers.broadcast import context_broadcast
-from vitascope.layers.sublayers import attentions, mlps
+from vitascope.layers.context_broadcasting.broadcast import context_broadcast
+from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,7 @@ def built(name):
 
 
 def shaken(model):
-    model = model.double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.02 * torch.randn_like(parameter)
-    return model
+    return moved_weights(model.double())
 
 
 @pytest.fixture(params=FAMILIES)

@@ -12,7 +12,7 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.studies.explorer.explore import explore
-from vitascope.studies.grid.one_training import teacher_from
+from vitascope.studies.grid.train_command import teacher_from
 from vitascope.studies.session.evaluation import evaluate_subject
 from vitascope.studies.session.models import open_session
 from vitascope.train import load_run
@@ -109,7 +109,7 @@ def test_a_run_without_names_is_matched_by_position_if_the_number_agrees(run, tm
 
 def test_an_inspection_has_the_same_classes(run, tmp_path, capsys):
     some = folder(tmp_path / "some", {"b": "b", "c": "c"})
-    words = ["inspect", str(run), "--json", "--data"]
+    words = ["inspect", str(run), "--json", "--images", "6", "--data"]
     assert main([*words, str(some), "--measures", "fgsm", "hessian", "--batches", "1"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["measures"]["fgsm"]["clean"] == 1.0

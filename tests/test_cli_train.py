@@ -44,7 +44,7 @@ def test_a_run_keeps_the_line_that_was_typed(run):
 
 
 def test_the_kept_line_gives_the_same_weights_whatever_the_threads_are_then(tmp_path):
-    words = [*WORDS, "--model", "vit_micro", "--quiet", "--threads", "2"]
+    words = [*WORDS, "--model", "vit_micro", "--quiet", "--threads", "2", "--fraction", "0.05"]
     try:
         assert main([*words, "--out", str(tmp_path / "a")]) == 0
         made = load(tmp_path / "a" / "record").made
@@ -160,6 +160,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, says, capsys, tmp_path, mo
 def test_two_processes_of_torchrun_train_one_run(tmp_path):
     """Launched as the help says; the run must know that it has two processes."""
     words = [*WORDS, "--model", "vit_micro", "--out", str(tmp_path / "a"), "--device", "cpu"]
+    words += ["--fraction", "0.05"]
     launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
     done = subprocess.run(
         [sys.executable, "-m", *launcher, "-m", "vitascope", *words],

@@ -5,20 +5,18 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import started
 from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.compare import Comparison, _describe, commands
+from vitascope.studies.comparison.compare import Comparison, _describe, commands
 from vitascope.studies.grid.readings import gates_and_nonlocality
 from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe
@@ -35,7 +33,7 @@ WORDS += ["--set", "batch_size=16", "scale_epochs=false"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "c"
-    assert main([*WORDS, "--out", str(out), "--processes", "2", "--quiet"]) == 0
+    assert main([*WORDS, "--out", str(out), "--processes", "1", "--quiet"]) == 0
     return out
 
 
@@ -167,20 +165,9 @@ def small_runs(out):
     return [*words, "--processes", "2", "--quiet"]
 
 
-@contextmanager
 def under_way(out):
-    """The comparison in a process of its own, when both runs have ended some epochs."""
-    command = [sys.executable, "-m", "vitascope", *small_runs(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        while sum(epochs(folder) >= 2 for folder in runs(out)) < 2:
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.05)
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+    """The comparison, when both of its runs have ended some epochs."""
+    return started(small_runs(out), lambda: sum(epochs(folder) >= 2 for folder in runs(out)) == 2)
 
 
 def runs(out):

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shlex
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,8 @@ from PIL import Image
 
 import vitascope
 from model_making import small_convit
+from page_reading import blocks, understand
 from vitascope import measure
-from vitascope.cli import COMMANDS
-from vitascope.cli.options import parse
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,10 +29,6 @@ def named(page: Path) -> str:
 
 def text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text(page), re.DOTALL)
 
 
 def links(page: Path) -> list[str]:
@@ -108,14 +101,7 @@ def test_nothing_names_a_path_of_the_machine_it_was_made_on(page):
 
 @pytest.mark.parametrize("line", commands())
 def test_every_command_of_a_page_is_understood(line):
-    program, name, *words = shlex.split(line)
-    assert program == "vitascope"
-    assert name in COMMANDS
-    module = import_module(f"vitascope.cli.{name}")
-    if name == "study":
-        module.understand(words)
-    else:
-        parse(getattr(module, name.capitalize()), name, words)
+    understand(line)
 
 
 @cache

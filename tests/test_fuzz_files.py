@@ -51,7 +51,7 @@ from vitascope.data import Augmentation, EvalBatches, TrainBatches, load
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights, save_weights
-from vitascope.studies.grid.one_training import train_once
+from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.evaluation import evaluate_subject
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -21,10 +21,10 @@ from vitascope.requests.inspect import Inspect
 from vitascope.requests.models import Models
 from vitascope.requests.report import Report
 from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.requests.train import Train
 from vitascope.settings import flat
-from vitascope.studies.grid.one_training import recipe_from
+from vitascope.studies.grid.train_command import recipe_from
 from vitascope.train import Recipe, lock_folder, recipe
 
 HELD = "is in use by process"
@@ -47,7 +47,7 @@ OPTIONS = {
     "compare": Compare,
     "buildup": Buildup,
     "spectra": Spectra,
-    "paper": Study,
+    "paper": StudyRequest,
     "inspect": Inspect,
     "evaluate": Evaluate,
     "bench": Bench,

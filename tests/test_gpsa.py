@@ -5,16 +5,9 @@ import torch
 from timm.models.convit import GPSA as TimmGPSA
 from torch.nn import functional as F
 
-from model_making import Largest
+from model_making import Largest, randomised
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, PSA
-
-
-def randomised(layer):
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    return layer
 
 
 def dense_by_hand(layer, x, grid):
@@ -38,7 +31,7 @@ def dense_by_hand(layer, x, grid):
 @pytest.mark.parametrize("grid", [(11,), (4, 6), (5, 5), (2, 3, 4)])
 @pytest.mark.parametrize("heads", [1, 3, 6])
 def test_it_equals_the_dense_definition_in_any_dimension_for_any_heads(grid, heads):
-    layer = randomised(GPSA(12, heads, ndim=len(grid), qkv_bias=True)).double()
+    layer = randomised(GPSA(12, heads, ndim=len(grid), qkv_bias=True), 0.2).double()
     x = torch.randn(2, int(torch.tensor(grid).prod()), 12, dtype=torch.float64)
     expected, mixed = dense_by_hand(layer, x, grid)
     torch.testing.assert_close(layer(x, grid), expected, rtol=1e-10, atol=1e-10)
@@ -74,7 +67,7 @@ def test_nine_strong_heads_with_open_gates_are_a_convolution():
 
 
 def test_the_grid_may_change_from_call_to_call():
-    layer = randomised(GPSA(12, 4)).double()
+    layer = randomised(GPSA(12, 4), 0.2).double()
     x = torch.randn(1, 24, 12, dtype=torch.float64)
     first = layer(x, (4, 6))
     other = layer(x, (6, 4))
@@ -95,7 +88,7 @@ def test_nothing_of_size_patches_squared_is_made_forward_or_backward():
 
 
 def test_every_parameter_gets_a_gradient_and_the_gradient_is_right():
-    layer = randomised(GPSA(6, 3)).double()
+    layer = randomised(GPSA(6, 3), 0.2).double()
     x = torch.randn(1, 6, 6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: layer(x, (2, 3)), (x,))
     layer(x, (2, 3)).square().sum().backward()
@@ -108,7 +101,7 @@ def test_every_parameter_gets_a_gradient_and_the_gradient_is_right():
 
 
 def test_attention_dropout_drops_entries_of_the_mixed_map():
-    layer = randomised(GPSA(12, 4, attn_drop=0.5))
+    layer = randomised(GPSA(12, 4, attn_drop=0.5), 0.2)
     x = torch.randn(2, 9, 12)
     torch.manual_seed(1)
     found = layer.train()(x, (3, 3))
@@ -120,7 +113,7 @@ def test_attention_dropout_drops_entries_of_the_mixed_map():
 
 
 def test_bfloat16_and_autocast_stay_close_to_float32():
-    layer = randomised(GPSA(36, 9)).eval()
+    layer = randomised(GPSA(36, 9), 0.2).eval()
     x = torch.randn(2, 48, 36)
     exact = layer(x, (6, 8))
     with torch.autocast("cpu", torch.bfloat16):
@@ -131,7 +124,7 @@ def test_bfloat16_and_autocast_stay_close_to_float32():
 
 
 def test_ungated_attention_sums_the_scores_before_one_softmax():
-    layer = randomised(PSA(12, 3)).double()
+    layer = randomised(PSA(12, 3), 0.2).double()
     x = torch.randn(2, 12, 12, dtype=torch.float64)
     maps = layer.attention(x, (3, 4))
     product = maps.content * maps.position  # softmax(a + b) is proportional to both factors

@@ -1,5 +1,6 @@
 """Which way imports point, and what importing costs."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -66,6 +67,16 @@ def test_no_file_is_called_after_nothing():
     assert not names & {"utils", "common", "helpers", "misc"}
 
 
+def test_a_class_name_exists_once():
+    found: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    twice = {name: files for name, files in found.items() if len(files) > 1}
+    assert set(twice) <= {"Table"}, twice
+
+
 def run(code: str) -> str:
     """What ``code`` prints in a fresh interpreter; it must get to its end."""
     words = [sys.executable, "-c", f"{code}\nprint('done')"]
@@ -93,23 +104,14 @@ def test_help_does_not_import_torch(words):
     assert out.endswith("set()\ndone\n")
 
 
-@pytest.mark.parametrize("first", ["vitascope.layers", "vitascope.models", "vitascope.data"])
-def test_any_package_can_be_imported_first(first):
-    assert run(f"import {first}, timm, torchvision") == "done\n"
-
-
-def test_our_models_are_in_timms_registry_however_it_is_imported():
-    for first in ("vitascope", "vitascope.layers"):
-        assert run(f"import {first}, timm; print(timm.is_model('vs_convit_tiny'))").startswith(
-            "True"
-        )
-
-
-def test_torchvision_beside_a_cpu_torch_has_declared_operators_and_whole_transforms():
+@pytest.mark.parametrize("first", ["vitascope", "vitascope.layers", "vitascope.data"])
+def test_whatever_is_imported_first_timm_knows_our_models_and_torchvision_is_whole(first):
+    """Beside a CPU-only torch: with declared operators, and transforms that work."""
     out = run(
-        "import vitascope, torch, torchvision\n"
+        f"import {first}, timm, torch, torchvision\n"
         "from torchvision.transforms import v2\n"
         "torch.ops.torchvision.nms\n"
+        "print(timm.is_model('vs_convit_tiny'))\n"
         "print(v2.functional.hflip(torch.arange(3)[None, None]).tolist())"
     )
-    assert out.startswith("[[[2, 1, 0]]]")
+    assert out == "True\n[[[2, 1, 0]]]\ndone\n"

@@ -142,9 +142,14 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     from transformers import ViTConfig, ViTForImageClassification
 
     config = ViTConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        image_size=16, patch_size=4, num_labels=10,
-    )  # fmt: skip
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=16,
+        patch_size=4,
+        num_labels=10,
+    )
     ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
     words = [f"hf:{tmp_path / 'vit'}", "--data", "digits", "--images", "8"]
     found = look(capsys, *words)

@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 from data_making import little_memory
+from explorer_making import serving
 from vitascope import capture
 from vitascope.cli import main
 from vitascope.cli.serve import AT_ONCE, Handler, Server, make_server
@@ -55,13 +56,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    running = make_server(Live.open([str(folder)]), 0)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
-    thread.start()
-    yield running
-    running.shutdown()
-    running.server_close()
-    thread.join(5)
+    with serving(Live.open([str(folder)])) as running:
+        yield running
 
 
 def ask(server, method="POST", path="/look", body=None, **headers):
@@ -296,9 +292,6 @@ def test_it_ends_cleanly_with_an_interrupt(folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # ignored in the background
     )
     try:
         assert re.match(r"http://127\.0\.0\.1:\d+/ ", process.stdout.readline())

@@ -9,7 +9,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch.nn import functional as F
 
 import vitascope
-from model_making import check_gradient_checkpointing
+from model_making import check_gradient_checkpointing, randomised
 from vitascope import capture, create_model, measure
 from vitascope.errors import UserError
 from vitascope.layers.neighbors import neighborhood_mask
@@ -18,17 +18,9 @@ from vitascope.models.vit.cifar import CIFAR
 TINY = {"img_size": 16, "patch_size": 2, "embed_dim": 24, "depth": 2, "num_heads": 3}
 
 
-def randomised(model):
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model.eval()
-
-
 def convolutional(k, **kwargs):
     sizes = {**TINY, "num_classes": 5, "kernel_size": k, **kwargs}
-    return randomised(create_model("convolutional_vit_micro", **sizes))
+    return randomised(create_model("convolutional_vit_micro", **sizes)).eval()
 
 
 def count(model):
@@ -50,7 +42,7 @@ def test_parameters_are_as_published(name, millions):
 
 
 def test_a_convolutional_vit_loads_a_vits_weights_and_is_it_when_k_covers_the_grid():
-    vit = randomised(VisionTransformer(**TINY, num_classes=5))
+    vit = randomised(VisionTransformer(**TINY, num_classes=5)).eval()
     images = torch.randn(2, 3, 16, 16)
     same, local = convolutional(8), convolutional(3)
     for model in (same, local):
@@ -130,7 +122,7 @@ LARGE = {"img_size": 64, "patch_size": 4, "embed_dim": 12, "depth": 1, "num_head
     ],
 )
 def test_exported_with_a_free_batch_size_it_gives_the_same(name, sizes):
-    model = randomised(create_model(name, num_classes=5, **sizes))
+    model = randomised(create_model(name, num_classes=5, **sizes)).eval()
     side = sizes.get("img_size", 32)
     batch = torch.export.Dim("batch", min=1, max=64)
     images, others = torch.randn(2, 3, side, side), torch.randn(5, 3, side, side)
@@ -139,14 +131,14 @@ def test_exported_with_a_free_batch_size_it_gives_the_same(name, sizes):
 
 
 def test_compiled_without_a_graph_break_it_gives_the_same():
-    model = randomised(create_model("convolutional_vit_micro", num_classes=5, **LARGE))
+    model = randomised(create_model("convolutional_vit_micro", num_classes=5, **LARGE)).eval()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     images = torch.randn(1, 3, 64, 64)
     torch.testing.assert_close(compiled(images), model(images))
 
 
 def test_a_vit_without_a_class_token_averages_its_patches():
-    model = randomised(create_model("vit_micro_gap", num_classes=5, depth=2))
+    model = randomised(create_model("vit_micro_gap", num_classes=5, depth=2)).eval()
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         features = model.forward_features(images)
@@ -166,7 +158,7 @@ def test_patch_size_and_heads_are_arguments():
 
 
 def test_localvits_feed_forward_is_the_convolutions_it_names():
-    model = randomised(create_model("localvit_micro", **TINY, num_classes=5)).double()
+    model = randomised(create_model("localvit_micro", **TINY, num_classes=5)).eval().double()
     part = model.blocks[0].mlp
     x = torch.randn(2, 1 + 6 * 8, 24, dtype=torch.float64)
     image = x[:, 1:].mT.unflatten(-1, (6, 8))
@@ -183,7 +175,7 @@ def test_localvits_feed_forward_is_the_convolutions_it_names():
 
 
 def test_a_localvit_block_has_no_layer_norm_before_its_feed_forward():
-    block = randomised(create_model("localvit_micro", **TINY)).blocks[0]
+    block = randomised(create_model("localvit_micro", **TINY)).eval().blocks[0]
     x = 3 * torch.randn(2, 65, 24)
     middle = x + block.attn(block.norm1(x))
     torch.testing.assert_close(block(x, (8, 8)), middle + block.mlp(middle, (8, 8)))
@@ -213,7 +205,7 @@ def test_pvt_has_few_keys_and_a_class_token_in_its_last_stage():
 
 
 def test_pvts_first_stage_is_spatial_reduction_attention_by_the_formula():
-    model = randomised(create_model("pvt_micro", num_classes=5)).double()
+    model = randomised(create_model("pvt_micro", num_classes=5)).eval().double()
     layer = model.stages[0].blocks[0].attn
     x = torch.randn(1, 64, 32, dtype=torch.float64)
     image = x.mT.unflatten(-1, (8, 8))
@@ -225,7 +217,7 @@ def test_pvts_first_stage_is_spatial_reduction_attention_by_the_formula():
 
 
 def test_a_pvt_takes_other_sizes_with_its_places_interpolated():
-    model = randomised(create_model("pvt_micro", num_classes=5, dynamic_img_size=True))
+    model = randomised(create_model("pvt_micro", num_classes=5, dynamic_img_size=True)).eval()
     wide = create_model("pvt_micro", num_classes=5, img_size=(32, 64)).eval()
     state = model.state_dict()
     for k, stage in enumerate(model.stages):

@@ -18,7 +18,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
-from model_making import of_hub, of_timm
+from model_making import moved_weights, of_hub, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -83,7 +83,7 @@ FAMILIES = {
     "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
     "mixer": Family(
         lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION),
-    "resnet": Family(of_timm("resnet26"), 0, 0, 64, NO_ATTENTION),
+    "resnet": Family(of_timm("resnet26", channels=(8, 16, 16, 32)), 0, 0, 64, NO_ATTENTION),
     "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 0, 4, 64, NO_ATTENTION),
     "torchvision vit": Family(lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2,
                               refuses=NO_GATES),
@@ -107,11 +107,7 @@ FAMILIES = {
 def built(name):
     """The model, with every constant weight shaken so that no unit is idle."""
     torch.manual_seed(0)
-    model = FAMILIES[name].make().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.02 * torch.randn_like(parameter)
-    return model
+    return moved_weights(FAMILIES[name].make())
 
 
 @pytest.fixture(params=FAMILIES)

@@ -11,7 +11,7 @@ from torchvision.models.vision_transformer import VisionTransformer
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.streaming.together import STREAMING
+from vitascope.measure.streaming.one_pass import STREAMING
 
 
 class Encoder(nn.Module):

@@ -112,6 +112,7 @@ INSTRUMENTS = {
     "nonlocality": measure.nonlocality,
     "occlusion": lambda m, b: measure.occlusion(m, b, **PIXELS, sizes=(0.5,)),
     "pgd": lambda m, b: measure.pgd(m, b, **PIXELS, epsilons=(8 / 255,), steps=2),
+    "relevance": measure.relevance,
     "together": measure.together,
     "trajectory": lambda m, b: path(m),
     "variance": measure.variance,

@@ -19,8 +19,13 @@ from vitascope.studies.papers.vit.spectra import beyond, exponent
 from vitascope.studies.papers.vit.stages import block_structure, lost_at
 from vitascope.train import recipe
 
-FIGURES = [*(1, 2, 4, 5, 6, 7, 8, 9, 10, 12), *(f"C.{i}" for i in range(1, 8)),
-           *(f"D.{i}" for i in range(1, 5)), "E.1", "F.1"]  # fmt: skip
+FIGURES = [
+    *(1, 2, 4, 5, 6, 7, 8, 9, 10, 12),
+    *(f"C.{i}" for i in range(1, 8)),
+    *(f"D.{i}" for i in range(1, 5)),
+    "E.1",
+    "F.1",
+]
 STUDIES = [s for s in catalog().values() if any(what.startswith("ViT ") for what in s.covers)]
 
 
@@ -53,9 +58,12 @@ def test_claims_name_cells_that_their_table_has(scale):
         tables = {table.name: table for table in plan.tables}
         assert len(tables) == len(plan.tables)
         for claim in plan.claims:
-            filled = {(row.label, column) for row in tables[claim.table].rows
-                      for column, cell in zip(tables[claim.table].columns, row.cells, strict=True)
-                      if cell is not None}  # fmt: skip
+            filled = {
+                (row.label, column)
+                for row in tables[claim.table].rows
+                for column, cell in zip(tables[claim.table].columns, row.cells, strict=True)
+                if cell is not None
+            }
             assert set(claim.cells) <= filled, claim.text
 
 
@@ -110,9 +118,10 @@ def test_a_number_of_several_runs_takes_the_records_of_one_seed_together():
     records = {
         (t.key, "final"): [
             Record(kind="final", values={"train_nll": seed[i], "top1": (0.7, 0.8, 0.9)[i]})
-            for seed in loss]
+            for seed in loss
+        ]
         for i, t in enumerate(runs)
-    }  # fmt: skip
+    }
     ask = Ask(training=runs[0], others=runs[1:], key=rank, factor=1)
     assert Findings(records).values(ask) == pytest.approx([1.0, -1.0])
 
@@ -143,21 +152,23 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
     found = Record(kind="fourier", values=values)
     assert changes(found) == [("attention", -1), ("mlp", 2), ("attention", -3), ("mlp", 1)]
     assert of_kind("attention")(found) == -2
-    assert of_kind("attention", late=True)(found) == -3
+    assert of_kind("attention", half="early")(found) == -1
+    assert of_kind("attention", half="late")(found) == -3
     assert of_kind("mlp")(found) == 1.5
     assert of_kind("convolution")(found) is None
     unmarked = Record(kind="fourier", values={"kind": ["mlp"] * 2, "stage": [0, 1], "high": [0, 9]})
     assert changes(unmarked) == []  # the grid changed inside the second
-    variance = Record(kind="variance", values={
-        "kind": kinds[:2], "stage": [0, 0], "variance": [1.0, np.e]})  # fmt: skip
+    variance = Record(
+        kind="variance", values={"kind": kinds[:2], "stage": [0, 0], "variance": [1.0, np.e]}
+    )
     assert changes(variance) == [("attention", pytest.approx(1))]
 
 
 def test_noise_is_averaged_over_its_band_and_confidence_over_all_images():
     curve = {"frequencies": [0.0, 0.5, 0.8, 1.0], "accuracy": [0.8, 0.0, 0.5, 0.7]}
     noisy = Record(kind="frequency", values={"clean": 0.9, **curve})
-    assert lost(0.6, 1.0)(noisy) == pytest.approx(0.3)
-    assert lost(0.1, 0.2)(noisy) is None
+    assert lost(0.6, 1.0)["key"](noisy) == pytest.approx(0.3)
+    assert lost(0.1, 0.2)["key"](noisy) is None
     sure = {"bin_count": [0, 1, 3], "bin_confidence": [0, 0.5, 0.9], "bin_accuracy": [0, 0.9, 0.7]}
     assert gap(Record(kind="calibration", values=sure)) == pytest.approx((-0.4 + 0.6) / 4)
 
@@ -168,8 +179,10 @@ def test_blocks_are_seen_by_stage_and_a_single_stage_is_cut_in_three():
         alike = np.where(stage[:, None] == stage[None, :], 1.0, 0.25)
         alike = np.pad(alike, (0, 1), constant_values=-5.0)  # the head
         kinds = ["mlp"] * 6 + ["head"]
-        return Record(kind="cka", values={
-            "row_kinds": kinds, "row_stages": stages, "similarity": alike.tolist()})  # fmt: skip
+        return Record(
+            kind="cka",
+            values={"row_kinds": kinds, "row_stages": stages, "similarity": alike.tolist()},
+        )
 
     assert block_structure(network([0, 0, 1, 1, 2, 2, 2])) == pytest.approx(0.75)
     assert block_structure(network([0] * 7)) == pytest.approx(0.75)
@@ -177,11 +190,17 @@ def test_blocks_are_seen_by_stage_and_a_single_stage_is_cut_in_three():
 
 
 def test_lesions_are_read_at_the_ends_of_stages():
-    found = Record(kind="lesion", values={
-        "units": list("abcdef"), "kind": ["attention", "mlp"] * 3, "stage": [0, 0, 0, 0, 1, 1],
-        "lost": [0.1, 0.5, 0.3, 0.2, 0.7, 0.0]})  # fmt: skip
-    assert lost_at("start", "attention")(found) == 0.1
-    assert lost_at("end", "attention")(found) == 0.3
-    assert lost_at("last stage", "attention")(found) == 0.7
-    assert lost_at("first stage", "mlp")(found) == pytest.approx(0.35)
-    assert lost_at("start", "convolution")(found) is None
+    found = Record(
+        kind="lesion",
+        values={
+            "units": list("abcdef"),
+            "kind": ["attention", "mlp"] * 3,
+            "stage": [0, 0, 0, 0, 1, 1],
+            "lost": [0.1, 0.5, 0.3, 0.2, 0.7, 0.0],
+        },
+    )
+    assert lost_at("start", "attention")["key"](found) == 0.1
+    assert lost_at("end", "attention")["key"](found) == 0.3
+    assert lost_at("last stage", "attention")["key"](found) == 0.7
+    assert lost_at("first stage", "mlp")["key"](found) == pytest.approx(0.35)
+    assert lost_at("start", "convolution")["key"](found) is None

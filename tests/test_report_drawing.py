@@ -120,8 +120,12 @@ def test_numbers_on_a_heat_map_can_be_read_on_every_colour():
 
 
 def test_an_axis_of_whole_numbers_has_whole_ticks_alone():
-    whole = Lines(title="", x_label="layers", y_label="", series=(
-        Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0)),))  # fmt: skip
+    whole = Lines(
+        title="",
+        x_label="layers",
+        y_label="",
+        series=(Series(label="a", x=(0, 1, 2, 3), y=(1.0, 2.0, 3.0, 4.0)),),
+    )
     marks = x_marks(whole, line_scales(whole)[0], 8)
     assert marks == [0, 1, 2, 3]
     halves = replace(whole, series=(replace(whole.series[0], x=(0, 0.5, 2, 3)),))
@@ -208,8 +212,9 @@ def test_a_surface_is_interpolated_smoothly_and_keeps_its_numbers():
     _, _, found = smooth(holed)
     assert np.isnan(found[0, 0])
     assert np.nanmax(found) <= 5 + 1e-9
-    np.testing.assert_allclose(found[30:-30, 30:-30], np.add.outer(4 * x**2, y**2)[30:-30, 30:-30],
-                               atol=0.02)  # fmt: skip
+    np.testing.assert_allclose(
+        found[30:-30, 30:-30], np.add.outer(4 * x**2, y**2)[30:-30, 30:-30], atol=0.02
+    )
 
 
 def test_contours_of_a_bowl_are_narrow_where_it_is_steep():
@@ -240,8 +245,15 @@ def test_a_figure_that_was_stored_comes_back_whole():
 
 
 def test_a_matrix_that_was_a_surface_in_earlier_records_is_one_now():
-    panel = {"kind": "heat", "title": "ViT", "rows": ["-1", "1"], "columns": ["-2", "0", "2"],
-             "array": "surface/ViT", "label": "NLL", "log": True}  # fmt: skip
+    panel = {
+        "kind": "heat",
+        "title": "ViT",
+        "rows": ["-1", "1"],
+        "columns": ["-2", "0", "2"],
+        "array": "surface/ViT",
+        "label": "NLL",
+        "log": True,
+    }
     figure = {"name": "surfaces", "title": "Loss", "panels": [panel]}
     (found,) = restored(figure, {"surface/ViT": np.ones((2, 3))}).panels
     assert isinstance(found, Surface)

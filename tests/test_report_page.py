@@ -128,8 +128,10 @@ def test_sample_efficiency_shows_means_spreads_seeds_and_crossings():
 def test_attention_over_training_has_a_panel_for_each_model_and_share():
     record = made_up(fractions=(0.1, 1.0))
     panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
-    assert [panel.title for panel in panels] == ["ConViT, 10 % (143 images)",
-                                                 "ConViT, all (1,437 images)"]  # fmt: skip
+    assert [panel.title for panel in panels] == [
+        "ConViT, 10 % (143 images)",
+        "ConViT, all (1,437 images)",
+    ]
     heads = record.arrays[record.values["gates"][0]["array"]][:, 1]
     line = panels[0].series[1]
     assert line.label == "layer 2"

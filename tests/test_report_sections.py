@@ -19,7 +19,7 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.contents import KINDS, Report, compose
+from vitascope.report.contents import KINDS, PageContents, compose
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.figures.style import Styles
@@ -28,7 +28,7 @@ from vitascope.report.records import find
 from vitascope.report.sections.study import tally
 
 
-def report_of(*paths) -> Report:
+def report_of(*paths) -> PageContents:
     return compose(find(paths, KINDS))
 
 
@@ -355,7 +355,11 @@ def test_units_are_marked_and_counted_by_their_kind(tmp_path):
     assert titled == ["a.attn", "b.attn"]
     legend = draw_figure(figure).axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == [
-        "attention", "MLP", "convolution", "other units"]  # fmt: skip
+        "attention",
+        "MLP",
+        "convolution",
+        "other units",
+    ]
 
 
 def test_a_long_answer_is_set_smaller(tmp_path):

@@ -18,7 +18,7 @@ from vitascope.requests.inspect import Inspect
 from vitascope.requests.models import Models
 from vitascope.requests.report import Report
 from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.requests.train import Train
 
 LEAST = {
@@ -26,7 +26,7 @@ LEAST = {
     "evaluate": (Evaluate, "runs/a"),
     "inspect": (Inspect, "runs/a"),
     "compare": (Compare, "--data digits"),
-    "study sample-efficiency": (Study, ""),
+    "study sample-efficiency": (StudyRequest, ""),
     "study buildup": (Buildup, "--data digits"),
     "study spectra": (Spectra, "runs/a runs/b"),
     "bench": (Bench, "gpsa"),
@@ -126,12 +126,17 @@ def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, s
 
 def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.buildup import BuildUp
-    from vitascope.studies.compare import Comparison
+    from vitascope.studies.comparison.compare import Comparison
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.inspect import InspectRequest
 
-    pairs = [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study), (InspectRequest, Inspect)]
+    pairs = [
+        (Comparison, Compare),
+        (BuildUp, Buildup),
+        (Engine, StudyRequest),
+        (InspectRequest, Inspect),
+    ]
     for inner, request in [*pairs, (Curvature, Inspect)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters

@@ -8,7 +8,7 @@ from torch import nn
 
 from vitascope import capture, data
 from vitascope.errors import UserError
-from vitascope.studies.grid.one_training import pairs, recipe_from, train_once
+from vitascope.studies.grid.train_command import pairs, recipe_from, train_once
 from vitascope.studies.session.models import build, is_named, open_session, reopen
 
 

@@ -7,7 +7,7 @@ import pytest
 from vitascope.cli.options import parse
 from vitascope.requests.train import Train
 from vitascope.settings import changed, command_line
-from vitascope.studies.grid.one_training import pairs, recipe_from
+from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.train import RECIPES, recipe
 
 

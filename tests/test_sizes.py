@@ -3,7 +3,9 @@
 import pytest
 
 from vitascope import create_model
+from vitascope.bench.training import random_images
 from vitascope.studies.session.model_sizes import count
+from vitascope.studies.session.models import build
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -22,3 +24,23 @@ def test_multiply_adds_are_those_counted_by_hand(device, name):
     assert found == pytest.approx(total, rel=1e-3)
     assert parameters == sum(p.numel() for p in model.parameters())
     assert model.training
+
+
+@pytest.mark.parametrize("side", [32, 64])
+def test_mini_models_cost_the_same_at_every_image_size(side):
+    images = random_images(16, side)
+    sizes = [
+        count(build(f"{family}_mini", images).model, (3, side, side))
+        for family in ("vit", "convit", "resnet", "alternet")
+    ]
+    for parameters, multiply_adds in sizes:
+        assert parameters == pytest.approx(1.05e6, rel=0.05)
+        assert multiply_adds == pytest.approx(320e6, rel=0.07)
+
+
+def test_micro_and_mini_models_keep_their_own_grid():
+    images = random_images(16, 64)
+    grids = {
+        name: build(name, images).model.patch_embed.grid_size for name in ("vit_micro", "vit_mini")
+    }
+    assert grids == {"vit_micro": (8, 8), "vit_mini": (16, 16)}

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vitascope.studies.stats import ErrorVariance, Estimate, Judgement, counted, difference, judge
+from vitascope.report.tables.claims import CountedClaim, standing
+from vitascope.studies.stats import ErrorVariance, Estimate, difference, judge
 
 
 def measured(value, error=1.0):
@@ -65,29 +66,36 @@ def test_the_opposite_claim_gets_the_opposite_verdict():
         assert one.p_value == pytest.approx(other.p_value)
 
 
+def counts(values):
+    """Decided claims of one paper: by themselves, and after the correction."""
+    judged = [judge(measured(value)) for value in values]
+    claims = [CountedClaim("P Fig. 1", one.verdict, one.p_value) for one in judged]
+    decided = [claim.verdict != "undecided" for claim in claims]
+    return sum(decided), sum(d and s for d, s in zip(decided, standing(claims), strict=True))
+
+
 def test_many_claims_are_counted_alone_and_at_a_false_discovery_rate():
     values = [4.0, -3.5, 2.0, 2.05, 0.3, 0.1, -0.2, 0.5, 0.9]
-    claims = [judge(measured(value), paper=9.0) for value in values]
-    claims.append(Judgement("undecided", 1e-9, 1.0, "one run each: another seed may differ"))
-    found = counted(claims)
-    assert found.alone == {"agrees": 3, "disagrees": 1, "undecided": 6}
-    assert found.corrected == {"agrees": 1, "disagrees": 1, "undecided": 8}
-    assert found.kept == (True, True, False, False, *[True] * 6)
-    adjusted = stats.false_discovery_control([c.p_value for c in claims[:-1]])
-    assert [p <= 0.05 for p in adjusted] == [True, True, *[False] * 7]
+    assert counts(values) == (4, 2)
+    p_values = [judge(measured(value)).p_value for value in values]
+    assert sum(stats.false_discovery_control(p_values) <= 0.05) == 2
+
+
+def test_papers_are_corrected_apart_and_what_was_not_tested_counts_for_nothing():
+    lead = CountedClaim("A Table 1", "agrees", 0.02)
+    others = [CountedClaim("B Table 1", "undecided", 0.5)] * 9
+    untested = [CountedClaim("A Fig. 3", "undecided", None)] * 9
+    assert all(standing([lead, *others, *untested]))
+    more = [claim._replace(source="A Fig. 2") for claim in others]
+    assert standing([lead, *more]) == [False, *[True] * 9]
 
 
 def test_of_claims_that_are_all_empty_few_papers_keep_one():
     rng = np.random.default_rng(0)
-    papers = [counted([judge(measured(z)) for z in rng.normal(size=20)]) for _ in range(300)]
-    alone = np.mean([20 - paper.alone["undecided"] > 0 for paper in papers])
-    corrected = np.mean([20 - paper.corrected["undecided"] > 0 for paper in papers])
+    papers = np.array([counts(rng.normal(size=20)) for _ in range(300)])
+    alone, corrected = (papers > 0).mean(0)
     assert alone > 0.5
     assert corrected <= 0.08  # 5 % and two standard errors
-
-
-def test_a_paper_without_claims_has_no_counts():
-    assert counted([]).alone == {}
 
 
 def test_the_statistics_need_neither_torch_nor_the_slow_half_of_scipy():

@@ -5,7 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from vitascope.studies.stats import recommend
+from vitascope.studies.stats import (
+    contrast_of_batches,
+    contrast_of_numbers,
+    correlation,
+    recommend,
+)
 from vitascope.studies.stats.differences import Images, Runs, parts
 from vitascope.studies.stats.simulation import World
 
@@ -56,6 +61,44 @@ def test_intervals_cover_the_truth(name, seeds, images):
 def test_intervals_are_no_wider_than_needed_with_five_seeds_and_2000_images():
     found = [coverage(made(name, 5, 2000), 1200, seed=1) for name in ("far", "much spread")]
     assert max(found) <= 0.97
+
+
+def misses(make, trials, seed=0):
+    """Share of the 95 % intervals that do not hold the truth, 0; an unknown one misses nothing."""
+    rng = np.random.default_rng(seed)
+    found = [make(rng) for _ in range(trials)]
+    return np.mean([each is not None and not each.low <= 0 <= each.high for each in found])
+
+
+@pytest.mark.parametrize(("seeds", "same"), [(2, True), (3, True), (3, False), (5, True)])
+def test_spectra_of_equal_models_are_seldom_told_apart(seeds, same):
+    """The same mini-batches in all runs, or others with each seed; five eigenvalues of each."""
+
+    def make(rng):
+        batch = 0.1 * rng.standard_normal((1 if same else seeds, 16))
+        level = 0.3 + 0.03 * rng.standard_normal((2, seeds, 1))
+        negative = rng.random((2, seeds, 16, 5)) < np.clip(level + batch, 0, 1)[..., None]
+        return contrast_of_batches(list(negative), (1, -1), resamples=40)
+
+    assert misses(make, 80, seed=seeds) <= 0.06
+
+
+@pytest.mark.parametrize(("seeds", "spreads"), [(2, (1, 1)), (3, (1, 1)), (3, (3, 1)), (5, (1, 2))])
+def test_numbers_of_equal_models_are_seldom_told_apart(seeds, spreads):
+    def make(rng):
+        cells = [spread * rng.standard_normal(seeds) for spread in spreads]
+        return contrast_of_numbers(cells, (1, -1))
+
+    assert misses(make, 500, seed=seeds) <= 0.07  # 6 %, and a standard error of the simulation
+
+
+@pytest.mark.parametrize(("points", "runs"), [(7, 3), (27, 2)])
+def test_numbers_that_have_nothing_to_do_with_each_other_seldom_correlate(points, runs):
+    def make(rng):
+        x, y = rng.standard_normal((2, 1, points)) + 0.3 * rng.standard_normal((2, runs, points))
+        return correlation(x, y, "spearman")
+
+    assert misses(make, 150, seed=points) <= 0.06
 
 
 @pytest.mark.slow

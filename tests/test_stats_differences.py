@@ -18,8 +18,9 @@ from vitascope.studies.stats.simulation import World
 
 
 def trial(seeds=3, images=400, accuracies=(90.0, 80.0), seed=0):
-    world = World(accuracies=accuracies, spreads=(1.0,) * len(accuracies), seeds=seeds,
-                  images=images)  # fmt: skip
+    world = World(
+        accuracies=accuracies, spreads=(1.0,) * len(accuracies), seeds=seeds, images=images
+    )
     return next(iter(world.trials(1, seed)))
 
 
@@ -141,8 +142,11 @@ def test_folds_have_the_correction_of_nadeau_and_bengio():
     first, second = trial(seeds=2, images=500)
     folds = np.arange(500) % 5
     found = difference(first, second, folds=folds)
-    pieces = [100 * (a[folds == k].mean() - b[folds == k].mean())
-              for a, b in zip(first, second, strict=True) for k in range(5)]  # fmt: skip
+    pieces = [
+        100 * (a[folds == k].mean() - b[folds == k].mean())
+        for a, b in zip(first, second, strict=True)
+        for k in range(5)
+    ]
     floor = 1e4 * 5 / 500**2
     variance = (1 / 10 + 1 / 4) * (np.var(pieces, ddof=1) + floor)
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 9) * np.sqrt(variance))
@@ -201,7 +205,7 @@ def test_an_accuracy_stays_within_its_bounds():
         (lambda a, b: difference(a, np.full((3, 400), 0.5)), "right or wrong"),
         (lambda a, b: difference(a[:, :1], b[:, :1]), "two or more"),
         (lambda a, b: contrast([a, b], (1,)), "one to each"),
-        (lambda a, b: contrast([a, b[:2]], (1, -1), same_runs=True), "same seeds"),
+        (lambda a, b: contrast([a, b[:2]], (1, -1), same_runs=True), "same shape"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(given, message):
@@ -218,10 +222,11 @@ def test_numbers_of_two_cells_are_compared_by_welchs_test():
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-4)
 
 
-def test_numbers_of_the_same_runs_are_compared_pair_by_pair():
-    first, second = [3.0, 4.5, 9.0], [2.0, 3.0, 8.5]
-    found = contrast_of_numbers([first, second], (1, -1), same_runs=True)
-    assert found.p_value == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-4)
+def test_what_all_runs_were_measured_on_adds_its_own_variance():
+    cells = [[3.0, 4.5, 5.0], [9.0, 7.0, 7.5]]
+    plain, both = (contrast_of_numbers(cells, (1, -1), sampling=v) for v in (0.0, 4.0))
+    assert both.variance.total == pytest.approx(plain.variance.total + 4.0)
+    assert both.high - both.low > plain.high - plain.low
 
 
 def test_numbers_without_spread_are_not_certain():
@@ -264,6 +269,34 @@ def test_pearsons_interval_is_fishers():
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert found.p_at(0.0) == pytest.approx(found.p_value)
     assert found.p_at(found.high) == pytest.approx(0.05)
+
+
+def test_batches_that_differ_from_run_to_run_are_counted_once():
+    rng = np.random.default_rng(0)
+    cells = [rng.normal(size=(4, 400)), rng.normal(size=(4, 400))]  # runs differ by batches alone
+    found = contrast_of_batches(cells, (1, -1)).variance
+    expected = 2 / (4 * 400)
+    assert found.images == pytest.approx(expected, rel=0.3)
+    assert found.residual == pytest.approx(expected, rel=0.3)
+
+
+def test_a_statistic_that_no_batch_has_gives_no_interval():
+    nothing = np.full((3, 8), np.nan)
+    assert contrast_of_batches([nothing, np.ones((3, 8))], (1, -1)) is None
+
+
+def test_a_correlation_of_several_runs_has_the_points_variance_once_and_the_runs_spread():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=12)
+    first, second = x + 0.6 * rng.normal(size=(2, 3, 12))
+    found = correlation(first, second)
+    each = [correlation(a, b) for a, b in zip(first, second, strict=True)]
+    z = np.arctanh([one.value for one in each])
+    assert found.value == pytest.approx(np.mean([one.value for one in each]))
+    assert found.variance.images == pytest.approx(1 / 9)
+    assert found.variance.seeds == pytest.approx(z.var(ddof=1) / 3)
+    assert correlation(first[:1], second[:1]).one_run
+    assert not each[0].one_run
 
 
 def test_points_on_a_line_do_not_make_a_certain_correlation():

@@ -13,8 +13,9 @@ COST = {"small": 1.0, "middle": 2.0, "large": 4.0}
 
 
 def runs(*accuracies, seeds=3, images=2000, spread=0.3, seed=0):
-    world = World(accuracies=accuracies, spreads=(spread,) * len(accuracies), seeds=seeds,
-                  images=images)  # fmt: skip
+    world = World(
+        accuracies=accuracies, spreads=(spread,) * len(accuracies), seeds=seeds, images=images
+    )
     return dict(zip(COST, next(iter(world.trials(1, seed))), strict=False))
 
 
@@ -66,8 +67,9 @@ def test_so_many_more_images_make_the_interval_short_enough_and_fewer_do_not():
 @pytest.mark.parametrize(("images", "seeds"), [(4, 1), (1, 2), (4, 2)])
 def test_the_variance_that_is_foretold_is_the_one_that_more_images_and_seeds_have(images, seeds):
     def totals(change):
-        world = World(accuracies=(84.0, 88.0), spreads=(3.0, 3.0), seeds=3 * change[1],
-                      images=300 * change[0])  # fmt: skip
+        world = World(
+            accuracies=(84.0, 88.0), spreads=(3.0, 3.0), seeds=3 * change[1], images=300 * change[0]
+        )
         met = Images(world.images)
         (stack,) = world.stacked(250, seed=2)
         return parts([Runs(stack[:, k], met) for k in (0, 1)], (1, -1))[1]

@@ -16,9 +16,9 @@ from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.requests.train import Train
 from vitascope.studies.grid.executor import Engine, _launched, run_all, waves
-from vitascope.studies.grid.one_training import pairs, recipe_from
 from vitascope.studies.grid.readings import read
 from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of
+from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.studies.papers import answer as answering
 from vitascope.studies.papers import budget as counting
 from vitascope.studies.papers.budget import FLOPS, budget, gigabytes, hours, size_of

@@ -7,10 +7,10 @@ import pytest
 
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.studies.papers.answer import filled, judged
+from vitascope.studies.papers.answer import filled
 from vitascope.studies.papers.budget import laptop_minutes
 from vitascope.studies.papers.catalog import catalog, covered, find
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Reading, Row, Table, Training
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Table, Training
 from vitascope.studies.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 
 STUDIES = catalog()
@@ -222,48 +222,6 @@ def test_a_table_is_filled_with_seeds_means_spreads_and_the_papers_numbers():
     assert (last["ours"], last["mean"], last["std"], last["paper"]) == ([100.0], 100.0, None, None)
     assert last["correct"] is None  # top-5 is no mean of hits
     assert [row["paper_label"] for row in rows] == ["DeiT-S", None]
-
-
-def verdict(table, first, second, num_test=None, **how):
-    other = replace(PLAIN, model="convit_micro")
-    full = filled(table, Findings(found(first) | found(second, other)))
-    cells = {("convit", "top-1"): 1, ("vit", "top-1"): -1}
-    return judged(Claim(source="s", text="c", table="t", cells=cells, **how), full, num_test)
-
-
-def test_a_claim_is_judged_and_read_in_points():
-    few, many = [{"top1": 0.50}, {"top1": 0.52}], [{"top1": 0.90}, {"top1": 0.92}]
-    said = verdict(made_table()[0], few, many, num_test=10_000)
-    assert said["verdict"] == "agrees"
-    assert said["reading"].startswith("Measured +40.0 ± ")
-    assert said["reading"].endswith(" points (95 % interval).")
-    against = verdict(made_table()[0], few, many, num_test=10_000, margin=50.0)
-    assert against["verdict"] == "disagrees"
-    assert "the claim wants more than 50" in against["reading"]
-
-
-def test_test_images_count_for_accuracies_alone():
-    few, many = [{"top1": 0.50}], [{"top1": 0.90}]
-    assert verdict(made_table()[0], few, many, num_test=1000)["verdict"] == "agrees"
-    table = made_table(accuracy=False, unit="entropy, nats")[0]
-    said = verdict(table, few, many, num_test=1000)
-    assert said["verdict"] == "within noise"
-    assert said["reading"] == "Measured +40.0 nats (one seed: the noise is unknown)."
-    asked_for = made_table(num_test=4)[0]  # the table's own number of images goes first
-    assert verdict(asked_for, few, many, num_test=1000)["verdict"] == "within noise"
-
-
-def test_a_claim_about_nothing_measured_says_so():
-    said = verdict(made_table()[0], [{}], [{"top1": 0.9}])
-    assert (said["verdict"], said["contrast"]) == ("within noise", None)
-    assert said["reading"] == "Not measured: no number for vit at top-1."
-
-
-def test_a_claim_about_a_cell_that_is_not_there_is_a_mistake():
-    table = filled(made_table()[0], Findings(found([{}]) | found([{}], made_table()[1])))
-    claim = Claim(source="s", text="c", table="t", cells={("swin", "top-1"): 1})
-    with pytest.raises(ValueError, match="swin"):
-        judged(claim, table, None)
 
 
 def test_laptop_minutes_add_up_trainings_and_readings_over_seeds_and_cores():

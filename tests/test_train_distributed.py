@@ -108,30 +108,44 @@ def assert_close(folder, other):
     np.testing.assert_allclose(kept.probability, others.probability, rtol=1e-3, atol=1e-5)
 
 
-def test_two_processes_give_the_loss_curve_of_one(tmp_path):
-    done = two(f"go({str(tmp_path / 'two')!r}, accumulation=2, sam=0.05)")
-    assert load_run(tmp_path / "two").world_size == 2
-    assert "on 2 processes" in done.stderr
-    assert done.stderr.count("epoch 2/2") == 1  # one of them talks
+SHARDED = {"sam": 0.05, "clip_grad": 0.5, "keep_epochs": (1,)}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of two processes, one after the other: starting them takes longer than the runs."""
+    home = tmp_path_factory.mktemp("runs")
+    plain, sharded, left = (str(home / name) for name in ("plain", "sharded", "left"))
+    done = two(
+        f"go({plain!r}, accumulation=2, sam=0.05)\n"
+        f"stopped({left!r}, stop_at=7)\n"
+        f"stopped({sharded!r}, fsdp=True, stop_at=14, **{SHARDED})"
+    )
+    return home, done.stderr
+
+
+def test_two_processes_give_the_loss_curve_of_one(runs, tmp_path):
+    home, said = runs
+    assert load_run(home / "plain").world_size == 2
+    assert "on 2 processes" in said
+    assert said.count("epoch 2/2") == 1  # one of them talks
     assert go(tmp_path / "one", sam=0.05).world_size == 1
-    assert_close(tmp_path / "two", tmp_path / "one")
+    assert_close(home / "plain", tmp_path / "one")
 
 
-def test_a_sharded_model_trains_like_a_whole_one_and_resumes(tmp_path):
-    folder, options = tmp_path / "two", {"sam": 0.05, "clip_grad": 0.5, "keep_epochs": (1,)}
-    two(f"stopped({str(folder)!r}, fsdp=True, stop_at=14, **{options})")
+def test_a_sharded_model_trains_like_a_whole_one_and_resumes(runs, tmp_path):
+    folder = runs[0] / "sharded"
     assert [p.name for p in sorted((folder / "checkpoint").iterdir())][-1] == "step-000000008"
-    two(f"go({str(folder)!r}, fsdp=True, resume=True, **{options})")
-    go(tmp_path / "one", **options)
+    two(f"go({str(folder)!r}, fsdp=True, resume=True, **{SHARDED})")
+    go(tmp_path / "one", **SHARDED)
     assert load_run(folder).world_size == 2
     assert_close(folder, tmp_path / "one")
     kept = load_file(folder / "weights" / "epoch-0001.safetensors")
     assert kept.keys() == load_file(folder / "model.safetensors").keys()
 
 
-def test_a_run_begun_by_two_processes_goes_on_in_one(tmp_path):
-    folder = tmp_path / "two"
-    two(f"stopped({str(folder)!r}, stop_at=7)")
+def test_a_run_begun_by_two_processes_goes_on_in_one(runs, tmp_path):
+    folder = runs[0] / "left"
     assert go(folder, resume=True).world_size == 1
     go(tmp_path / "one")
     assert_close(folder, tmp_path / "one")

@@ -20,6 +20,7 @@ from vitascope import data
 from vitascope.errors import UserError
 from vitascope.train import Diverged, Interrupted, load_run, recipe, train
 from vitascope.train.run_folder.files import save_tensors
+from vitascope.train.run_folder.resume_file import Checkpoint, latest, load, save
 
 STEPS = 6  # per epoch
 RECIPE = {
@@ -208,6 +209,33 @@ def test_with_every_checkpoint_damaged_the_error_says_so(tmp_path):
     (folder / "checkpoint" / "step-000000006" / "optimizer.safetensors").unlink()
     with pytest.raises(UserError, match="no whole checkpoint"):
         go(folder, resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": 7},
+        {"files": []},
+        {"values": {"rows": [], "seconds": 2.0}},
+        {"values": None},
+        {"crc": 1},
+    ],
+)
+def test_a_changed_state_is_passed_over_for_the_checkpoint_before(tmp_path, change):
+    for step in (6, 8):
+        save(tmp_path, Checkpoint(step, {"model": {"w": torch.ones(2)}}, {"rows": [step]}))
+    path = tmp_path / "step-000000008" / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert latest(tmp_path)[0] == 6
+
+
+def test_a_state_without_a_checksum_is_read_as_the_first_version_left_it(tmp_path):
+    save(tmp_path, Checkpoint(6, {"model": {"w": torch.ones(2)}}, {"rows": [1.5]}))
+    path = tmp_path / "step-000000006" / "state.json"
+    state = json.loads(path.read_text())
+    del state["crc"]
+    path.write_text(json.dumps(state))
+    assert load(tmp_path, 6).values == {"rows": [1.5]}
 
 
 def test_a_finished_run_comes_back_at_once_with_its_weights(whole):

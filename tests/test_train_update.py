@@ -4,6 +4,8 @@ import vitascope  # noqa: F401 - mends torchvision before timm is imported
 
 # isort: split
 import copy
+import os
+import signal
 
 import pytest
 import timm
@@ -12,11 +14,11 @@ from timm.utils import ModelEmaV3
 from torch import nn
 from torch.nn import functional as F
 
-from model_making import small_vit
+from model_making import few_digits, small_vit
 from vitascope import data
 from vitascope.errors import UserError
-from vitascope.train import Teacher, recipe, train
-from vitascope.train.distributed import Engine
+from vitascope.train import Teacher, device, recipe, train
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.distill import distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
@@ -43,8 +45,8 @@ def settings(**changes):
 
 def updated(model, given, lr=0.1, teacher=None, **changes):
     chosen = settings(**changes)
-    engine = Engine(chosen, device="cpu")
-    update = Update(engine, model, build_optimizer(model, chosen), chosen, seed=0, teacher=teacher)
+    process = TrainingProcess(chosen, device="cpu")
+    update = Update(process, model, build_optimizer(model, chosen), chosen, seed=0, teacher=teacher)
     model.train()
     sums = update(given, 0, lr)
     return update, sums
@@ -245,6 +247,25 @@ def test_a_teacher_of_other_classes_or_none_at_all_is_refused(tmp_path):
         train(TwoHeads(), digits, chosen, tmp_path / "a", teacher=SaysSeven(5), trackers=())
     with pytest.raises(UserError, match="there is no teacher"):
         train(TwoHeads(), digits, chosen, tmp_path / "b", trackers=())
+
+
+def test_bfloat16_that_would_end_the_process_is_refused_in_one_line(tmp_path, monkeypatch):
+    here, product = os.getpid(), F.linear
+
+    def ends(*tensors):
+        if os.getpid() != here:
+            os.kill(os.getpid(), signal.SIGILL)
+        return product(*tensors)
+
+    chosen, how = recipe("laptop", mixed_precision="bf16"), {"trackers": (), "device": "cpu"}
+    device._survives.cache_clear()
+    with monkeypatch.context() as there:
+        there.setattr(F, "linear", ends)
+        with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
+            train(TwoHeads(), few_digits(20, 20), chosen, tmp_path / "run", **how)
+    assert not (tmp_path / "run").exists()
+    device._survives.cache_clear()
+    device.check_bfloat16()
 
 
 def test_bf16_trains(tmp_path):

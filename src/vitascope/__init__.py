@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
     from vitascope.api import compare, evaluate, export, inspect, load, predict, study
     from vitascope.layers import attention_from_convolution
-    from vitascope.layers.broadcasting import broadcast
+    from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
 
 __version__ = "0.1.0"
@@ -43,7 +43,7 @@ __all__ = [
 
 _HOME = {
     "attention_from_convolution": "vitascope.layers",
-    "broadcast": "vitascope.layers.broadcasting",
+    "broadcast": "vitascope.layers.context_broadcasting.broadcasting",
     "compare": "vitascope.api",
     "convit_from_resnet": "vitascope.models",
     "create_model": "vitascope.models",

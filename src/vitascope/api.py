@@ -31,7 +31,7 @@ from vitascope.requests.evaluate import Evaluate
 from vitascope.requests.from_python import from_python, typed_line
 from vitascope.requests.inspect import Inspect
 from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.settings import recorded_as
 
 __all__ = [
@@ -70,7 +70,7 @@ def study(name: str, **words: Any) -> Result:
         return _answered(run_buildup, Buildup, f"study {name}", words)
     if name == "spectra":
         return _answered(run_spectra, Spectra, f"study {name}", words)
-    return _answered(partial(study_with_page, name), Study, f"study {name}", words)
+    return _answered(partial(study_with_page, name), StudyRequest, f"study {name}", words)
 
 
 def _answered(

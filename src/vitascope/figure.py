@@ -8,6 +8,7 @@ missing: a line has a gap there.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,12 @@ class Series:
     high: Numbers | None = None
     each: Sequence[Numbers] | None = None  # what a point is the mean of: heads or seeds
     marks: Sequence[str] | None = None  # the shape of each point, in place of the style's
+
+    def __post_init__(self) -> None:
+        """Records are read from disk: what is no number is refused before anything is drawn."""
+        for part in (self.x, self.y, self.low, self.high):
+            if part is not None and not all(v is None or isinstance(v, Real) for v in part):
+                raise TypeError(f"the line {self.label!r} has points that are no numbers")
 
 
 @dataclass(frozen=True, kw_only=True)

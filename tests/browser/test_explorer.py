@@ -1,14 +1,11 @@
 """The explorer in a real browser: what is pointed at is what is shown."""
 
-import threading
-
 import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from explorer_making import explorer_record, with_evil_names
-from vitascope.cli.serve import make_server
+from explorer_making import explorer_record, serving, with_evil_names
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.page import page
 from vitascope.studies.explorer.live import Live
@@ -195,13 +192,8 @@ def test_without_scripts_a_few_maps_are_drawn(visit, explorer):
 @pytest.fixture
 def served():
     """A running server of an untrained model."""
-    server = make_server(Live.open(["convit_micro"], "digits"), 0)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with serving(Live.open(["convit_micro"], "digits")) as server:
+        yield server
 
 
 def test_an_image_of_ones_own_is_explored_or_refused_in_words(browser, served, tmp_path):

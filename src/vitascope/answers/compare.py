@@ -17,7 +17,7 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.folder_page import write_folder_page
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
-    from vitascope.studies.compare import compare as compared
+    from vitascope.studies.comparison.compare import compare as compared
 
     answer = compared(question_of(request), request.out, this_machine(request))
     page = write_folder_page(request.out)
@@ -39,8 +39,8 @@ def run_compare(request: Compare) -> Result:
 
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.compare import Comparison
-    from vitascope.studies.grid.one_training import recipe_from
+    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.grid.train_command import recipe_from
 
     return Comparison(
         recipe=recipe_from(request.recipe, request.epochs, request.set),

@@ -5,16 +5,16 @@ from typing import Any
 
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.compare import Compare
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.settings import fields_of
 
 __all__ = ["engine_of", "this_machine"]
 
 
-def engine_of(request: Study) -> Any:
+def engine_of(request: StudyRequest) -> Any:
     """Where the runs of a study are made."""
     from vitascope.studies.grid.executor import Engine
-    from vitascope.studies.grid.one_training import pairs
+    from vitascope.studies.grid.train_command import pairs
 
     return Engine(
         kind=request.engine,
@@ -32,7 +32,7 @@ def this_machine(request: Compare | Buildup) -> Any:
     return Engine(processes=processes_of(request), quiet=request.quiet or request.json)
 
 
-def processes_of(request: Compare | Buildup | Study) -> int:
+def processes_of(request: Compare | Buildup | StudyRequest) -> int:
     """As many as were asked for, or one a core."""
     if request.processes is not None:
         return request.processes

@@ -1,5 +1,6 @@
 """Answer ``vitascope evaluate``: accuracy, likelihood and calibration, or robustness."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -76,6 +77,11 @@ def _number(word: str) -> float:
         raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {word!r}") from None
 
 
+def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as lists, but for those with a number an image: they are in the record."""
+    return {name: a.tolist() for name, a in arrays.items() if not name.startswith("images/")}
+
+
 def _robustness(request: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
     from vitascope.report.instruments.robustness_readings import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
@@ -86,10 +92,7 @@ def _robustness(request: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
         records = evaluate_on(request.model, request.data, trial=trial, on_step=bar.show, **how)
     read = [f"{name}: {READINGS[record.kind](record)}" for name, record in records.items()]
     notes = next(iter(records.values())).config["notes"]
-    measured = {
-        name: {**record.values, **{key: array.tolist() for key, array in record.arrays.items()}}
-        for name, record in records.items()
-    }
+    measured = {name: {**record.values, **_few(record.arrays)} for name, record in records.items()}
     told = {"subject": request.model, "seed": request.seed, "measures": measured, "notes": notes}
     result = Result(
         records=records,

@@ -8,7 +8,7 @@ from vitascope.answers.result import FORMATS, Result
 from vitascope.progress import Progress
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
@@ -22,7 +22,7 @@ def run_buildup(request: Buildup) -> Result:
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.buildup import BuildUp, build_up
-    from vitascope.studies.grid.one_training import pairs, recipe_from
+    from vitascope.studies.grid.train_command import pairs, recipe_from
 
     same = ("data", "base", "seeds", "validation", "margin", "max_candidates", "image_size")
     question = BuildUp(
@@ -73,7 +73,7 @@ def run_spectra(request: Spectra) -> Result:
     )
 
 
-def study_with_page(name: str, request: Study) -> Result:
+def study_with_page(name: str, request: StudyRequest) -> Result:
     """Answer one study of a paper and write the page of its folder."""
     from vitascope.report.folder_page import write_folder_page
     from vitascope.studies.papers.answer import check_images
@@ -84,7 +84,7 @@ def study_with_page(name: str, request: Study) -> Result:
     return replace(run_study(study, request), written=write_folder_page(request.out))
 
 
-def run_study(study: Any, request: Study) -> Result:
+def run_study(study: Any, request: StudyRequest) -> Result:
     """Answer one study of a paper, whose images are known to be there."""
     from vitascope.report.tables.study import study_text
     from vitascope.studies.papers.answer import answer
@@ -93,7 +93,7 @@ def run_study(study: Any, request: Study) -> Result:
     return Result(records={study.name: found}, summary=study_text(found), values=found.values)
 
 
-def scale_of(study: Any, request: Study) -> Any:
+def scale_of(study: Any, request: StudyRequest) -> Any:
     """The scale of a study, with what the request changes."""
     from vitascope.studies.papers.scale import SCALES
 

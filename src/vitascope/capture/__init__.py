@@ -7,6 +7,8 @@
   some units;
 * :func:`token_coordinates`: image coordinates of the queries and keys of each attention layer
   (:func:`trace_tokens`: also the layers that cannot be traced, with the reason);
+* :func:`gradients`: attention maps and module outputs with the gradient of a score at each;
+* :func:`image_outputs`: the outputs that lie on a grid of the image;
 * :func:`evaluating`: eval mode without gradients, restored at the end;
 * :func:`logits_of`: the logits in any classifier's output;
 * :func:`try_image`: whether a model takes some images.
@@ -18,13 +20,17 @@ Any package may import this one; it imports only `errors`.
 from vitascope.capture.attention.events import has_fused_layers
 from vitascope.capture.attention.maps import attention, gated_layers, watch_maps
 from vitascope.capture.coordinates.tokens import TokenCoordinates, token_coordinates, trace_tokens
+from vitascope.capture.gradients import Gradients, gradients
+from vitascope.capture.input_check import try_image
 from vitascope.capture.logits import heads_of, logits_of
-from vitascope.capture.one_image import try_image
 from vitascope.capture.structure.features import edit, evaluating, features, matching
+from vitascope.capture.structure.image_outputs import ImageOutput, image_outputs
 from vitascope.capture.structure.residual_stream import streams, without
 from vitascope.capture.structure.units import Unit, units
 
 __all__ = [
+    "Gradients",
+    "ImageOutput",
     "TokenCoordinates",
     "Unit",
     "attention",
@@ -32,8 +38,10 @@ __all__ = [
     "evaluating",
     "features",
     "gated_layers",
+    "gradients",
     "has_fused_layers",
     "heads_of",
+    "image_outputs",
     "logits_of",
     "matching",
     "streams",

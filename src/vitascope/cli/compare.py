@@ -14,7 +14,7 @@ def run(words: Sequence[str]) -> None:
     from vitascope.answers.compare import question_of, run_compare
 
     if request.print_commands:
-        from vitascope.studies.compare import commands
+        from vitascope.studies.comparison.compare import commands
 
         print("\n".join(commands(question_of(request), request.out)))
         return

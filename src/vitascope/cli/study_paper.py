@@ -10,12 +10,14 @@ from vitascope.answers.engine import engine_of
 from vitascope.answers.study import run_study, scale_of
 from vitascope.cli.options import parse
 from vitascope.errors import UserError, unknown
-from vitascope.requests.study import Study
+from vitascope.requests.study import StudyRequest
 
 __all__ = ["listed", "run_paper", "understand"]
 
 
-def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> tuple[Any, Study]:
+def understand(
+    name: str, words: Sequence[str], others: Sequence[str] = ()
+) -> tuple[Any, StudyRequest]:
     """The studies that ``name`` stands for (all of them for ``--all``), and the options.
 
     ``others`` are names that would have been understood elsewhere, for who mistypes one.
@@ -25,13 +27,13 @@ def understand(name: str, words: Sequence[str], others: Sequence[str] = ()) -> t
     if get_close_matches(name, others) and not get_close_matches(name, catalog(), cutoff=0.9):
         raise unknown("study", name, [*others, *catalog()])
     studies = list(catalog().values()) if name == "--all" else [find(name)]
-    return studies, parse(Study, f"vitascope study {name}", words)
+    return studies, parse(StudyRequest, f"vitascope study {name}", words)
 
 
-def run_paper(studies: Sequence[Any], args: Study) -> None:
+def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
-    from vitascope.report.tables.study import tally
+    from vitascope.report.tables.claims import correction, tally, tested
     from vitascope.studies.papers.answer import check_images
 
     if args.scale == "paper" or args.plan:
@@ -51,7 +53,7 @@ def run_paper(studies: Sequence[Any], args: Study) -> None:
                 raise
             failed.append(f"{study.name}: {error}")
             continue
-        found += [claim["verdict"] for claim in result.values["claims"]]
+        found += map(tested, result.values["claims"])
         values.append(result.values)
         if not args.json:
             print(f"{result}\n", flush=True)
@@ -60,14 +62,15 @@ def run_paper(studies: Sequence[Any], args: Study) -> None:
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
-        print(f"{len(values)} studies, {tally(found)}.")
+        counted = f"{len(values)} studies, {tally([claim.verdict for claim in found])}."
+        print(f"{counted} {correction(found)}".strip())
     if values and not args.json:
         print(page)
     if failed:
         raise UserError(f"{len(failed)} of {len(studies)} studies failed: {'; '.join(failed)}")
 
 
-def planned(study: Any, args: Study) -> list[str]:
+def planned(study: Any, args: StudyRequest) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
     from vitascope.studies.grid.runs import command as line
     from vitascope.studies.papers.answer import command

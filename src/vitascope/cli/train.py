@@ -12,7 +12,7 @@ __all__ = ["run"]
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope train``, train and print."""
     request = parse(Train, "vitascope train", words)
-    from vitascope.studies.grid.one_training import train_once
+    from vitascope.studies.grid.train_command import train_once
     from vitascope.threads import use_threads
 
     use_threads(request.threads)

@@ -2,3 +2,8 @@
 
 For people who have a model and want answers from it; nothing here trains or measures.
 """
+
+from vitascope.deploy.loading import Loaded, load
+from vitascope.deploy.prediction import Prediction, predict
+
+__all__ = ["Loaded", "Prediction", "load", "predict"]

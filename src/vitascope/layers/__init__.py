@@ -7,17 +7,15 @@ From the smallest part up:
 * `neighbors` and `neighborhood` (attention over the k x k patches around each), `window` (attention
   inside windows of a map);
 * `kernel` and `from_convolution` (a trained convolution as attention);
-* `broadcast` (every token gets the mean), `class_token` (checks that there is one), `sublayers`
-  (finds MLPs and attention in any model), `whole_image` (windows and padding), `broadcasting`
-  (inserts it into a model).
+* `context_broadcasting`, a room: every token gets the mean, in any model.
 
-Plain multi-head self-attention is timm's.
+`attention_path` says where the fused kernel pays. Plain multi-head self-attention is timm's.
 """
 
 from timm.layers import Attention as SelfAttention
 
-from vitascope.layers.broadcast import ContextBroadcast
-from vitascope.layers.broadcasting import BroadcastCost, broadcast_cost
+from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
+from vitascope.layers.context_broadcasting.broadcasting import BroadcastCost, broadcast_cost
 from vitascope.layers.from_convolution import attention_from_convolution
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.neighborhood import NeighborhoodAttention

@@ -11,8 +11,9 @@ The positional softmax is separable (see :mod:`vitascope.layers.positions`), so
 
     A_h V = (1 - s_h) SDPA(Q, K, V) + s_h (P_y (x) P_x) V
 
-is exact, the content part runs on the fused kernel, and nothing of size N x N is ever made, forward
-or backward. One exception: ``attn_drop > 0`` while training drops entries of the mixed map, as
+is exact, the content part runs on the fused kernel wherever that pays (see
+:mod:`vitascope.layers.attention_path`), and nothing of size N x N needs to be made, forward or
+backward. One exception: ``attn_drop > 0`` while training drops entries of the mixed map, as
 the released code does, and for that the map must exist.
 
 ``lambda = 1`` at the start: gates of 0.73, more position than content.
@@ -25,8 +26,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from vitascope.layers.attention_path import attend
 from vitascope.layers.positions import apply_windows, axis_windows, dense_score
 from vitascope.layers.psa import PSA, AttentionMaps
 
@@ -79,7 +80,7 @@ class GPSA(PSA):
         value = self.values(x)
         if self.training and self.attn_drop.p > 0:
             return self.attn_drop(self.attention(x, grid).mixed) @ value
-        content = F.scaled_dot_product_attention(*self.queries_and_keys(x), value)
+        content = attend(*self.queries_and_keys(x), value)
         position = apply_windows(axis_windows(self.pos_proj.weight, grid), value, grid)
         return self.mix(content, position)
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vitascope.errors import UserError
+from vitascope.layers.attention_path import attend
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.positions import apply_windows, axis_windows
 from vitascope.layers.psa import split_heads
@@ -90,7 +90,7 @@ class PrunedGPSA(nn.Module):
             outputs.append(position[:, :alone])
         if self.qk is not None:
             query, key = split_heads(self.qk(x), 2 * (self.num_heads - alone)).chunk(2, dim=1)
-            content = F.scaled_dot_product_attention(query, key, value[:, alone:])
+            content = attend(query, key, value[:, alone:])
             if both:
                 gate = self.mixed_gate.to(content.dtype)
                 near = position[:, alone:].to(content.dtype)

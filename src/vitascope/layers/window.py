@@ -39,8 +39,8 @@ def into_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
 def out_of_windows(x: Tensor, window: tuple[int, int], size: tuple[int, int]) -> Tensor:
     """Undo :func:`into_windows`. (B W, T, C) -> (B, C, h, w)"""
     (down, across), (rows, columns) = (size[0] // window[0], size[1] // window[1]), window
-    x = x.reshape(-1, down, across, rows, columns, x.shape[-1]).permute(0, 5, 1, 3, 2, 4)
-    return x.reshape(x.shape[0], x.shape[1], *size)
+    x = x.reshape(-1, down, across, rows, columns, x.shape[-1]).transpose(2, 3)
+    return x.reshape(x.shape[0], *size, x.shape[-1]).movedim(-1, 1)  # channels last in memory
 
 
 def offset_bias(table: Tensor, window: tuple[int, int]) -> Tensor:

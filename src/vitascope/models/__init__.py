@@ -13,7 +13,7 @@ import timm
 from torch import nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.layers.broadcasting import broadcast
+from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.convit.convit import ConViT, GatePruning
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.convit.from_resnet import convit_from_resnet

@@ -3,7 +3,9 @@
 ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, AlterNets
 and the pre-activation ResNets they come from (Park and Kim 2022), their ViTs without a class token
 (``gap``) and with attention over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into
-which context broadcasting goes, and small ones for small images, which train on two CPU cores.
+which context broadcasting goes, and small ones for small images, which train on two CPU cores:
+*micro* (0.26M parameters, for tests and demonstrations) and *mini* (1M, shaped so that a CPU runs
+near its best: heads of 16 channels, a 16 x 16 grid, all matched in parameters and multiply-adds).
 ``+`` models have as many channels per head as DeiT. Other networks of the papers at CIFAR size:
 :mod:`vitascope.models.vit.cifar`.
 """
@@ -16,6 +18,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
+from vitascope.layers.attention_path import choose_path
 from vitascope.models.convit.convit import ConViT
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
@@ -53,7 +56,7 @@ _RESNET: dict[str, tuple[str, tuple[int, ...]]] = {  # blocks and depths of He e
     "152": ("bottleneck", (3, 8, 36, 3)),
 }
 # Heads of 28 give an attention block the parameters of the convolution block that it replaces.
-_MICRO_RESNET = {"head_dim": 28}
+_MICRO_RESNET = {"img_size": 32, "head_dim": 28}
 _MICRO_PVT = {  # 32 x 32 images, grids of 16, 8 and 4, all with 4 x 4 keys: 240k parameters
     "img_size": 32,
     "patch_sizes": (2, 2, 2),
@@ -65,6 +68,10 @@ _MICRO_PVT = {  # 32 x 32 images, grids of 16, 8 and 4, all with 4 x 4 keys: 240
 }
 # 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
 _MICRO = {"img_size": 32, "patch_size": 4, "embed_dim": 72, "depth": 4, "num_heads": 9}
+# 32 x 32 images, a 16 x 16 grid, 3 x 3 heads of 16: about 1.04M parameters, 330M multiply-adds.
+_MINI = {"img_size": 32, "patch_size": 2, "embed_dim": 144, "depth": 4, "num_heads": 9}
+# As many parameters and multiply-adds as those, so wide at first; maps of 32 x 32 after the stem.
+_MINI_RESNET = {"img_size": 32, "stem_stride": 1, "widths": (72, 96, 128), "head_dim": 48}
 
 
 def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
@@ -82,12 +89,15 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convit_micro_distilled"] = (ConViTDistilled, {**_MICRO, "num_gpsa_blocks": 3})
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
     models["vit_micro_distilled"] = (VisionTransformerDistilled, models["vit_micro"][1])
-    for name in ("deit_tiny", "deit_small", "vit_micro"):
+    models["convit_mini"] = (ConViT, {**_MINI, "num_gpsa_blocks": 3})
+    models["vit_mini"] = (VisionTransformer, {**_MINI, "embed_layer": PatchEmbed})
+    for name in ("deit_tiny", "deit_small", "vit_micro", "vit_mini"):
         no_token = {"class_token": False, "global_pool": "avg"}
         models[f"{name}_gap"] = (VisionTransformer, {**models[name][1], **no_token})
     models["convolutional_vit_tiny"] = (ConvolutionalViT, models["deit_tiny"][1])
     models["convolutional_vit_small"] = (ConvolutionalViT, models["deit_small"][1])
     models["convolutional_vit_micro"] = (ConvolutionalViT, _MICRO)
+    models["convolutional_vit_mini"] = (ConvolutionalViT, _MINI)
     models["localvit_tiny"] = (LocalViT, {"num_heads": 4, "embed_dim": 192})
     models["localvit_micro"] = (LocalViT, _MICRO)
     models["pvt_tiny"] = (PVT, {"depths": (2, 2, 2, 2)})
@@ -104,6 +114,8 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         models[f"alternet_{size}"] = (AlterNet, {**kwargs, **turns})
     models["resnet_micro"] = (PreActResNet, _MICRO_RESNET)
     models["alternet_micro"] = (AlterNet, _MICRO_RESNET)
+    models["resnet_mini"] = (PreActResNet, _MINI_RESNET)
+    models["alternet_mini"] = (AlterNet, _MINI_RESNET)
     return models
 
 
@@ -114,7 +126,7 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
     """timm's description of a model: input, statistics and, where there are any, weights."""
     staged = issubclass(model, PreActResNet)
     patches = "stages.0.patch_embed.proj" if issubclass(model, PVT) else "patch_embed.proj"
-    size = kwargs.get("img_size", 32 if "micro" in name else 224)
+    size = kwargs.get("img_size", 224)
     heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
     return {
         "num_classes": 1000,
@@ -155,7 +167,7 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
     stages = tuple(range(len(defaults.get("depths", (2, 2, 2)))))
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-        return build_model_with_cfg(
+        built = build_model_with_cfg(
             model,
             PREFIX + name,
             pretrained,
@@ -163,6 +175,9 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
             feature_cfg={"out_indices": 3 if tokens else stages, "feature_cls": "getter"},
             **{**defaults, **kwargs},
         )
+        if isinstance(built, VisionTransformer):
+            choose_path(built, built.patch_embed.num_patches + built.num_prefix_tokens)
+        return built
 
     create.__name__ = create.__qualname__ = PREFIX + name
     register_model(create)

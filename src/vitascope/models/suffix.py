@@ -9,8 +9,8 @@ WHERE ``mlp``, ``msa`` or ``both``: the arguments of :func:`vitascope.broadcast`
 from typing import Any, get_args
 
 from vitascope.errors import UserError, unknown
-from vitascope.layers.broadcast import Kind
-from vitascope.layers.broadcasting import Position, Where
+from vitascope.layers.context_broadcasting.broadcast import Kind
+from vitascope.layers.context_broadcasting.broadcasting import Position, Where
 
 __all__ = ["split_suffix"]
 

@@ -1,5 +1,6 @@
 """From records to the sections of a page, in order, with one style for each model."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -9,6 +10,7 @@ from jinja2 import TemplateError
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
+from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.report.records import Found, Source
 from vitascope.report.sections import (
     bench,
@@ -21,9 +23,9 @@ from vitascope.report.sections import (
     study,
 )
 from vitascope.report.sections.section import Section
-from vitascope.report.sections.study import tally, told
+from vitascope.report.sections.study import correction, tally, told
 
-__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "Report", "compose"]
+__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "PageContents", "compose"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +48,7 @@ BUILDERS = (  # in the page's order
     Builder(kinds=("study",), each=study.section, models=study.models),
     Builder(kinds=("buildup",), each=buildup.section),
     Builder(kinds=("spectra",), each=spectra.section, models=spectra.models),
-    Builder(
-        kinds=tuple(inspection.INSTRUMENTS), together=inspection.section, models=inspection.models
-    ),
+    Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
     Builder(
@@ -68,7 +68,7 @@ KINDS = (*chain(*(builder.kinds for builder in BUILDERS)), EXPLORER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class PageContents:
     """What a page shows: its sections in order, and the records of its explorer."""
 
     sections: tuple[Section, ...]
@@ -89,16 +89,17 @@ class Report:
         tried = sum(bool(section.claims) for section in studies)
         answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
         worst = [claim for claim in claims if claim.badge.words == "disagrees"]
+        unlike = (told(claim, f"Unlike {claim.source}") for claim in worst[:2])
         return replace(
             first,
             question=f"What of the papers holds here? {tried} studies",
             answer=answer,
-            leads=tuple(told(claim, f"Unlike {claim.source}") for claim in worst[:2]),
+            leads=tuple(filter(None, (correction(claims), *unlike))),
             facts=(),
         )
 
 
-def compose(found: Found, title: str | None = None) -> Report:
+def compose(found: Found, title: str | None = None) -> PageContents:
     """Sections from records: each builder gets those it reads, all share the same styles.
 
     Every record is first made into a page of its own: one that does not have what its kind needs is
@@ -126,7 +127,9 @@ def _wrong_with(source: Source) -> UserError | None:
     from vitascope.report.page import render_page
 
     try:
-        render_page(_composed([source]))
+        with warnings.catch_warnings():  # numbers that cannot be computed with
+            warnings.filterwarnings("error", category=RuntimeWarning, module="vitascope")
+            render_page(_composed([source]))
     except UserError as error:
         return error
     except _NOT_WHOLE as error:
@@ -135,10 +138,18 @@ def _wrong_with(source: Source) -> UserError | None:
     return None
 
 
-_NOT_WHOLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, TemplateError)
+_NOT_WHOLE = (
+    LookupError,
+    TypeError,
+    AttributeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeWarning,
+    TemplateError,
+)
 
 
-def _composed(sources: Sequence[Source]) -> Report:
+def _composed(sources: Sequence[Source]) -> PageContents:
     of: dict[str, list[Source]] = {}
     for source in sources:
         of.setdefault(source.record.kind, []).append(source)
@@ -152,7 +163,7 @@ def _composed(sources: Sequence[Source]) -> Report:
     explorers = tuple(source.record for source in of.get(EXPLORER, []))
     sections = _told_apart(_defined_once(sections))
     times = [str(source.record.made.get("time") or "") for source in sources]
-    return Report(
+    return PageContents(
         sections=tuple(sections or [_explorer_alone(len(explorers))]),
         explorers=explorers,
         styles=styles,

@@ -6,18 +6,18 @@ from pathlib import Path
 from matplotlib.figure import Figure as Drawing
 
 from vitascope.record import write_text
-from vitascope.report.contents import Report
+from vitascope.report.contents import PageContents
 from vitascope.report.figures.figure import file_name
 from vitascope.report.figures.paper_renderer import draw_figure, save_figure
 from vitascope.report.sections.section import Section
-from vitascope.report.tables.study import claims_table
+from vitascope.report.tables.claims import claims_table
 from vitascope.report.tables.table import Table
 from vitascope.report.tables.writers import FILE_WRITERS
 
 __all__ = ["drawings", "write_figures", "write_tables"]
 
 
-def write_figures(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:
+def write_figures(report: PageContents, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write ``folder/figures/NAME.{png,svg,pdf}`` for every figure of the page."""
     written: list[Path] = []
     for name, drawing in drawings(report):
@@ -25,7 +25,7 @@ def write_figures(report: Report, folder: Path, formats: Sequence[str]) -> list[
     return written
 
 
-def drawings(report: Report) -> Iterator[tuple[str, Drawing]]:
+def drawings(report: PageContents) -> Iterator[tuple[str, Drawing]]:
     """Every figure of the page with the name of its file."""
     taken: set[str] = set()
     for section, prefix in _named(report):
@@ -41,7 +41,7 @@ def _drawings(section: Section) -> Iterator[tuple[str, Drawing]]:
         yield figure.name + together, draw_figure(figure)
 
 
-def write_tables(report: Report, folder: Path, formats: Sequence[str]) -> list[Path]:
+def write_tables(report: PageContents, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write ``folder/tables/NAME.{md,tex,csv}`` for every table of the page."""
     written = []
     taken: set[str] = set()
@@ -56,7 +56,7 @@ def write_tables(report: Report, folder: Path, formats: Sequence[str]) -> list[P
     return written
 
 
-def _named(report: Report) -> Iterator[tuple[Section, str]]:
+def _named(report: PageContents) -> Iterator[tuple[Section, str]]:
     """Sections, with what tells their files apart where there are several."""
     several = len(report.sections) > 1
     for section in report.sections:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from vitascope.errors import UserError
 from vitascope.record import Record, load, write_text
-from vitascope.report.contents import EXPLORER, Report, compose
+from vitascope.report.contents import EXPLORER, PageContents, compose
 from vitascope.report.explorer.page import section as explorer_part
 from vitascope.report.figures.page_renderer import draw_panel, left_out, num_points, room
 from vitascope.report.figures.style import COLOURS
@@ -43,14 +43,14 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
     return write_report(compose(Found(sources=tuple(sources))), folder)
 
 
-def write_report(report: Report, folder: Path, name: str = "report.html") -> Path:
+def write_report(report: PageContents, folder: Path, name: str = "report.html") -> Path:
     """Write the page into ``folder``, whole or not at all; return where it is."""
     path = Path(folder) / name
     write_text(path, render_page(report))
     return path
 
 
-def render_page(report: Report) -> str:
+def render_page(report: PageContents) -> str:
     """The page's text, with fewer points per line where it would grow too large."""
     for most in _POINTS:
         html = _render(report, most)
@@ -59,7 +59,7 @@ def render_page(report: Report) -> str:
     return html
 
 
-def _render(report: Report, most: int) -> str:
+def _render(report: PageContents, most: int) -> str:
     sections = report.sections
     several = len(sections) > 1
     template = _environment().get_template("section.html")

@@ -174,7 +174,11 @@ def _unfinished(search: _Search, folder: Path) -> None:
     best = max(measured, key=lambda row: row["top1"]) if measured else None
     values = {"final": rows[-1], "best": best, "epochs": rows[-1]["epoch"], "unfinished": True}
     record = Record(
-        kind="run", values=values, config=config, seed=seed if isinstance(seed, int) else None,
-        made=made if isinstance(made, dict) else {})  # fmt: skip
+        kind="run",
+        values=values,
+        config=config,
+        seed=seed if isinstance(seed, int) else None,
+        made=made if isinstance(made, dict) else {},
+    )
     path = folder / "config.yaml"
     search.sources[path.resolve()] = Source(path=path, record=record, metrics=rows)

@@ -27,6 +27,7 @@ class Inspect:
     Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion, and with
     --out explorer (every patch's attention, for `vitascope report`). All that make sense for the
     model are taken unless --measures names some. Taken only when named:
+    relevance (what the answer rests on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, density, landscape, trajectory on augmented training images.
 
@@ -34,6 +35,7 @@ class Inspect:
       vitascope inspect runs/a --out runs/a/inside
       vitascope inspect timm:vit_tiny_patch16_224 --pretrained --data photos/ --out inside
       vitascope inspect convit_micro --data digits --measures nonlocality,gates
+      vitascope inspect timm:resnet18 --pretrained --data photos/ --measures relevance --out inside
       vitascope inspect runs/a --other runs/b --measures cka --out inside
       vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
       vitascope inspect runs/a --measures hessian landscape --batches 32 --processes 2 --out inside

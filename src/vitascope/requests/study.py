@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from vitascope.requests.fields import ImageSize, Json, Quiet, RunsAtATime
 from vitascope.settings import Count, Processes, Seed, Within
 
-__all__ = ["Study"]
+__all__ = ["StudyRequest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class StudyRequest:
     """Get a paper's tables and figures again, at the size of a laptop or of the paper.
 
     The same table at both scales, with the paper's numbers beside ours, the spread over seeds, and

@@ -13,6 +13,10 @@ training set, is above that of the network kept so far by more than ``margin`` p
 not help. The paper does not say on which images it decided; here the test set decides nothing and
 is measured beside. Every candidate is trained from scratch.
 
+The rule must go one way or the other. Whether a change would come again is judged beside it, paired
+over the validation images and crossed with the seeds (`vitascope.studies.stats`): *helps* or
+*hurts* when its 95 % interval lies on one side of the margin, otherwise *undecided*.
+
 `vitascope study buildup --data digits` trains four networks of ``resnet_micro`` twice at most.
 
 Kinds: one word per stage, one letter per block, "c" conv and "a" MSA: AlterNet-50 is
@@ -35,7 +39,6 @@ from vitascope.models.registry import OURS
 from vitascope.record import Record, plain
 from vitascope.settings import Count, Seed, Side, Within, check
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     correct_arrays,
     folder_of,
@@ -43,10 +46,11 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training
-from vitascope.studies.noise import half_width, pooled_spread
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
+from vitascope.studies.stats import difference, judge
 from vitascope.train import Recipe, check_trainable, load_run, lock_folder
 
 __all__ = ["BuildUp", "Candidate", "Kinds", "build_up", "candidates", "improves"]
@@ -192,6 +196,7 @@ def build_up(
             _run(question, [trial.kinds], out, engine)
             row = {**asdict(trial), **_scored(question, trial.kinds, out)}
             row["change"] = row["top1"] - kept["top1"]
+            row |= _change(question, trial.kinds, kept["kinds"], out)
             row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
             kept = row if row["kept"] else kept
             rows.append(row)
@@ -255,6 +260,24 @@ def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
     }
 
 
+def _change(question: BuildUp, trial: Kinds, kept: Kinds, out: Path) -> dict[str, Any]:
+    """What the difference to the network kept so far is worth; unknown in runs of old versions."""
+    pair = {"trial": question.training(trial), "kept": question.training(kept)}
+    right = correct_arrays(pair, question.seeds, out)
+    if len(right) < len(pair):
+        return {"verdict": "undecided"}
+    found = difference(*right.values())
+    judged = judge(found, margin=question.margin)
+    words = {"agrees": "helps", "disagrees": "hurts"}
+    return {
+        "verdict": words.get(judged.verdict, "undecided"),
+        "low": found.low,
+        "high": found.high,
+        "detectable": judged.detectable,
+        "p_value": judged.p_value,
+    }
+
+
 def _heads(stage: nn.Module) -> int | None:
     """Heads of a stage's attention; None where it has none."""
     found: Any = (getattr(module, "num_heads", None) for module in stage.modules())
@@ -274,8 +297,9 @@ def _next(rule: Generator[Candidate, bool, Kinds], helped: bool) -> Candidate | 
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    verdict = "kept" if row["kept"] else "not kept"
-    return f"{' '.join(row['kinds'])}  {row['top1']:.2f} % ({row['change']:+.2f}): {verdict}"
+    done = "kept" if row["kept"] else "not kept"
+    said = f"{row['top1']:.2f} % ({row['change']:+.2f}, {row['verdict']})"
+    return f"{' '.join(row['kinds'])}  {said}: {done}"
 
 
 def _record(
@@ -284,12 +308,7 @@ def _record(
     complete: bool,
     seconds: float,
 ) -> Record:
-    """What was found so far; ``noise`` is half of the 95 % interval of a change."""
-    spread = pooled_spread([row["top1_seeds"] for row in rows])
-    seeds = (len(question.seeds),) * 2
-    for row in rows[1:]:
-        before = row["top1"] - row["change"]
-        row["noise"] = half_width(row["top1"], before, seeds, spread, len(question.chooser.test))
+    """What was found so far."""
     values = {
         "question": "Which conv blocks should become MSA blocks?",
         "base": question.base,

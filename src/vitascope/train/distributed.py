@@ -35,16 +35,16 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from vitascope.errors import UserError
-from vitascope.train.device import device_of
+from vitascope.train.device import check_bfloat16, device_of
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.trackers import chosen
 
-__all__ = ["Engine"]
+__all__ = ["TrainingProcess"]
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-class Engine:
+class TrainingProcess:
     """One process of a run."""
 
     def __init__(
@@ -60,6 +60,8 @@ class Engine:
         AcceleratorState._reset_state(reset_partial_state=not distributed)  # an earlier run's
         GradientState._reset_state()
         tellers, on_cpu = chosen(trackers), _on_cpu(device)
+        if on_cpu and recipe.mixed_precision == "bf16":
+            check_bfloat16()
         try:
             self.accelerator = Accelerator(
                 cpu=on_cpu,

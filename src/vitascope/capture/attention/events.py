@@ -7,6 +7,11 @@ one (``gating_param``), or one that declares it (``maps_on_request = True``).
 
 The map is what multiplies the values. Where its rows do not sum to 1 (dropout in training mode,
 the talking heads of CaiT) it is the softmax itself.
+
+Where the model runs with gradients, an event also knows how to find the gradient of its map, which
+fused kernels never form: from the gradient at ``source``, a tensor of the model's own graph. With
+``O = A V`` that is ``dA = dO V^T``; where an output projection follows, ``dO`` is the gradient
+behind it times its weight.
 """
 
 from collections.abc import Callable
@@ -44,6 +49,8 @@ class Event:
     scores: Tensor | None = None  # (..., T, S), if queries and keys are unknown
     content: Callable[[], Tensor] | None = None  # the two parts of a gated layer
     position: Callable[[], Tensor] | None = None
+    source: Tensor | None = None  # its gradient gives that of the map
+    map_gradient: Callable[[Tensor], Tensor] | None = None  # from the gradient at the source
 
 
 @dataclass
@@ -89,18 +96,20 @@ def is_opaque(module: nn.Module) -> bool:
     )
 
 
-def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | None:
-    """The event of an opaque layer, from its arguments."""
+def of_opaque(
+    name: str, module: nn.Module, args: Any, kwargs: Any, output: Any = None
+) -> Event | None:
+    """The event of an opaque layer, from its arguments and its output."""
     if isinstance(module, nn.MultiheadAttention):
         names = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
         given = {**dict(zip(names, args, strict=False)), **kwargs}
-        return _multihead(name, module, given)
+        return _multihead(name, module, given, output)
     if is_opaque(module):
         parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
         tokens = args[0] if args else next(iter(kwargs.values()))
         if not hasattr(module, "gating_param"):
             return Event(name, parts, tokens, tokens)
-        return Event(
+        event = Event(
             name,
             lambda: parts().mixed,
             tokens,
@@ -108,7 +117,25 @@ def of_opaque(name: str, module: nn.Module, args: Any, kwargs: Any) -> Event | N
             content=lambda: parts().content,
             position=lambda: parts().position.expand_as(parts().mixed),
         )
+        if isinstance(output, Tensor) and output.requires_grad and hasattr(module, "values"):
+            with torch.no_grad():
+                value = module.values(tokens)
+            event.source = output
+            event.map_gradient = partial(_behind, module.proj.weight.detach(), value)
+        return event
     return None
+
+
+def _behind(projection: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """``dA = dO V^T`` from the gradient behind the output projection. (B, H, T, S)
+
+    Args:
+        projection: Weight of the projection. (D, D)
+        value: (B, H, S, d)
+        gradient: At the projection's output. (B, T, D)
+    """
+    heads = (gradient @ projection).unflatten(-1, (value.shape[1], -1)).transpose(1, 2)
+    return heads @ value.mT
 
 
 def is_fused_layer(module: nn.Module) -> bool:
@@ -135,7 +162,9 @@ def of_fused_layer(name: str, module: nn.Module, args: Any, kwargs: Any) -> Even
     return _multihead(f"{name}.self_attn" if name else "self_attn", attention, given)
 
 
-def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) -> Event:
+def _multihead(
+    name: str, module: nn.MultiheadAttention, given: dict[str, Any], output: Any = None
+) -> Event:
     query, key = given["query"], given["key"]
 
     def weights() -> Tensor:
@@ -160,16 +189,42 @@ def _multihead(name: str, module: nn.MultiheadAttention, given: dict[str, Any]) 
         query_tokens, key_tokens = query.transpose(0, 1), key.transpose(0, 1)
     else:
         query_tokens, key_tokens = query, key
-    return Event(name, weights, query_tokens, key_tokens)
+    event = Event(name, weights, query_tokens, key_tokens)
+    out = output[0] if isinstance(output, tuple) else None
+    if isinstance(out, Tensor) and out.requires_grad and out.ndim == 3:
+        _with_gradient(event, module, given["value"], out)
+    return event
 
 
-def of_kernel(name: str, args: Any, kwargs: dict[str, Any]) -> Event:
+def _with_gradient(event: Event, module: nn.MultiheadAttention, value: Tensor, out: Tensor) -> None:
+    """Let the event of an ``nn.MultiheadAttention`` find the gradient of its map."""
+    weight, bias = module.v_proj_weight, module.in_proj_bias
+    weight = module.in_proj_weight.chunk(3)[2] if weight is None else weight
+    with torch.no_grad():
+        values = nn.functional.linear(value, weight, None if bias is None else bias.chunk(3)[2])
+        values = values if module.batch_first else values.transpose(0, 1)
+        values = values.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
+    projection, batch_first = module.out_proj.weight.detach(), module.batch_first
+
+    def map_gradient(gradient: Tensor) -> Tensor:
+        return _behind(projection, values, gradient if batch_first else gradient.transpose(0, 1))
+
+    event.source, event.map_gradient = out, map_gradient
+
+
+def of_kernel(name: str, args: Any, kwargs: dict[str, Any], output: Tensor) -> Event:
     """The event of a call of ``scaled_dot_product_attention``."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key = given["query"], given["key"]
     rest = {k: v for k, v in given.items() if k not in ("query", "key", "value", "dropout_p")}
-    return Event(name, lambda: attention_weights(query, key, **rest), query, key)
+    event = Event(name, lambda: attention_weights(query, key, **rest), query, key)
+    if output.requires_grad:
+        value = given["value"].detach()
+        if given.get("enable_gqa"):
+            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3)
+        event.source, event.map_gradient = output, lambda gradient: gradient @ value.mT
+    return event
 
 
 def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
@@ -188,6 +243,10 @@ def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
             chosen = with_heads(used if whole else soft, frame.module)
             event = Event(frame.name, partial(_same, chosen), scores=soft)
             _split(event, frame, used)
+            if operand.requires_grad:
+                event.source = operand if whole else soft
+                as_map = _same if candidate is operand or not whole else _transposed
+                event.map_gradient = partial(_as_heads, as_map, soft.shape, frame.module)
         return event
     return None
 
@@ -208,6 +267,17 @@ def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
 
 def _same(tensor: Tensor) -> Tensor:
     return tensor
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    return tensor.mT
+
+
+def _as_heads(
+    as_map: Callable[[Tensor], Tensor], shape: torch.Size, module: nn.Module, gradient: Tensor
+) -> Tensor:
+    """The gradient of a product's operand, in the shape of the map."""
+    return with_heads(as_map(gradient).reshape(shape), module)
 
 
 def with_heads(weights: Tensor, module: nn.Module) -> Tensor:

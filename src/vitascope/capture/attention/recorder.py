@@ -118,7 +118,7 @@ class _Recorder(TorchFunctionMode):
             if self.opaque_running:
                 return  # inside an opaque layer, which reports its own map
             with torch._C.DisableTorchFunction():
-                event = of_opaque(name, module, args, kwargs)
+                event = of_opaque(name, module, args, kwargs, output)
             if event is not None:
                 self._report(event)
 
@@ -140,7 +140,7 @@ class _Recorder(TorchFunctionMode):
             return out
         frame = self.stack[-1]
         if func is F.scaled_dot_product_attention:
-            self._report(of_kernel(frame.name, args, kwargs))
+            self._report(of_kernel(frame.name, args, kwargs, out))
         elif func in _SOFTMAX:
             dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
             if out.ndim >= 3 and dim in (-1, out.ndim - 1):

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from vitascope.capture.coordinates.operators import centres, distinct
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["Layout", "layout_of", "without_modes"]
+__all__ = ["Layout", "coordinates_of_tokens", "layout_of", "without_modes"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,22 @@ class Layout:
     name: str  # NCHW, NHWC, NLC or NCL
     grid: tuple[int, int]
     num_prefix_tokens: int = 0
+
+    def as_image(self, tensor: Tensor) -> Tensor:
+        """The patches of a batch of such tensors, prefix tokens dropped. (B, C, h, w)"""
+        if self.name == "NHWC":
+            return tensor.permute(0, 3, 1, 2)
+        if self.name == "NLC":
+            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
+        if self.name == "NCL":
+            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
+        return tensor
+
+    def as_tokens(self, tensor: Tensor) -> Tensor:
+        """All tokens of a batch, prefix tokens first. (B, T, C)"""
+        if self.name == "NLC":
+            return tensor
+        return tensor.mT if self.name == "NCL" else self.as_image(tensor).flatten(2).mT
 
 
 @contextmanager
@@ -42,6 +58,16 @@ def layout_of(tracer: CoordinateTracer, tensor: Tensor) -> Layout | None:
         if len(tracer.layouts) > 16:
             tracer.layouts.pop(next(iter(tracer.layouts)))
     return tracer.layouts[key][0]
+
+
+def coordinates_of_tokens(tracer: CoordinateTracer, tensor: Tensor, layout: Layout) -> Tensor:
+    """Coordinates (y, x) in pixels of the tokens of ``tensor``, NaN for prefix tokens. (T, 2)"""
+    planes = tracer.of(tensor)
+    assert planes is not None  # it has a layout
+    with without_modes():
+        at = centres(planes)  # (1, ..., 2)
+        both = [layout.as_tokens(at[..., axis])[0, :, 0] for axis in (0, 1)]
+        return torch.stack(both, -1)
 
 
 def _layout(position: Tensor, ndim: int) -> Layout | None:

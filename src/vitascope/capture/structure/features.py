@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.runs import ModuleRuns, module_of
+from vitascope.capture.repeated_calls import ModuleRuns, module_of
 from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError
 

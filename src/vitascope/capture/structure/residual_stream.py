@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from vitascope.capture.attention.function_modes import disable_modes, enable_modes
-from vitascope.capture.runs import ModuleRuns, module_of
+from vitascope.capture.repeated_calls import ModuleRuns, module_of
 from vitascope.capture.structure.features import features, matching, tensor_in
 from vitascope.capture.threads import exclusive_access, only_this_thread
 from vitascope.errors import UserError

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from vitascope.capture.coordinates.layout import layout_of
+from vitascope.capture.coordinates.layout import Layout, layout_of
 from vitascope.capture.coordinates.tokens import inherit_coordinates, one_image
 from vitascope.capture.coordinates.tracer import CoordinateTracer
-from vitascope.capture.runs import ModuleRuns, module_of
+from vitascope.capture.repeated_calls import ModuleRuns, module_of
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
 from vitascope.capture.structure.residual_stream import follow_sums
@@ -50,13 +50,7 @@ class Unit:
                 f"{self.name} put out {tuple(tensor.shape)}, and {self.shape} an image when its "
                 "grid was found: all images must have one size"
             )
-        if self.layout == "NHWC":
-            return tensor.permute(0, 3, 1, 2)
-        if self.layout == "NLC":
-            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
-        if self.layout == "NCL":
-            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
-        return tensor
+        return Layout(self.layout, self.grid, self.num_prefix_tokens).as_image(tensor)
 
 
 def units(

@@ -1,24 +1,24 @@
-"""Top-1 accuracy, for masking and lesions."""
+"""Which images a model gets right, for masking and lesions."""
 
 from collections.abc import Sequence
 
+import numpy as np
 from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
 
-__all__ = ["accuracy"]
+__all__ = ["correct"]
 
 
-def accuracy(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """Share of images, 0 to 1, whose largest logit is their label's; soft labels by their peak."""
-    right = total = 0
+def correct(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
+    """Whether each image's largest logit is its label's; soft labels by their peak. (N,) bool"""
+    right = []
     with capture.evaluating(model):
         for images, labels in pairs:
             logits = capture.logits_of(model(images))
             if logits.ndim != 2:
                 raise UserError(f"accuracy needs logits (B, classes), got {tuple(logits.shape)}")
             target = labels.argmax(1) if labels.ndim == 2 else labels
-            right += int((logits.argmax(1) == target).sum())
-            total += len(images)
-    return right / total
+            right.append((logits.argmax(1) == target).cpu().numpy())
+    return np.concatenate(right)

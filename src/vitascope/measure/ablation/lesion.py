@@ -14,14 +14,15 @@ Accuracies are shares of 1.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.ablation.accuracy import accuracy
+from vitascope.measure.ablation.accuracy import correct
 from vitascope.measure.streaming.batches import labelled_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
@@ -41,6 +42,7 @@ class Lesion:
     stage: Mapping[str, int]
     kept: Mapping[str, str]  # units that cannot be dropped -> why
     num_images: int
+    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # intact first
 
     @property
     def lost(self) -> dict[str, float]:
@@ -48,7 +50,7 @@ class Lesion:
         return {name: self.intact - value for name, value in self.accuracy.items()}
 
     def to_record(self) -> Record:
-        """Everything as values."""
+        """Numbers as values; ``images/correct``: intact, then without each. (1 + units, N) uint8"""
         names = list(self.accuracy)
         values = {
             "units": names,
@@ -60,7 +62,8 @@ class Lesion:
             "kept": dict(self.kept),
             "num_images": self.num_images,
         }
-        return Record(kind="lesion", values=values)
+        arrays = {} if self.correct is None else {"images/correct": self.correct.astype(np.uint8)}
+        return Record(kind="lesion", values=values, arrays=arrays)
 
 
 def lesion(
@@ -85,23 +88,25 @@ def lesion(
         chosen = [unit for unit in chosen if unit.kind in KINDS]
     if not chosen:
         raise UserError(f"{type(model).__name__} has no unit to drop: no {', '.join(KINDS)}")
-    result: dict[str, float] = {}
+    right: dict[str, np.ndarray] = {}
     kept: dict[str, str] = {}
     for done, unit in enumerate(chosen):
         on_unit(unit.name, len(chosen) + 1 - done)
         try:
             with capture.without(model, every, unit.name):
-                result[unit.name] = accuracy(model, pairs)
+                right[unit.name] = correct(model, pairs)
         except UserError as error:
             if units is not None:
                 raise
             kept[unit.name] = str(error)
     on_unit("", 1)
+    intact = correct(model, pairs)
     return Lesion(
-        accuracy(model, pairs),
-        result,
+        float(intact.mean()),
+        {name: float(hits.mean()) for name, hits in right.items()},
         {unit.name: unit.kind for unit in chosen},
         {unit.name: unit.stage for unit in chosen},
         kept,
-        sum(len(images) for images, _ in pairs),
+        len(intact),
+        np.stack([intact, *right.values()]),
     )

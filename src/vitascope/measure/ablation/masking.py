@@ -15,16 +15,17 @@ exact. All is put back. Accuracies are shares of 1.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError
-from vitascope.measure.ablation.accuracy import accuracy
+from vitascope.measure.ablation.accuracy import correct
 from vitascope.measure.streaming.batches import labelled_in
 from vitascope.record import Record
 
@@ -44,9 +45,10 @@ class Masking:
     content_masked: Mapping[int, float]  # Table 6: first k gated layers -> accuracy, gates at 1
     position_masked: Mapping[int, float]  # gates at 0
     num_images: int
+    correct: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     def to_record(self) -> Record:
-        """Everything as values."""
+        """The accuracies as values; which images were right, as ``images/<what>``. (N,) uint8"""
         values = {
             "unmasked": self.unmasked,
             "no_positions": self.no_positions,
@@ -54,7 +56,8 @@ class Masking:
             "position_masked": {str(k): v for k, v in self.position_masked.items()},
             "num_images": self.num_images,
         }
-        return Record(kind="masking", values=values)
+        arrays = {f"images/{what}": right.astype(np.uint8) for what, right in self.correct.items()}
+        return Record(kind="masking", values=values, arrays=arrays)
 
 
 def position_embeddings(model: nn.Module) -> dict[str, Tensor]:
@@ -137,24 +140,26 @@ def masking(
         if not 1 <= k <= len(gated):
             raise UserError(f"cannot mask the first {k} gated layers: there are {len(gated)}")
     pairs = labelled_in(batches, model)
-    no_positions = None
+    right: dict[str, np.ndarray] = {}
     if position_embeddings(model):
         on_mask("position embeddings", 2 + 2 * len(first))
         with without_positions(model):
-            no_positions = accuracy(model, pairs)
-    masked: dict[float, dict[int, float]] = {0.0: {}, 1.0: {}}
+            right["no_positions"] = correct(model, pairs)
+    masked: dict[str, dict[int, float]] = {"position_masked": {}, "content_masked": {}}
     ahead = 1 + 2 * len(first)
-    for gate, result in masked.items():
+    for gate, (name, result) in enumerate(masked.items()):
         for k in first:
-            on_mask(f"{'content' if gate else 'position'} of {k} layers", ahead)
+            on_mask(f"{name.removesuffix('_masked')} of {k} layers", ahead)
             ahead -= 1
-            with forced_gates(gated[:k], gate):
-                result[k] = accuracy(model, pairs)
+            with forced_gates(gated[:k], float(gate)):
+                right[f"{name}/{k}"] = correct(model, pairs)
+            result[k] = float(right[f"{name}/{k}"].mean())
     on_mask("nothing", 1)
+    right["unmasked"] = correct(model, pairs)
     return Masking(
-        accuracy(model, pairs),
-        no_positions,
-        masked[1.0],
-        masked[0.0],
-        sum(len(x) for x, _ in pairs),
+        float(right["unmasked"].mean()),
+        float(right["no_positions"].mean()) if "no_positions" in right else None,
+        **masked,
+        num_images=len(right["unmasked"]),
+        correct=right,
     )

@@ -66,7 +66,7 @@ def row_entropy(weights: Tensor) -> Tensor:
     return -(weights * weights.clamp(min=tiny).log()).sum(-1, dtype=torch.float64).mean(-1)
 
 
-class StreamingEntropy(StreamingInstrument):
+class StreamingEntropy(StreamingInstrument, name="entropy"):
     """Sums entropies over images."""
 
     def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.capture.runs import module_of
+from vitascope.capture.repeated_calls import module_of
 from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.nonlocality import without_patches
@@ -29,11 +29,11 @@ from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
-__all__ = ["Maps", "StreamingMaps", "maps"]
+__all__ = ["MapsOfQuery", "StreamingMaps", "maps"]
 
 
 @dataclass(frozen=True)
-class Maps:
+class MapsOfQuery:
     """Attention maps of one query, by layer; content and position for gated layers alone."""
 
     mixed: Mapping[str, np.ndarray]  # layer -> (H, h, w)
@@ -112,7 +112,7 @@ def _fraction(levels: Tensor, value: float) -> float:
     return (value - levels[0].item()) / step
 
 
-class StreamingMaps(StreamingInstrument):
+class StreamingMaps(StreamingInstrument, name="maps"):
     """Sums the query's rows over images."""
 
     def __init__(
@@ -141,13 +141,13 @@ class StreamingMaps(StreamingInstrument):
         known = self.sums[part]
         known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
 
-    def result(self, num_images: int) -> Maps:
+    def result(self, num_images: int) -> MapsOfQuery:
         """Means over images."""
         mean = {
             part: {name: (total / num_images).numpy() for name, total in sums.items()}
             for part, sums in self.sums.items()
         }
-        return Maps(
+        return MapsOfQuery(
             **mean,
             gate={name: gates_in_force(layer) for name, layer in self.gated.items()},
             query={name: read.at for name, read in self.read.items()},
@@ -163,7 +163,7 @@ def maps(
     query: tuple[float, float] = (0.5, 0.5),
     layers: str | Iterable[str] = "*",
     **known: Any,
-) -> Maps:
+) -> MapsOfQuery:
     """Collect the maps of one query patch, averaged over images.
 
     Args:
@@ -173,7 +173,7 @@ def maps(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Maps = run_instrument(
+    found: MapsOfQuery = run_instrument(
         model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
     )
     return found

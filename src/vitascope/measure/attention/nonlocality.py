@@ -128,7 +128,7 @@ def without_patches(structure: ModelStructure) -> dict[str, str]:
     return reasons
 
 
-class StreamingNonlocality(StreamingInstrument):
+class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
     """Sums distances over images."""
 
     def __init__(self, structure: ModelStructure, layers: str | Iterable[str] = "*"):

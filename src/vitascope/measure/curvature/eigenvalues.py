@@ -95,15 +95,21 @@ def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) ->
 def _append(basis: Tensor, old: int, rows: Tensor, least: float, fresh: torch.Generator) -> None:
     """Orthonormal directions of ``rows`` after the first ``old`` of the basis.
 
-    A row that brings nothing longer than ``least`` is replaced by a random direction: where a space
-    maps onto itself, the search goes on beside it.
+    The rows are orthogonal to those of old up to rounding, which is divided by their lengths: the
+    block is made orthogonal to them once more, as a whole. A row that brings nothing longer than
+    ``least`` is replaced by a random direction: where a space maps onto itself, the search goes on
+    beside it.
     """
-    for j, row in enumerate(rows, start=old):
-        w = orthogonal(row, basis[:j])[0]
+    new = range(old, old + len(rows))
+    for j, row in zip(new, rows, strict=True):
+        w = orthogonal(row, basis[old:j])[0]
         if float(w.norm()) <= least:
-            w = _random(row.shape, row, fresh)
-        for _ in range(2):
-            w = orthogonal(w / w.norm(), basis[:j])[0]
+            w = orthogonal(_random(row.shape, row, fresh), basis[:j])[0]
+        basis[j] = w / w.norm()
+    block = basis[old : new.stop]
+    block[:] = orthogonal(block, basis[:old])[0]
+    for j in new:
+        w = orthogonal(basis[j], basis[old:j])[0]
         basis[j] = w / w.norm()
 
 

@@ -34,6 +34,7 @@ from vitascope.measure.streaming.batches import normal_tensor, split
 
 __all__ = [
     "deterministic",
+    "differentiable_output",
     "fixed_batches",
     "nll",
     "objective",
@@ -108,6 +109,15 @@ def run_with(model: nn.Module, tensors: Weights, images: Tensor) -> Any:
     """
     filled = {slot: tensors[name] for slot, name in slots(model).items() if name in tensors}
     return functional_call(model, filled, (images,), tie_weights=False)
+
+
+def differentiable_output(model: nn.Module, images: Tensor) -> Any:
+    """The model's output; weights made in inference mode, which have no derivatives, are copied."""
+    tensors = dict([*model.named_parameters(), *model.named_buffers()])
+    made = {
+        name: normal_tensor(tensor) for name, tensor in tensors.items() if tensor.is_inference()
+    }
+    return run_with(model, made, images) if made else model(images)
 
 
 def objective(

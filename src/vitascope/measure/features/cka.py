@@ -128,8 +128,10 @@ class _Side:
         return grams
 
 
-class StreamingCKA(StreamingInstrument):
+class StreamingCKA(StreamingInstrument, name="cka"):
     """Sums HSIC_1 of all pairs over batches; a second model runs on the same images."""
+
+    wildcards = "units"
 
     def __init__(
         self,

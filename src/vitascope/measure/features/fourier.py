@@ -99,7 +99,7 @@ def diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return at, value
 
 
-class StreamingFourier(UnitMeans):
+class StreamingFourier(UnitMeans, name="fourier"):
     """Means of log spectra."""
 
     def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):

@@ -17,6 +17,8 @@ __all__ = ["UnitMeans"]
 class UnitMeans(StreamingInstrument):
     """Mean over images of ``statistic((B, C, h, w)) -> (B, ...)`` after each image-like unit."""
 
+    wildcards = "units"
+
     def __init__(
         self,
         structure: ModelStructure,

@@ -55,7 +55,7 @@ def spatial_variance(x: Tensor) -> Tensor:
     return (x - x.mean((2, 3), keepdim=True)).square().mean((1, 2, 3))
 
 
-class StreamingVariance(UnitMeans):
+class StreamingVariance(UnitMeans, name="variance"):
     """Means of spatial variances."""
 
     def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):

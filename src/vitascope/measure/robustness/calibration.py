@@ -16,12 +16,12 @@ Shapes: N images, K classes, M bins.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import length_hint
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from torch import nn
 
 from vitascope import capture
@@ -67,12 +67,17 @@ class Calibration:
     scores: Scores
     scaling: Scaling | None
     seed: int
+    # of each image: confidence above having been right; (N,)
+    overconfidence: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def to_record(self) -> Record:
-        """Everything as values."""
+        """Scores as values, each image's overconfidence as an array."""
         scaling = None if self.scaling is None else asdict(self.scaling)
         values = {**asdict(self.scores), "scaling": scaling}
-        return Record(kind="calibration", values=values, seed=self.seed)
+        arrays = {}
+        if self.overconfidence is not None:
+            arrays["images/overconfidence"] = self.overconfidence.astype(np.float32)
+        return Record(kind="calibration", values=values, arrays=arrays, seed=self.seed)
 
 
 def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> Scores:
@@ -130,6 +135,7 @@ def calibration(
         scores=scores(logits, labels, num_bins),
         scaling=_scaling(held, rest, num_bins) if len(held[1]) else None,
         seed=seed,
+        overconfidence=softmax(logits, axis=1).max(1) - (logits.argmax(1) == labels),
     )
 
 

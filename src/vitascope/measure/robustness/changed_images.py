@@ -95,11 +95,30 @@ Change = Callable[[LabelledBatch], Iterable[tuple[Any, Tensor]]]  # names and no
 
 @dataclass(frozen=True)
 class ChangedImageAccuracy:
-    """Accuracies, 0 to 1, of the images as they are and changed."""
+    """Which images were right, as they are and changed. (N,) bool each"""
 
-    clean: float
-    accuracy: dict[Any, float] = field(default_factory=dict)
-    num_images: int = 0
+    unchanged: np.ndarray
+    changed: dict[Any, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> float:
+        """Accuracy, 0 to 1, on the images as they are."""
+        return float(self.unchanged.mean())
+
+    @property
+    def accuracy(self) -> dict[Any, float]:
+        """Accuracy, 0 to 1, on each changed version."""
+        return {name: float(right.mean()) for name, right in self.changed.items()}
+
+    @property
+    def num_images(self) -> int:
+        """How many there were."""
+        return len(self.unchanged)
+
+    @property
+    def correct(self) -> np.ndarray:
+        """All of them, the images as they are first. (1 + changes, N) uint8"""
+        return np.stack([self.unchanged, *self.changed.values()]).astype(np.uint8)
 
 
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
@@ -156,20 +175,20 @@ def accuracy_on_changed_images(
         on_step: Called before each batch with ``what`` and the number of batches ahead.
         what: The name of the measure.
     """
-    right: dict[Any, int] = {}
-    hits = total = 0
+    plain: list[np.ndarray] = []
+    changed: dict[Any, list[np.ndarray]] = {}
     length = length_hint(batches, 0)
     with capture.evaluating(model):
         for done, batch in enumerate(labelled_batches(batches, model)):
             on_step(what, max(length - done, 1))
-            hits += _hits(model, batch.images, batch.labels)
+            plain.append(_hits(model, batch.images, batch.labels))
             for name, images in change(batch):
-                right[name] = right.get(name, 0) + _hits(model, images, batch.labels)
-            total += len(batch.images)
+                changed.setdefault(name, []).append(_hits(model, images, batch.labels))
     return ChangedImageAccuracy(
-        hits / total, {name: count / total for name, count in right.items()}, total
+        np.concatenate(plain), {name: np.concatenate(hits) for name, hits in changed.items()}
     )
 
 
-def _hits(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    return int((classes_of(capture.logits_of(model(images)), labels) == labels).sum())
+def _hits(model: nn.Module, images: Tensor, labels: Tensor) -> np.ndarray:
+    right: Tensor = classes_of(capture.logits_of(model(images)), labels) == labels
+    return right.cpu().numpy()

@@ -19,7 +19,7 @@ Shapes: K corruptions, S severities.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any
 
@@ -60,6 +60,8 @@ class Corruption:
     mce: float | None  # in percent; None where AlexNet's errors do not apply
     num_images: int  # of one corruption and severity
     seed: int | None
+    # of the corruptions and severities, under which each image was right; (N,)
+    share: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     @property
     def mean(self) -> float:
@@ -72,7 +74,7 @@ class Corruption:
         return dict(zip(self.corruptions, self.accuracy.mean(1).tolist(), strict=True))
 
     def to_record(self) -> Record:
-        """The table as an array, the rest as values."""
+        """The table and each image's share as arrays, the rest as values."""
         values = {
             "corruptions": self.corruptions,
             "severities": self.severities,
@@ -84,6 +86,8 @@ class Corruption:
             "num_images": self.num_images,
         }
         arrays = {"accuracy": self.accuracy}
+        if self.share is not None:
+            arrays["images/share"] = self.share.astype(np.float32)
         return Record(kind="corruption", values=values, arrays=arrays, seed=self.seed)
 
 
@@ -168,6 +172,7 @@ def corruption(
         comparable=shape == (224, 224, 1000) and table == "imagenet",
         num_images=found.num_images,
         seed=seed,
+        share=np.mean(list(found.changed.values()), axis=0),
     )
 
 

@@ -20,22 +20,22 @@ Shapes: B images, C channels, H x W pixels, K classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
-from vitascope.measure.curvature.objective import run_with
+from vitascope.measure.curvature.objective import differentiable_output
 from vitascope.measure.robustness.changed_images import (
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
     classes_of,
 )
-from vitascope.measure.streaming.batches import normal_tensor
 from vitascope.record import Record
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
@@ -61,12 +61,15 @@ class Attack:
     step_sizes: tuple[float, ...] = ()  # of each epsilon
     random_start: bool = False
     seed: int | None = None
+    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
     def to_record(self) -> Record:
-        """Everything as values."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("kind", "seed")]
+        """Numbers as values; ``images/correct``: hits. (1 + epsilons, N) uint8"""
+        apart = ("kind", "seed", "correct")
+        names = [name for name in self.__dataclass_fields__ if name not in apart]
         values = {name: getattr(self, name) for name in names}
-        return Record(kind=self.kind, values=values, seed=self.seed)
+        arrays = {} if self.correct is None else {"images/correct": self.correct}
+        return Record(kind=self.kind, values=values, arrays=arrays, seed=self.seed)
 
 
 def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
@@ -82,19 +85,10 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
     """Of the log odds against the label, by the pixels of each image. (B, C, H, W)"""
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
-        logits = capture.logits_of(_differentiable(model, space.normalised(leaf)))
+        logits = capture.logits_of(differentiable_output(model, space.normalised(leaf)))
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
     return found
-
-
-def _differentiable(model: nn.Module, images: Tensor) -> Any:
-    """The model's answer; weights made in inference mode, which have no derivatives, are copied."""
-    tensors = dict([*model.named_parameters(), *model.named_buffers()])
-    made = {
-        name: normal_tensor(tensor) for name, tensor in tensors.items() if tensor.is_inference()
-    }
-    return run_with(model, made, images) if made else model(images)
 
 
 def one_step(start: Tensor, pixels: Tensor, slope: Tensor, step: float, epsilon: float) -> Tensor:
@@ -143,6 +137,7 @@ def fgsm(
         num_images=found.num_images,
         num_stuck=stuck[0],
         step_sizes=epsilons,
+        correct=found.correct,
     )
 
 

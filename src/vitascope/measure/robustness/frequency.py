@@ -22,7 +22,7 @@ Shapes: B images, C channels, H x W pixels.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,13 +57,16 @@ class Frequency:
     clamp: bool
     seed: int
     num_images: int
+    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
     def to_record(self) -> Record:
-        """Everything as values; what was left out, with the reason."""
+        """Numbers as values; ``images/correct``: hits. (1 + frequencies, N) uint8"""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        correct = values.pop("correct")
+        arrays = {} if correct is None else {"images/correct": correct}
         why = "the images have no frequency in this window"
         values["left_out"] = {f"{f:g} pi": why for f in self.left_out}
-        return Record(kind="frequency", values=values, seed=values.pop("seed"))
+        return Record(kind="frequency", values=values, arrays=arrays, seed=values.pop("seed"))
 
 
 def radius(height: int, width: int) -> Tensor:
@@ -145,6 +148,7 @@ def frequency(
         clamp=clamp,
         seed=seed,
         num_images=found.num_images,
+        correct=found.correct,
     )
 
 

@@ -14,9 +14,10 @@ Deviation: where an image is not square, neither is the box; it hides the same s
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 from torch import Tensor, nn
 
 from vitascope.errors import UserError, unknown
@@ -41,9 +42,10 @@ class Occlusion:
     accuracy: tuple[float, ...]
     fill: str
     num_images: int
+    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
     def to_record(self) -> Record:
-        """Everything as values."""
+        """Numbers as values; ``images/correct``: hits. (1 + sizes, N) uint8"""
         values = {
             "clean": self.clean,
             "sizes": list(self.sizes),
@@ -51,7 +53,8 @@ class Occlusion:
             "fill": self.fill,
             "num_images": self.num_images,
         }
-        return Record(kind="occlusion", values=values)
+        arrays = {} if self.correct is None else {"images/correct": self.correct}
+        return Record(kind="occlusion", values=values, arrays=arrays)
 
 
 def box(side: int, size: float) -> slice:
@@ -113,4 +116,5 @@ def occlusion(
         accuracy=tuple(found.accuracy[size] for size in sizes),
         fill=fill,
         num_images=found.num_images,
+        correct=found.correct,
     )

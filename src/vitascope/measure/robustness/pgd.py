@@ -113,4 +113,5 @@ def pgd(
         step_sizes=sizes,
         random_start=random_start,
         seed=seed,
+        correct=found.correct,
     )

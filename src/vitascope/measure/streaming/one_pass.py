@@ -7,7 +7,7 @@ its result at the end. Units are found once; every map and feature is computed o
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -16,17 +16,29 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 
-__all__ = ["StreamingInstrument", "one_pass", "run_instrument"]
+__all__ = ["STREAMING", "StreamingInstrument", "one_pass", "run_instrument"]
 
 Refusals = dict[str, str]
 
 
-class StreamingInstrument(ABC):
-    """An instrument during a pass: what it needs, how it adds a batch, its result."""
+STREAMING: dict[str, type[Any]] = {}  # by name: subclasses of StreamingInstrument
 
+
+class StreamingInstrument(ABC):
+    """An instrument during a pass: what it needs, how it adds a batch, its result.
+
+    ``class StreamingEntropy(StreamingInstrument, name="entropy")`` is in :data:`STREAMING` by its
+    name, and so taken by :func:`~vitascope.measure.together` and ``vitascope inspect``.
+    """
+
+    wildcards: Literal["layers", "units"] = "layers"  # what its argument of that name chooses
     maps: Mapping[str, tuple[str, ...]] = {}  # attention layer -> mixed, content, position
     streams: tuple[str, ...] = ()  # units after which the stream is wanted
     outputs: tuple[str, ...] = ()  # units whose own output is wanted
+
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        if name is not None:
+            STREAMING[name] = cls
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add an attention map. (B * windows, H, T, S)"""

@@ -10,26 +10,11 @@ from typing import Any
 from torch import nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.measure.attention.entropy import StreamingEntropy
-from vitascope.measure.attention.maps import StreamingMaps
-from vitascope.measure.attention.nonlocality import StreamingNonlocality
-from vitascope.measure.features.cka import StreamingCKA
-from vitascope.measure.features.fourier import StreamingFourier
-from vitascope.measure.features.variance import StreamingVariance
 from vitascope.measure.streaming.batches import first_images
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.measure.streaming.one_pass import StreamingInstrument, one_pass
+from vitascope.measure.streaming.one_pass import STREAMING, StreamingInstrument, one_pass
 
-__all__ = ["STREAMING", "Together", "together"]
-
-STREAMING: dict[str, Callable[..., StreamingInstrument]] = {
-    "nonlocality": StreamingNonlocality,
-    "entropy": StreamingEntropy,
-    "maps": StreamingMaps,
-    "fourier": StreamingFourier,
-    "variance": StreamingVariance,
-    "cka": StreamingCKA,
-}
+__all__ = ["Together", "together"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +39,8 @@ def together(
     Args:
         model: Any vision model; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
-        names: Of :data:`STREAMING`; those that cannot measure the model are an error. By default
-            all, and those that cannot are named under ``refused``.
+        names: Some of the instruments; those that cannot measure the model are an error. By
+            default all, and those that cannot are named under ``refused``.
         options: Arguments by instrument: ``{"maps": {"query": (0, 0)}}``.
         on_batch: Called with the number of images after each batch, for a progress bar.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` where they cannot be found out.

@@ -25,7 +25,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.layers.broadcast import ContextBroadcast
+from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA

@@ -108,8 +108,11 @@ def _layer(record: Record, layer: Mapping[str, Any]) -> dict[str, Any]:
     there = {part: array for part, array in arrays.items() if array is not None}
     rank = there["key"].shape[-1] if "key" in there else 0
     wanted = ("name", "heads", "gated", "grid", "keys", "query_axes", "key_axes")
-    return {**{name: layer[name] for name in wanted}, "rank": rank,
-            "packed": {part: _text(array) for part, array in there.items()}}  # fmt: skip
+    return {
+        **{name: layer[name] for name in wanted},
+        "rank": rank,
+        "packed": {part: _text(array) for part, array in there.items()},
+    }
 
 
 def _text(array: np.ndarray) -> str:

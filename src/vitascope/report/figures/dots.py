@@ -1,4 +1,4 @@
-"""Values of seeds as dots: a line a group and series, the paper's number as a ring beside ours."""
+"""Values of seeds as dots, one line per group and series; the paper's number is a ring."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev

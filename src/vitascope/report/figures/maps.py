@@ -1,4 +1,4 @@
-"""Many small maps, a row a layer and a column a head, as one picture inside a drawing."""
+"""Many small maps as one picture inside a drawing: one row per layer, one column per head."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def map_levels(panel: Maps) -> np.ndarray:
 
 
 def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
-    """A row a layer, a column a head; of very many an even choice. The query is ringed."""
+    """One row per layer, one column per head; of very many an even choice. The query is ringed."""
     at = map_levels(panel)
     if at.ndim != 4 or not at.size:
         return Markup('<p class="none">No map to draw.</p>')

@@ -7,7 +7,9 @@ import numpy as np
 from vitascope.figure import Figure, Lines, Series, Surface
 from vitascope.record import Record
 from vitascope.report.formatting import number
-from vitascope.report.instruments.per_layer import Instrument, Seen, joined
+from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
+from vitascope.report.instruments.per_layer import joined
+from vitascope.report.tables.table import TableRow
 
 __all__ = ["CURVATURE", "FAR", "heights", "shares"]
 
@@ -176,9 +178,39 @@ def trajectory(models: Sequence[Seen]) -> Figure:
     )
 
 
+def _hessian_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    ape = "none" if values["ape"] is None else f"{values['ape']:.3g}"
+    batches = f"{values['num_batches']} batches"
+    return [
+        table_row("hessian", f"NEP, share below 0, {batches}", f"{100 * values['nep']:.1f} %"),
+        table_row("hessian", f"APE, mean of the positive, {batches}", ape, "", values["note"]),
+    ]
+
+
+def _density_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    trace, error = values["trace"], values["trace_error"]
+    return [table_row("density", "trace of the Hessian", f"{trace:.4g} ± {error:.2g}")]
+
+
+def _landscape_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    moved = f"{values['num_moved']:,} of {values['num_weights']:,} weights moved"
+    return [table_row("landscape", f"{values['along']}; {moved}")]
+
+
+def _trajectory_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
+    degrees = [57.29578 * angle for angle in values["angle"]]
+    what = "angle to the straight way in degrees, mean over epochs"
+    return [mean_row("trajectory", what, epochs, degrees)]
+
+
 CURVATURE: dict[str, Instrument] = {
-    "hessian": hessian,
-    "density": density,
-    "landscape": landscape,
-    "trajectory": trajectory,
+    "hessian": Instrument(hessian, _hessian_rows),
+    "density": Instrument(density, _density_rows),
+    "landscape": Instrument(landscape, _landscape_rows),
+    "trajectory": Instrument(trajectory, _trajectory_rows),
 }

@@ -7,7 +7,9 @@ import numpy as np
 from vitascope.figure import Figure, Maps
 from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
-from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, sentence
+from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
+from vitascope.report.instruments.per_layer import along, joined, sentence
+from vitascope.report.tables.table import TableRow
 
 __all__ = ["HEADS", "first_maps"]
 
@@ -197,9 +199,21 @@ def first_maps(record: Record) -> Figure:
     return Figure(name="first_maps", title=panel.title, reading="", panels=(panel,))
 
 
+def _maps_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    gated = f", {len(values['gated'])} gated" if values["gated"] else ""
+    return [table_row("maps", f"{len(values['layers'])} layers{gated}")]
+
+
 HEADS: dict[str, Instrument] = {
-    "nonlocality": nonlocality,
-    "gates": gates,
-    "entropy": entropy,
-    "maps": maps,
+    "nonlocality": Instrument(
+        nonlocality, mean_over("layers", "per_layer", "patches, mean over layers")
+    ),
+    "gates": Instrument(
+        gates, mean_over("layers", "per_layer", "share of position, mean over layers")
+    ),
+    "entropy": Instrument(
+        entropy, mean_over("layers", "relative", "of a uniform head's, mean over layers")
+    ),
+    "maps": Instrument(maps, _maps_rows),
 }

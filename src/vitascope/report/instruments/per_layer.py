@@ -1,30 +1,15 @@
-"""What an instrument measured in several models, ready to be drawn together."""
+"""Lines through the layers or units of several models, and words that figures share."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Series, Style
-from vitascope.record import Record
+from vitascope.figure import Lines, Series
 from vitascope.report.formatting import short_names
+from vitascope.report.instruments.instrument import Seen
 
-__all__ = ["Instrument", "Seen", "along", "joined", "marks_told", "sentence"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One model's record of an instrument."""
-
-    label: str
-    style: Style
-    record: Record
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The record's values."""
-        return self.record.values
+__all__ = ["along", "joined", "marks_told", "sentence"]
 
 
 MARKS = {  # of a unit's kind: the shape, and how it is told
@@ -33,7 +18,6 @@ MARKS = {  # of a unit's kind: the shape, and how it is told
     "convolution": ("triangle", "▲ convolution"),
 }
 REST = ("diamond", "◆ other units")
-Instrument = Callable[[Sequence[Seen]], Figure]
 
 
 def along(

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 
 from vitascope.figure import Figure, Heat, Lines, Series, Style
+from vitascope.record import Record
 from vitascope.report.figures.scale import count
-from vitascope.report.instruments.per_layer import Instrument, Seen, sentence
+from vitascope.report.instruments.instrument import Instrument, Seen, table_row
+from vitascope.report.instruments.per_layer import sentence
 from vitascope.report.instruments.robustness_readings import (
     READINGS,
     chance,
     low_and_high,
     percent,
+    robustness_numbers,
 )
+from vitascope.report.tables.table import Cell, TableRow
 
 __all__ = ["ROBUSTNESS", "reliability"]
 
@@ -200,11 +204,19 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
     )
 
 
+def _robustness_rows(record: Record) -> list[TableRow]:
+    """One row per number, with the points of accuracy lost."""
+    return [
+        table_row(record.kind, setting, Cell(words=value, note=lost))
+        for setting, value, lost in robustness_numbers(record)
+    ]
+
+
 ROBUSTNESS: dict[str, Instrument] = {
-    "occlusion": occlusion,
-    "fgsm": attack,
-    "pgd": attack,
-    "frequency": frequency,
-    "corruption": corruption,
-    "calibration": calibration,
+    "occlusion": Instrument(occlusion, _robustness_rows),
+    "fgsm": Instrument(attack, _robustness_rows),
+    "pgd": Instrument(attack, _robustness_rows),
+    "frequency": Instrument(frequency, _robustness_rows),
+    "corruption": Instrument(corruption, _robustness_rows),
+    "calibration": Instrument(calibration, _robustness_rows),
 }

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vitascope.figure import Dots, DotSeries, Figure, Heat, Lines, Series
+from vitascope.record import Record
 from vitascope.report.figures.axes import thin
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number, plural, short_names
-from vitascope.report.instruments.per_layer import Instrument, Seen, along, joined, marks_told
+from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, mean_row, table_row
+from vitascope.report.instruments.per_layer import along, joined, marks_told
+from vitascope.report.tables.table import TableRow
 
 __all__ = ["UNITS"]
 
@@ -202,10 +205,47 @@ def masking(models: Sequence[Seen]) -> Figure:
     )
 
 
+def _cka_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    pairs = {
+        f"{a} / {b}": similarity
+        for a, line in zip(values["rows"], values["similarity"], strict=True)
+        for b, similarity in zip(values["columns"], line, strict=True)
+        if a != b
+    }
+    what = "similarity, mean over pairs of units"
+    return [mean_row("cka", what, [*pairs], [*pairs.values()])] if pairs else []
+
+
+def _masking_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    whole = {"nothing": values["unmasked"]}
+    if values["no_positions"] is not None:
+        whole["position embeddings"] = values["no_positions"]
+    for part in ("content", "position"):
+        for k, accuracy in values[f"{part}_masked"].items():
+            whole[f"{part} of {plural(int(k), 'layer')}"] = accuracy
+    return [
+        table_row("masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %")
+        for what, accuracy in whole.items()
+    ]
+
+
+def _lesion_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    rows = [table_row("lesion", "top-1, intact", f"{100 * values['intact']:.1f} %")]
+    if values["units"]:
+        points = [100 * lost for lost in values["lost"]]
+        rows.append(mean_row("lesion", "points lost, mean over units", values["units"], points))
+    return rows
+
+
 UNITS: dict[str, Instrument] = {
-    "fourier": fourier,
-    "variance": variance,
-    "cka": cka,
-    "masking": masking,
-    "lesion": lesion,
+    "fourier": Instrument(
+        fourier, mean_over("units", "high", "Δ log amplitude at π, mean over units")
+    ),
+    "variance": Instrument(variance, mean_over("units", "variance", "over space, mean over units")),
+    "cka": Instrument(cka, _cka_rows),
+    "masking": Instrument(masking, _masking_rows),
+    "lesion": Instrument(lesion, _lesion_rows),
 }

@@ -8,7 +8,8 @@ from vitascope.record import Record
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
-from vitascope.report.instruments.per_layer import Seen, joined
+from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.per_layer import joined
 from vitascope.report.instruments.robustness import reliability
 from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name

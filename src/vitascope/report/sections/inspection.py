@@ -9,20 +9,14 @@ from vitascope.report.figures.page_renderer import room
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, plural
-from vitascope.report.instruments.curvature import CURVATURE
-from vitascope.report.instruments.heads import HEADS
-from vitascope.report.instruments.per_layer import Instrument, Seen
-from vitascope.report.instruments.robustness import ROBUSTNESS
-from vitascope.report.instruments.summary import left_out, summary_table
-from vitascope.report.instruments.units import UNITS
+from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.summary import INSTRUMENTS, left_out, summary_table
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
 from vitascope.report.tables.table import Table
 from vitascope.settings import command_line
 
-__all__ = ["INSTRUMENTS", "models", "section"]
-
-INSTRUMENTS: dict[str, Instrument] = HEADS | UNITS | ROBUSTNESS | CURVATURE
+__all__ = ["models", "section"]
 
 Session = dict[str, Source]  # the records of one model, by instrument
 
@@ -141,14 +135,14 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
 def _figures(
     sittings: Sequence[Session], names: Sequence[str], chosen: Sequence[Any]
 ) -> Iterator[Figure]:
-    for kind, draw in INSTRUMENTS.items():
+    for kind, instrument in INSTRUMENTS.items():
         seen = [
             Seen(label=name, style=style, record=session[kind].record)
             for session, name, style in zip(sittings, names, chosen, strict=True)
             if kind in session
         ]
         if seen:
-            yield draw(seen)
+            yield instrument.draw(seen)
 
 
 def _tables(sittings: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:

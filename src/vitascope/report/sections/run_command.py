@@ -31,11 +31,17 @@ def _typed_out(source: Source) -> str:
     given = {name: value for name, value in model.items() if name not in _NO_ARGUMENT}
     size = data.get("size") or (None,)
     options = [
-        ("--model", model.get("name")), ("--model-args", changed(given)),
-        ("--pretrained", model.get("pretrained")), ("--weights", model.get("weights")),
-        ("--data", data.get("name")), ("--image-size", size[-1]), ("--recipe", recipe.get("name")),
+        ("--model", model.get("name")),
+        ("--model-args", changed(given)),
+        ("--pretrained", model.get("pretrained")),
+        ("--weights", model.get("weights")),
+        ("--data", data.get("name")),
+        ("--image-size", size[-1]),
+        ("--recipe", recipe.get("name")),
         ("--set", changed({k: v for k, v in recipe.items() if k != "name"})),
         ("--teacher", "TEACHER" if source.record.config.get("teacher") else None),
-        ("--seed", source.record.seed), *pinned(source.record), ("--out", source.folder),
-    ]  # fmt: skip
+        ("--seed", source.record.seed),
+        *pinned(source.record),
+        ("--out", source.folder),
+    ]
     return command_line(["vitascope", "train"], options)

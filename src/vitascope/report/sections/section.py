@@ -17,8 +17,10 @@ __all__ = ["Again", "Badge", "JudgedClaim", "ModelCard", "Section", "again", "ma
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
-    "within noise": ("≈", "unsure"),
     "disagrees": ("✗", "bad"),
+    "undecided": ("?", "unsure"),
+    "not testable here": ("○", "unsure"),
+    "within noise": ("≈", "unsure"),  # of old records
 }
 
 
@@ -39,6 +41,7 @@ class JudgedClaim:
     text: str
     reading: str
     badge: Badge
+    p_value: float | None = None  # None if it was not tested
 
 
 @dataclass(frozen=True, kw_only=True)

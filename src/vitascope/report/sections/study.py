@@ -11,23 +11,34 @@ from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import listed
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
+from vitascope.report.tables.claims import CountedClaim, tested
+from vitascope.report.tables.claims import correction as correct_claims
+from vitascope.report.tables.claims import tally as tally_verdicts
 from vitascope.report.tables.study import study_table
-from vitascope.report.tables.study import tally as tally_verdicts
 
-__all__ = ["models", "section", "tally", "told"]
+__all__ = ["correction", "models", "section", "tally", "told"]
 
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
     "laptop": "Laptop scale: small models and few images, not the paper's",
 }
-_TERMS = (
-    (
-        "Agrees, disagrees, within noise",
-        "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as "
-        "the claim says the models do, so that it is neither confirmed nor refuted.",
-    ),
-    ("±", "One standard deviation over seeds."),
+_VERDICTS = (
+    "Agrees, disagrees, undecided, not testable here",
+    "A claim of the paper is tried on our numbers. It is decided when the 95 % interval of the "
+    "contrast, over test images and seeds, lies on one side. Otherwise it is not testable here if "
+    "the paper's own effect is smaller than what would be found here four times of five, and "
+    "undecided if we should have seen it, or if the paper gives no number.",
+)
+_WITHIN_NOISE = (
+    "Agrees, disagrees, within noise",
+    "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as "
+    "the claim says the models do, so that it is neither confirmed nor refuted.",
+)
+_SPREAD = ("±", "One standard deviation over seeds.")
+_ONE_SEED = (
+    "One seed: another one may differ. No claim about the models can be decided; run three or "
+    "more (--seeds 0 1 2)."
 )
 
 
@@ -49,6 +60,11 @@ def tally(claims: Sequence[JudgedClaim]) -> str:
     return tally_verdicts([claim.badge.words for claim in claims])
 
 
+def correction(claims: Sequence[JudgedClaim]) -> str:
+    """What is left of them at a false discovery rate of 5 % a paper, in words."""
+    return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
+
+
 def section(source: Source, styles: Styles) -> Section:
     """One section per study."""
     record, values = source.record, source.record.values
@@ -66,6 +82,9 @@ def section(source: Source, styles: Styles) -> Section:
         ("covers", listed(values.get("covers") or [])),
     ]
     said = tally(claims)
+    single = (_ONE_SEED,) if claims and len(seeds) == 1 else ()
+    old = any(claim.badge.words == "within noise" for claim in claims)
+    terms = (_WITHIN_NOISE if old else _VERDICTS, _SPREAD)
     scale = _SCALES.get(str(values.get("scale")))
     made = again(record, str(values.get("command") or ""), seed=seeds or record.seed)
     return Section(
@@ -75,12 +94,12 @@ def section(source: Source, styles: Styles) -> Section:
         question=f"{title} The paper: {values['claim']}." if values.get("claim") else title,
         answer=f"{said}." if claims else str(values.get("claim") or title),
         badge=Badge(words=scale, sign="△") if scale else None,
-        leads=_telling(claims),
+        leads=tuple(filter(None, (*single, correction(claims), *_telling(claims)))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
         claims=claims,
         figures=figures,
         tables=tables,
-        terms=_TERMS if claims or tables else (),
+        terms=terms if claims or tables else (),
         agains=(made,),
         source=source.path.name,
     )
@@ -122,6 +141,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
         text=text[:1].upper() + text[1:],
         reading=str(item.get("reading") or ""),
         badge=Badge(words=verdict, sign=sign, tone=tone),
+        p_value=tested(item).p_value,
     )
 
 

@@ -1,7 +1,6 @@
-"""The tables of a study: our numbers beside the paper's, and a verdict on each claim."""
+"""The tables of a study: our numbers beside the paper's; and all of it for a terminal."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
@@ -9,12 +8,11 @@ from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.figure import known
 from vitascope.report.formatting import number, plural
+from vitascope.report.tables.claims import VERDICT_MARKS, correction, tally, tested
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
-__all__ = ["VERDICT_MARKS", "claims_table", "study_table", "study_text", "tally"]
-
-VERDICT_MARKS = {"agrees": "+", "within noise": "=", "disagrees": "-"}
+__all__ = ["study_table", "study_text"]
 
 
 def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:
@@ -45,53 +43,17 @@ def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
     mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
     std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
     words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
-    paper = cell.get("paper")
-    return Cell(words=words, note=f"{paper:g}".replace("-", "−") if known(paper) else "")
+    paper: Any = cell.get("paper")
+    return Cell(words=words, note=_theirs(paper, digits) if known(paper) else "")
 
 
-def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
-    """The claims of a record: where the paper makes each, the verdict, and what was measured."""
-    rows = [
-        row(
-            str(claim.get("source") or ""),
-            [
-                str(claim["text"]),
-                Cell(words=str(claim.get("verdict") or "not tried"), bold=True),
-                str(claim.get("reading") or ""),
-            ],
-        )
-        for claim in claims
-    ]
-    return Table(
-        name="claims",
-        title=title,
-        corner="Source",
-        columns=("Claim", "Verdict", "Measured"),
-        rows=tuple(rows),
-    )
+def _theirs(paper: float, digits: int) -> str:
+    """The paper's number, with as many digits as ours or as it has itself.
 
-
-def tally(verdicts: Sequence[str]) -> str:
-    """How many claims agree, in words.
-
-    >>> tally([]), tally(["agrees"])
-    ('No claim was tried', 'The one claim agrees')
-    >>> tally(["agrees", "disagrees", "agrees", "within noise"])
-    '2 of 4 claims agree, 1 disagrees and 1 is within noise'
+    >>> _theirs(35.0, 1), _theirs(-0.25, 1)
+    ('35.0', '−0.25')
     """
-    if not verdicts:
-        return "No claim was tried"
-    one = {"within noise": "is within noise"}
-    many = {"agrees": "agree", "disagrees": "disagree", "within noise": "are within noise"}
-    found = Counter(verdicts)
-    order = [*(name for name in many if name in found), *(n for n in found if n not in many)]
-    if len(verdicts) == 1:
-        return f"The one claim {one.get(order[0], order[0])}"
-    if len(found) == 1:
-        return f"All {len(verdicts)} claims {many.get(order[0], order[0])}"
-    said = [f"{found[n]} {(one if found[n] == 1 else many).get(n, n)}" for n in order]
-    said[0] = said[0].replace(" ", f" of {len(verdicts)} claims ", 1)
-    return f"{', '.join(said[:-1])} and {said[-1]}"
+    return number(paper, max(digits, len(f"{paper:g}".partition(".")[2])))
 
 
 def study_text(record: Record) -> str:
@@ -104,10 +66,12 @@ def study_text(record: Record) -> str:
     ]
     for table in map(study_table, values["tables"]):
         parts.append(f"{table.title}\n{as_text(table)}")
+    width = max((len(str(c["verdict"])) for c in values["claims"]), default=0)
     claims = [
-        f"{VERDICT_MARKS[c['verdict']]} {c['verdict']:<12}  {c['source']}: {c['text']}. "
-        f"{c['reading']}"
+        f"{VERDICT_MARKS.get(c['verdict'], '?')} {c['verdict']:<{width}}  {c['source']}: "
+        f"{c['text']}. {c['reading']}"
         for c in values["claims"]
     ]
-    verdicts = [claim["verdict"] for claim in values["claims"]]
-    return "\n\n".join([*parts, "\n".join(claims), f"{tally(verdicts)}."])
+    counted = f"{tally([c['verdict'] for c in values['claims']])}."
+    left = correction(list(map(tested, values["claims"])))
+    return "\n\n".join([*parts, "\n".join(claims), f"{counted} {left}".strip()])

@@ -52,6 +52,15 @@ class Table:
     caption: str = ""
     styles: tuple[Style, ...] = ()  # of the columns
 
+    def __post_init__(self) -> None:
+        """Records are read from disk: what is no word is refused before anything is written."""
+        labels = (word for line in self.rows for word in (line.label, line.note))
+        cells = (
+            word for line in self.rows for cell in line.cells for word in (cell.words, cell.note)
+        )
+        if not all(isinstance(word, str) for word in (*self.columns, *labels, *cells)):
+            raise TypeError(f"the table {self.name!r} has cells that are no words")
+
     @property
     def numeric(self) -> tuple[bool, ...]:
         """Which columns hold numbers and are aligned to the right."""

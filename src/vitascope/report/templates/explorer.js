@@ -131,7 +131,7 @@ function build() {  // a card a model
       controls();
     });
     whole.appendChild(card.all);
-    whole.appendChild(make("figcaption", "", "Every head at this patch: a row a layer. Click one."));
+    whole.appendChild(make("figcaption", "", "Every head at this patch, one row per layer. Click one."));
     card.body.appendChild(whole);
     box.appendChild(card.node);
     return card;

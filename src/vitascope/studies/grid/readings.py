@@ -14,7 +14,7 @@ from vitascope.data import Dataset, EvalBatches
 from vitascope.errors import UserError, unknown
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
-from vitascope.studies.grid.one_training import load_images
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import (

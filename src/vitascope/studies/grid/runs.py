@@ -17,8 +17,8 @@ from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import changed, command_line
-from vitascope.studies.grid.one_training import load_images, train_model
 from vitascope.studies.grid.readings import read
+from vitascope.studies.grid.train_command import load_images, train_model
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.train import Recipe, Run, load_run, log_spaced
 from vitascope.train import recipe as named

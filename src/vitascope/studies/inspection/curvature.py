@@ -25,7 +25,7 @@ from vitascope.progress import Steps
 from vitascope.record import Record
 from vitascope.requests.inspect import Inspect
 from vitascope.studies.grid.processes import watch_parent
-from vitascope.studies.inspection.augmented import augmented_batches, recipe_of
+from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run

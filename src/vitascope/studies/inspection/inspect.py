@@ -17,7 +17,7 @@ import torch
 from vitascope import capture, measure
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
-from vitascope.measure.streaming.together import STREAMING
+from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore
@@ -84,10 +84,9 @@ def inspect_subject(
     _no_typos(session.model, first, request)
     notes = [*session.notes, *session.class_notes]
     options: dict[str, dict[str, Any]] = {
-        "maps": {"layers": request.layers, "query": request.query}
+        name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()
     }
-    options |= {name: {"layers": request.layers} for name in ("nonlocality", "entropy")}
-    options |= {name: {"units": request.units} for name in ("fourier", "variance", "cka")}
+    options["maps"] |= {"query": request.query}
     if request.other is not None:
         peer = _open_other(request, session)
         prepare = image_converter(session, peer)
@@ -211,6 +210,14 @@ def _labelled(
     return measure.lesion(session.model, batches, units=units, on_unit=steps)
 
 
+def _relevance(
+    request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
+) -> Any:
+    return measure.relevance(
+        session.model, batches, seed=request.seed, on_step=steps, **request.token_grid
+    )
+
+
 def _curved(
     name: str, request: InspectRequest, session: Session, _: EvalBatches, steps: Steps
 ) -> Any:
@@ -219,6 +226,7 @@ def _curved(
 
 _ALONE: dict[str, Callable[[InspectRequest, Session, EvalBatches, Steps], Any]] = {
     "gates": _gates,
+    "relevance": _relevance,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
     **{name: partial(_curved, name) for name in CURVATURE},
 }

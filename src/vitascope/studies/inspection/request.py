@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.errors import UserError, unknown
+from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.requests.inspect import Inspect
 from vitascope.studies.inspection.curvature import CURVATURE, Curvature
 from vitascope.studies.inspection.robustness import ROBUSTNESS
@@ -13,18 +14,8 @@ from vitascope.studies.session.session import Session
 
 __all__ = ["EXPLORER", "MEASURES", "ON_REQUEST", "InspectRequest"]
 
-MEASURES = (
-    "nonlocality",
-    "gates",
-    "entropy",
-    "maps",
-    "fourier",
-    "variance",
-    "cka",
-    "masking",
-    "lesion",
-)
-ON_REQUEST = (*ROBUSTNESS, *CURVATURE)  # taken when they are named
+MEASURES = (*STREAMING, "gates", "masking", "lesion")
+ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 
 

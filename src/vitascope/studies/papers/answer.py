@@ -16,14 +16,15 @@ from vitascope.models import create_model
 from vitascope.record import Record, provenance
 from vitascope.settings import command_line
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.runs import correct_arrays, reading_of
+from vitascope.studies.grid.runs import correct_arrays, folder_of, reading_of
 from vitascope.studies.papers.catalog import order_of
-from vitascope.studies.papers.plan import FINAL, Ask, Claim, Findings, Plan, Study, Table
+from vitascope.studies.papers.judging import judged
+from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Study, Table
 from vitascope.studies.papers.scale import SCALES, Scale
 from vitascope.studies.session.built_in_locality import built_in
-from vitascope.studies.verdict import judge
+from vitascope.train import load_run
 
-__all__ = ["answer", "check_images", "filled", "judged"]
+__all__ = ["answer", "check_images", "filled"]
 
 
 def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
@@ -77,7 +78,7 @@ def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
 
 
 def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
-    """All records that the plan wants; none may be missing."""
+    """All records that the plan wants, a run's predictions in that of its final line."""
     records = {}
     for key, (training, readings) in plan.wanted().items():
         for name, reading in readings.items():
@@ -85,6 +86,11 @@ def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
             if any(one is None for one in found):
                 raise UserError(f"{training.key} has no {reading.name} yet in {out}")
             records[key, name] = [one for one in found if one is not None]
+        kept = [load_run(folder_of(training, seed, out)).predictions for seed in scale.seeds]
+        records[key, FINAL.key] = [
+            record if each is None else replace(record, arrays={**record.arrays, **each.arrays})
+            for record, each in zip(records[key, FINAL.key], kept, strict=True)
+        ]
     return Findings(records)
 
 
@@ -121,50 +127,6 @@ def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
     return name if name in arrays else None
 
 
-def judged(claim: Claim, table: Mapping[str, Any], num_test: int | None) -> dict[str, Any]:
-    """A claim with its verdict and the numbers in a sentence."""
-    cells = {
-        (row["label"], column): cell["ours"]
-        for row in table["rows"]
-        for column, cell in zip(table["columns"], row["cells"], strict=True)
-    }
-    unknown = [key for key in claim.cells if key not in cells]
-    if unknown:
-        raise ValueError(f"{claim.text!r} names {unknown}, which {table['name']} does not have")
-    found = judge(
-        cells,
-        claim.cells,
-        margin=claim.margin,
-        logarithms=table["log"],
-        num_test=(table["num_test"] or num_test) if table["accuracy"] else None,
-    )
-    return {
-        "source": claim.source,
-        "text": claim.text,
-        "table": claim.table,
-        "verdict": found.verdict,
-        "contrast": found.contrast,
-        "half_width": found.half_width,
-        "margin": claim.margin,
-        "reading": _sentence(found, claim, table),
-    }
-
-
-def _sentence(found: Any, claim: Claim, table: Mapping[str, Any]) -> str:
-    unit = "in natural logarithms" if table["log"] else table["unit"].rpartition(", ")[2]
-    unit = "points" if unit == "%" else unit
-    if found.contrast is None:
-        return f"Not measured: {found.why}."
-    digits = max(1, table["digits"])
-    said = f"Measured {found.contrast:+.{digits}f}"
-    said += f" ± {found.half_width:.{digits}f}" if found.half_width is not None else ""
-    said += f" {unit}"
-    said += f" ({found.why})" if found.why else " (95 % interval)"
-    if claim.margin or found.contrast <= 0:
-        said += f", where the claim wants more than {claim.margin:g}"
-    return f"{said}."
-
-
 def _record(
     study: Study,
     scale: Scale,
@@ -173,10 +135,10 @@ def _record(
     correct: Mapping[str, np.ndarray],
 ) -> Record:
     tables = [filled(table, findings, correct) for table in plan.tables]
+    asked = {table.name: table for table in plan.tables}
     finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
     num_test = max((r.values["num_test"] for r in finals), default=None)
-    by_name = {table["name"]: table for table in tables}
-    claims = [judged(claim, by_name[claim.table], num_test) for claim in plan.claims]
+    claims = [judged(claim, asked[claim.table], findings, num_test) for claim in plan.claims]
     drawn = plan.figures(findings) if plan.figures else ()
     figures = [stored(figure) for figure in drawn]
     arrays = {name: array for _, more in figures for name, array in more.items()}

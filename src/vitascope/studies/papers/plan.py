@@ -6,11 +6,16 @@ share it, and `paper` and `laptop` fill the same table. Nothing here needs torch
 
     rows x columns of Ask(training, reading, key)  --run-->  a list of values a cell, one a seed
     claims: linear contrasts of cells that the paper predicts to be positive
+
+A number may be a statistic of a sample: an accuracy of test images, an eigenvalue of mini-batches.
+Then part of its noise is the sample's, and :class:`Sample` says where that is kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from vitascope.figure import Figure
 from vitascope.record import Record
@@ -18,18 +23,45 @@ from vitascope.studies.grid.training import FINAL, Reading, Training
 
 __all__ = [
     "FINAL",
+    "HITS",
     "Ask",
     "Claim",
     "Findings",
     "Plan",
     "Reading",
     "Row",
+    "Sample",
     "Study",
     "Table",
     "Training",
+    "above",
+    "ahead",
+    "more",
 ]
 
 Key = str | Callable[..., float | None]  # of the record of a seed; with others, of all of theirs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a number is a statistic of; by this the noise of a claim is told.
+
+    images: one number an image, whose mean is the cell; the same images in all runs. (N,)
+    batches: what every mini-batch gave. (b, ...)
+    points: the pairs of numbers whose rank correlation is the cell. (2, n)
+    """
+
+    kind: Literal["images", "batches", "points"]
+    of: Callable[..., np.ndarray | None]  # of the record of a seed; None where it was not kept
+    statistic: Callable[[np.ndarray], float] = np.mean  # of batches
+
+
+def _hits(record: Record) -> np.ndarray | None:
+    arrays = record.arrays
+    return arrays["predicted"] == arrays["label"] if "predicted" in arrays else None
+
+
+HITS = Sample(kind="images", of=_hits)  # of a run's final line: its predictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +74,12 @@ class Ask:
     paper: float | None = None
     factor: float = 100.0  # accuracies are shares of 1 on disk, percent in tables
     others: Sequence[Training] = ()  # a number of several runs (an exponent): the key takes all
+    sample: Sample | None = None  # of an accuracy, key "top1": HITS
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Keys of the trainings behind the number."""
+        return tuple(training.key for training in (self.training, *self.others))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +102,7 @@ class Table:
     rows: Sequence[Row]
     unit: str = "top-1, %"
     digits: int = 1
-    accuracy: bool = True  # percent of the test images: their number adds to the noise
+    accuracy: bool = True  # percent of test images: they add to the noise also where no Sample is
     num_test: int | None = None  # test images behind each accuracy; the run's own when left out
     log: bool = False  # compare logarithms: values that differ by factors
 
@@ -74,7 +112,8 @@ class Claim:
     """A contrast of cells that the paper predicts to lie above ``margin``.
 
     ``cells`` maps (row label, column) of ``table`` to weights: {(convit, 10 %): 1, (vit, 10 %): -1}
-    says that ConViT is ahead of ViT at 10 %.
+    says that ConViT is ahead of ViT at 10 %. ``paper`` is the contrast in the paper where its cells
+    are not in the table; with the paper's numbers beside ours it follows from them.
     """
 
     source: str
@@ -82,6 +121,26 @@ class Claim:
     table: str
     cells: Mapping[tuple[str, str], float]
     margin: float = 0.0
+    paper: float | None = None
+
+
+def ahead(
+    source: str, text: str, table: str, first: tuple[str, str], second: tuple[str, str]
+) -> Claim:
+    """The claim that one cell (row, column) is above another."""
+    return Claim(source=source, text=text, table=table, cells={first: 1, second: -1})
+
+
+def more(
+    source: str, text: str, table: str, first: str, second: str, column: str, other: str = ""
+) -> Claim:
+    """The claim that the first row is above the second."""
+    return ahead(source, text, table, (first, column), (second, other or column))
+
+
+def above(source: str, claims: Mapping[str, tuple[str, str, str, str]]) -> list[Claim]:
+    """Claims of one source: text -> (table, larger row, smaller row, column)."""
+    return [more(source, text, *cells) for text, cells in claims.items()]
 
 
 @dataclass(frozen=True)
@@ -94,16 +153,28 @@ class Findings:
         """The records of one training, in the order of the seeds."""
         return self.records[training.key, reading.key]
 
+    def per_seed(self, ask: Ask) -> list[float | None]:
+        """One number a seed; None where there is none."""
+        key = ask.key
+        found = [key(*rs) if callable(key) else rs[0].values.get(key) for rs in self._together(ask)]
+        return [None if value is None else ask.factor * float(value) for value in found]
+
     def values(self, ask: Ask) -> list[float]:
         """One number a seed; a seed without one is left out."""
-        found = []
+        return [value for value in self.per_seed(ask) if value is not None]
+
+    def sample(self, ask: Ask) -> np.ndarray | None:
+        """What the number is a statistic of, a row a seed; None if a seed did not keep it."""
+        known = ask.sample or (HITS if ask.key == "top1" else None)
+        rows = [known.of(*records) if known else None for records in self._together(ask)]
+        found = [row for row in rows if row is not None]
+        whole = len(found) == len(rows) and len({row.shape for row in found}) == 1
+        return np.stack(found) if whole else None
+
+    def _together(self, ask: Ask) -> list[tuple[Record, ...]]:
+        """The records behind a number, seed by seed."""
         runs = [self.of(training, ask.reading) for training in (ask.training, *ask.others)]
-        for record, *more in zip(*runs, strict=True):
-            key = ask.key
-            value = key(record, *more) if callable(key) else record.values.get(key)
-            if value is not None:
-                found.append(ask.factor * float(value))
-        return found
+        return list(zip(*runs, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What a network costs, here: parameters, multiply-adds, time and memory of one image.
 
 Latency is the median of ten forward passes of one image after two to warm up, on the threads that
-torch has. Memory is that of the weights and the peak of the tensors that are alive at once while one
-image goes through, as seen from Python; what a kernel allocates inside is not in it.
+torch has. Memory is that of the weights and the peak of the tensors that are alive at once while
+one image goes through, as seen from Python; what a kernel allocates inside is not in it.
 """
 
 import weakref

@@ -34,7 +34,7 @@ from vitascope.studies.session.pretrained import Pretrained
 
 __all__ = ["features_of", "frozen_features"]
 
-BATCH = 32
+BATCH = 8  # with channels last, more at a time is slower on a CPU
 BYTES = 16  # of an image's hash
 VERSION = "1"  # of how features are taken; part of the name of the file
 
@@ -94,13 +94,15 @@ def frozen_features(
     how = found.preprocessing
     normalize = Normalize(how.mean, how.std)
     device = next(found.model.parameters()).device
+    found.model.to(memory_format=torch.channels_last)
     with evaluating(found.model):
         for start in range(0, len(images), BATCH):
             pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
             keys = [_key(image) for image in pixels]
             new = [i for i, key in enumerate(keys) if key not in place and key not in fresh]
             if new:
-                values = features_of(found.model, normalize(pixels[new]).to(device))
+                batch = normalize(pixels[new]).to(device, memory_format=torch.channels_last)
+                values = features_of(found.model, batch)
                 made = values.float().cpu().numpy()
                 fresh |= {keys[i]: row for i, row in zip(new, made, strict=True)}
             wanted += keys

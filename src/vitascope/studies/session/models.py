@@ -21,7 +21,7 @@ from vitascope import capture
 from vitascope.data import Dataset
 from vitascope.data.sources.imagenet import CROP_PCT
 from vitascope.errors import UserError, reason
-from vitascope.layers.broadcasting import broadcast
+from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models import create_model
 from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS
@@ -46,20 +46,24 @@ __all__ = [
 BEGINNING = ("pretrained", "weights", "origin")  # what a run's config says of its first weights
 
 
-def fitting_patch(height: int, width: int) -> int:
-    """The side of a patch that divides images of this size into a grid of about 8 x 8; 2 or more.
+def fitting_patch(height: int, width: int, cells: int = 8, least: int = 2) -> int:
+    """The side of a patch that divides images of this size into about ``cells`` x ``cells``.
+
+    There are at least 7/8 of ``cells`` on the shorter side: 7 for a grid of 8, 14 for one of 16.
 
     >>> [fitting_patch(side, side) for side in (8, 28, 32, 64, 224)]
     [2, 4, 4, 8, 32]
+    >>> [fitting_patch(side, side, 16) for side in (8, 28, 32, 64, 224)]
+    [2, 2, 2, 4, 16]
     """
-    common, limit = gcd(height, width), max(2, min(height, width) // 7)
+    common, limit = gcd(height, width), max(least, 8 * min(height, width) // (7 * cells))
     return max(size for size in range(1, limit + 1) if common % size == 0)
 
 
 def build(
     name: str, dataset: Dataset, *, seed: int = 0, drop_path: float = 0.0, **kwargs: Any
 ) -> Session:
-    """Build a new model for these images; the micro models get a patch size that fits them.
+    """Build a new model for these images; small ones get patches that keep their own grid.
 
     Args:
         name: A model of ours or timm's.
@@ -75,8 +79,10 @@ def build(
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
     _, made_with = OURS.get(split_suffix(name)[0], (None, {}))
-    if {"img_size", "patch_size"} <= set(made_with):
-        wanted["patch_size"] = fitting_patch(height, width)
+    for part, least in (("patch_size", 2), ("stem_stride", 1)):
+        if {"img_size", part} <= set(made_with):
+            cells = made_with["img_size"] // made_with[part]
+            wanted[part] = fitting_patch(height, width, cells, least)
     wanted |= kwargs
     torch.manual_seed(seed)
     try:

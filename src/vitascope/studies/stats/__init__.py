@@ -2,14 +2,14 @@
 
 - `differences`: accuracies of models that met the same test images, with their intervals
 - `numbers`: contrasts of other numbers, of spectra, and correlations
-- `claims`: verdicts on what a paper says, minimum detectable effects, many claims at once
+- `claims`: verdicts on what a paper says, minimum detectable effects
 - `recommendation`: which model to take
 - `variance`: an interval from a variance of two parts; `simulation`: runs whose truth is known
 
 Needs numpy and scipy alone. Pure functions; nothing here reads a file.
 """
 
-from vitascope.studies.stats.claims import Counts, Judgement, Verdict, counted, judge
+from vitascope.studies.stats.claims import Judgement, Verdict, judge
 from vitascope.studies.stats.differences import accuracy, contrast, difference
 from vitascope.studies.stats.numbers import (
     Correlation,
@@ -22,7 +22,6 @@ from vitascope.studies.stats.variance import ErrorVariance, Estimate
 
 __all__ = [
     "Correlation",
-    "Counts",
     "ErrorVariance",
     "Estimate",
     "Judgement",
@@ -34,7 +33,6 @@ __all__ = [
     "contrast_of_batches",
     "contrast_of_numbers",
     "correlation",
-    "counted",
     "difference",
     "judge",
     "recommend",

@@ -198,6 +198,20 @@ def runs_of(correct: Any, images: Images, name: str = "a cell") -> Runs:
     return Runs(values, images)
 
 
+def combined(readings: Sequence[Any], weights: Sequence[float], images: Images) -> Runs:
+    """Readings of the same trainings (masked and whole), seed by seed, as one cell.
+
+    Its weight in a contrast is ``norm(weights)``. The spread between trainings cancels as far as
+    the readings share it.
+    """
+    shapes = {np.shape(each) for each in readings}
+    if len(shapes) > 1:
+        raise UserError(f"readings of the same runs have the same shape, not {sorted(shapes)}")
+    norm = float(np.linalg.norm(weights))
+    pairs = zip(weights, readings, strict=True)
+    return Runs(np.asarray(sum(w / norm * np.asarray(each, float) for w, each in pairs)), images)
+
+
 def parts(runs: Sequence[Runs], weights: Sequence[float]) -> tuple[Any, ErrorVariance]:
     """A contrast of accuracies and the parts of its variance, in points; trials may come first."""
     images = runs[0].images
@@ -267,35 +281,29 @@ def contrast(
     shape = np.shape(cells[0])
     images = Images(shape[-1] if shape else 0, groups=groups, labels=labels, folds=folds)
     runs = [runs_of(cell, images) for cell in cells]
-    return estimate(runs, weights, same_runs=same_runs)
+    if same_runs:
+        joint = combined([each.correct for each in runs], weights, images)
+        return estimate([joint], [float(np.linalg.norm(weights))])
+    return estimate(runs, weights)
 
 
-def estimate(
-    runs: Sequence[Runs], weights: Sequence[float], *, same_runs: bool = False
-) -> Estimate:
+def estimate(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
     """As :func:`contrast`, of runs that have been checked."""
     images = runs[0].images
     if images.folds is not None:
         return _folded(runs, weights)
     value, variance = parts(runs, weights)
-    if same_runs:
-        seeds = {each.num_seeds for each in runs}
-        if len(seeds) > 1:
-            raise UserError(f"the same runs have the same seeds, not {sorted(seeds)} of them")
-        joint = sum(w * each.correct.astype(float) for w, each in zip(weights, runs, strict=True))
-        _, alone = parts([Runs(np.asarray(joint), images)], [1.0])
-        variance = ErrorVariance(images=variance.images, seeds=alone.seeds, residual=alone.residual,
-                            freedom=alone.freedom, images_freedom=images.freedom)  # fmt: skip
     if np.any(variance.freedom):
         return Estimate.of(value, variance)
-    more = (
-        {"p_value": _mcnemar(*(r.correct[0] for r in runs))} if _plain_pair(weights, images) else {}
-    )
+    pair = [each.correct[0] for each in runs]
+    more = {"p_value": _mcnemar(*pair)} if _plain_pair(runs, weights) else {}
     return Estimate.of(value, variance, one_run=True, **more)
 
 
-def _plain_pair(weights: Sequence[float], images: Images) -> bool:
-    return sorted(weights) == [-1, 1] and images.groups is None and images.labels is None
+def _plain_pair(runs: Sequence[Runs], weights: Sequence[float]) -> bool:
+    plain = runs[0].images.groups is None and runs[0].images.labels is None
+    binary = all(each.correct.dtype == bool for each in runs)
+    return sorted(weights) == [-1, 1] and plain and binary
 
 
 def _mcnemar(first: Array, second: Array) -> float:

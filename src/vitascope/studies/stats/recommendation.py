@@ -167,8 +167,9 @@ def _needed(
             to_margin = margin - lead.value if cost[name] < cost[best] else margin + lead.value
             distance = max(distance, to_margin)
         found.append(_needed_for(lead, distance, runs[best], runs[name]))
-    images, seeds, both = (_most([getattr(each, what) for each in found])
-                           for what in ("images", "seeds", "both"))  # fmt: skip
+    images, seeds, both = (
+        _most([getattr(each, what) for each in found]) for what in ("images", "seeds", "both")
+    )
     return Needed(images, seeds, None if images or seeds else both)
 
 

@@ -130,9 +130,16 @@ class Estimate:
         variance = ErrorVariance(**{name: float(part) for name, part in vars(variance).items()})
         half = float(variance.half_width())
         p_value = 2 * (1 - float(variance.confidence(abs(value))))
-        return cls(**{"value": float(value), "low": float(value) - half,
-                      "high": float(value) + half, "p_value": p_value, "variance": variance,
-                      **more})  # fmt: skip
+        return cls(
+            **{
+                "value": float(value),
+                "low": float(value) - half,
+                "high": float(value) + half,
+                "p_value": p_value,
+                "variance": variance,
+                **more,
+            }
+        )
 
     def p_at(self, margin: float) -> float:
         """Two-sided p-value of the true value being ``margin``."""

@@ -4,8 +4,8 @@
 
 A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed;
 only then does the last but one go. So after ``kill -9`` at any moment, or on a full disk, the last
-good one is there. ``state.json`` lists the size and CRC-32 of every file: one that was damaged
-since is passed over for the one before it.
+good one is there. ``state.json`` lists the size and CRC-32 of every file, and has a CRC-32 of its
+own: a checkpoint that was damaged since is passed over for the one before it.
 """
 
 import json
@@ -53,7 +53,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
                 save_tensors(part / f"{name}.safetensors", tensors)
                 files[f"{name}.safetensors"] = _print(part / f"{name}.safetensors")
             state = {"step": checkpoint.step, "files": files, "values": dict(checkpoint.values)}
-            (part / "state.json").write_text(json.dumps(state), encoding="utf-8")
+            signed = {"crc": _signature(state), **state}
+            (part / "state.json").write_text(json.dumps(signed), encoding="utf-8")
             flush(part / "state.json")
             flush(part)
             shutil.rmtree(target, ignore_errors=True)
@@ -79,7 +80,7 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
         step = int(path.name.removeprefix("step-"))
         try:
             load(folder, step)
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
             messages.append(
                 f"checkpoint {path.name} is damaged ({reason(error)}): trying the one before"
             )
@@ -96,12 +97,33 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
 def load(folder: Path, step: int) -> Checkpoint:
     """The checkpoint of a step, checked against what was written."""
     path = folder / f"step-{step:09d}"
-    state = json.loads(regular(path / "state.json").read_text(encoding="utf-8"))
+    state = _state(path / "state.json")
+    if state["step"] != step:
+        raise ValueError(f"state.json is that of step {state['step']}")
     for name, expected in state["files"].items():
         if _print(path / name) != expected:
             raise ValueError(f"{name} is not what was written")
     tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in state["files"]}
-    return Checkpoint(step=state["step"], tensors=tensors, values=state["values"])
+    return Checkpoint(step=step, tensors=tensors, values=state["values"])
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """``state.json``, if it is what was written (the first version did not sign it)."""
+    state = json.loads(regular(path).read_text(encoding="utf-8"))
+    kinds = {"step": int, "files": dict, "values": dict}
+    if not isinstance(state, dict) or any(
+        not isinstance(state.get(name), kind) for name, kind in kinds.items()
+    ):
+        raise ValueError("state.json is no state of a run")
+    crc = state.pop("crc", None)
+    if crc is not None and crc != _signature(state):
+        raise ValueError("state.json is not what was written")
+    return state
+
+
+def _signature(state: Mapping[str, Any]) -> int:
+    """CRC-32 of the JSON of a state, which reading and writing again does not change."""
+    return zlib.crc32(json.dumps(state).encode())
 
 
 def drop_after(folder: Path, step: int) -> None:

@@ -33,7 +33,7 @@ from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.settings import Seed, Workers, check_value
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.observe import Observer, keep_weights
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.lock import lock_folder
@@ -99,9 +99,9 @@ def train(
         )
     images, tests = chosen_images(dataset, recipe)
     _check_fit(model, images.size, len(images.classes))
-    engine = Engine(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
+    process = TrainingProcess(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
     shared: dict[str, Any] = {"mean": dataset.mean, "std": dataset.std, "num_workers": num_workers}
-    place: dict[str, Any] = {"rank": engine.rank, "world_size": engine.world_size}
+    place: dict[str, Any] = {"rank": process.rank, "world_size": process.world_size}
     batches = TrainBatches(
         images,
         batch_size=recipe.batch_size,
@@ -119,36 +119,36 @@ def train(
         "data": data_config(dataset, recipe),
         "teacher": type(teacher).__name__ if teacher is not None else None,
         "seed": seed,
-        "world_size": engine.world_size,
+        "world_size": process.world_size,
     }
     taken = out.exists() and ((out / "config.yaml").exists() or not out.is_dir())
-    finished = engine.agreed(enter(out, config, resume) if engine.main and taken else None)
+    finished = process.agreed(enter(out, config, resume) if process.main and taken else None)
     if finished is not None:
         model.load_state_dict(load_file(finished.weights))
         return finished  # type: ignore[no-any-return]
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
-        teacher.to(engine.device)
+        teacher.to(process.device)
         teacher.meet(dataset.mean, dataset.std, images.size, images.classes)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(frozen(model, recipe.freeze))
         stack.enter_context(_two_heads(model, teacher is not None))
-        spare = deepcopy(model) if engine.fsdp and engine.main else model
-        prepared = engine.prepare(model)
-        stack.callback(engine.release, prepared)
-        optimizer = build_optimizer(engine.plain(prepared), recipe)
-        update = Update(engine, prepared, optimizer, recipe, seed=seed, teacher=teacher)
+        spare = deepcopy(model) if process.fsdp and process.main else model
+        prepared = process.prepare(model)
+        stack.callback(process.release, prepared)
+        optimizer = build_optimizer(process.plain(prepared), recipe)
+        update = Update(process, prepared, optimizer, recipe, seed=seed, teacher=teacher)
         # all has been checked; from here on something is written
-        if engine.main:
+        if process.main:
             stack.enter_context(lock_folder(out))
             enter(out, config, resume)
         request = stack.enter_context(catch_stop_signals())
         total = recipe.total_epochs * len(batches) * recipe.batch_size
-        loop = Trainer(engine, update, recipe, out, batches, test_batches, request, config, spare)
+        loop = Trainer(process, update, recipe, out, batches, test_batches, request, config, spare)
         loop.observers = [*observers, keep_weights(recipe.keep_epochs)]
         loop.restore()
-        done_before, hidden = loop.step * recipe.batch_size, quiet or not engine.main
+        done_before, hidden = loop.step * recipe.batch_size, quiet or not process.main
         progress = Progress("", total, start=done_before, unit="img", quiet=hidden)
         loop.progress = stack.enter_context(progress)
         done = loop.run()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vitascope.data import EvalBatches, TrainBatches
 from vitascope.progress import Progress
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.evaluation import Evaluation, evaluate
 from vitascope.train.observe import Observer, restoring_state
 from vitascope.train.predictions import save_predictions
@@ -38,7 +38,7 @@ class Trainer:
 
     def __init__(
         self,
-        engine: Engine,
+        process: TrainingProcess,
         update: Update,
         recipe: Recipe,
         folder: Path,
@@ -48,10 +48,10 @@ class Trainer:
         config: Mapping[str, Any],
         spare: nn.Module,
     ) -> None:
-        self.engine, self.update, self.recipe, self.folder = engine, update, recipe, folder
+        self.process, self.update, self.recipe, self.folder = process, update, recipe, folder
         self.batches, self.tests, self.request, self.config = batches, tests, request, config
         self.spare = spare  # an unsharded model for observers
-        self.model = engine.plain(update.model)
+        self.model = process.plain(update.model)
         self.lr = learning_rate(recipe, len(batches))
         self.observers: Sequence[Observer] = ()
         self.progress = Progress(quiet=True)
@@ -61,18 +61,18 @@ class Trainer:
         self.saved = -1  # step of the last checkpoint
         self.pending: list[tuple[Tensor, Tensor, int]] = []
         # looking at the loss waits for the device: every step on a CPU, now and then elsewhere
-        alone = engine.world_size == 1 and engine.device.type == "cpu"
+        alone = process.world_size == 1 and process.device.type == "cpu"
         self.look_every = 1 if alone else 8
         num_classes = config["data"]["num_classes"]
         self.limit = recipe.explode * math.log(max(2, num_classes))
 
     def restore(self) -> None:
         """Go to where the last good checkpoint left off, or write the first."""
-        if self.engine.main:
+        if self.process.main:
             checkpoint.clean(self.folder)
         home = self.folder / "checkpoint"
-        step, self.messages = self.engine.agreed(
-            checkpoint.latest(home) if self.engine.main else (None, [])
+        step, self.messages = self.process.agreed(
+            checkpoint.latest(home) if self.process.main else (None, [])
         )
         if step is None:
             self.save()
@@ -80,15 +80,15 @@ class Trainer:
         found = checkpoint.load(home, step)
         self.update.load(found.tensors, found.values)
         self.step = self.saved = found.step
-        self.metrics_log.load(found.values, self.engine.main)
-        if self.engine.main:
+        self.metrics_log.load(found.values, self.process.main)
+        if self.process.main:
             checkpoint.drop_after(home, found.step)
             write_metrics(self.folder, self.metrics_log.rows)
 
     def run(self) -> Run:
         """All epochs that are left, then the final weights and the record."""
         self._greet()
-        self.engine.accelerator.init_trackers(PROJECT, flat_config(self.config))
+        self.process.accelerator.init_trackers(PROJECT, flat_config(self.config))
         epochs, steps = self.recipe.total_epochs, len(self.batches)
         if self.step == 0:
             self._observe(0)
@@ -117,11 +117,11 @@ class Trainer:
                 self.save()
         self.metrics_log.close(self._measure(epoch + 1))
         self._observe(epoch + 1)
-        if self.engine.main:
+        if self.process.main:
             write_metrics(self.folder, self.metrics_log.rows)
             row = self.metrics_log.rows[-1]
             numbers = {k: v for k, v in row.items() if isinstance(v, (int, float))}
-            self.engine.accelerator.log(numbers, step=self.step)
+            self.process.accelerator.log(numbers, step=self.step)
             self.progress.tell(self.metrics_log.line())
 
     def _look(self) -> None:
@@ -148,35 +148,35 @@ class Trainer:
             return row
         found = self._evaluate()
         row |= columns(found)
-        if epoch == self.recipe.total_epochs and found.predictions and self.engine.main:
+        if epoch == self.recipe.total_epochs and found.predictions and self.process.main:
             save_predictions(self.folder, found.predictions)
         if self.update.average is not None:
             with self.update.average.applied(self.model):
                 row |= columns(self._evaluate(), "ema_")
         if self.recipe.keep_best and self.metrics_log.is_best(row):
-            state = self.engine.model_state(self.update.model)
-            if self.engine.main:
+            state = self.process.model_state(self.update.model)
+            if self.process.main:
                 save_tensors(self.folder / "best.safetensors", state)
         return row
 
     def _evaluate(self) -> Evaluation:
         rounds = None
-        if self.engine.fsdp:
-            mine = torch.tensor([float(len(self.tests))], device=self.engine.device)
-            rounds = int(self.engine.accelerator.gather(mine).max())
-        with self.engine.accelerator.autocast():
-            return evaluate(self.model, self.tests, combine=self.engine.total, rounds=rounds)
+        if self.process.fsdp:
+            mine = torch.tensor([float(len(self.tests))], device=self.process.device)
+            rounds = int(self.process.accelerator.gather(mine).max())
+        with self.process.accelerator.autocast():
+            return evaluate(self.model, self.tests, combine=self.process.total, rounds=rounds)
 
     def _observe(self, epoch: int) -> None:
-        state = self.engine.model_state(self.update.model) if self.engine.fsdp else None
-        if self.engine.main:
-            model = self.spare if self.engine.fsdp else self.model
+        state = self.process.model_state(self.update.model) if self.process.fsdp else None
+        if self.process.main:
+            model = self.spare if self.process.fsdp else self.model
             if state is not None:
                 model.load_state_dict(state)
             with restoring_state(model):
                 for observer in self.observers:
                     observer(epoch, self.step, model, self.folder)
-        self.engine.accelerator.wait_for_everyone()
+        self.process.accelerator.wait_for_everyone()
 
     def save(self) -> None:
         """Write a checkpoint, unless this step has one or its weights are no numbers."""
@@ -185,26 +185,26 @@ class Trainer:
             return
         tensors = self.update.tensors()
         good = all(bool(t.isfinite().all()) for t in tensors["model"].values())
-        if not self.engine.agreed(good):
+        if not self.process.agreed(good):
             raise self._diverged(math.nan)
         values = {**self.update.values(), **self.metrics_log.values(self._summed())}
-        with self.engine.main_writes() as writer:
+        with self.process.main_writes() as writer:
             if writer:
                 checkpoint.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
         self.saved = self.step
 
     def _summed(self) -> list[float]:
         """This epoch's sums over all processes; exact for one."""
-        if self.engine.world_size == 1:
+        if self.process.world_size == 1:
             return list(self.metrics_log.sums)
-        sums = torch.tensor(self.metrics_log.sums, dtype=torch.float64, device=self.engine.device)
-        return self.engine.total(sums).tolist()
+        sums = torch.tensor(self.metrics_log.sums, dtype=torch.float64, device=self.process.device)
+        return self.process.total(sums).tolist()
 
     def _anywhere(self, flag: bool) -> bool:
         """Whether a flag is up on any process."""
-        if self.engine.world_size == 1:
+        if self.process.world_size == 1:
             return flag
-        return bool(self.engine.total(torch.tensor([float(flag)], device=self.engine.device)) > 0)
+        return bool(self.process.total(torch.tensor([float(flag)], device=self.process.device)) > 0)
 
     def _diverged(self, loss: float) -> Exception:
         kept = self.folder / "checkpoint" / f"step-{self.saved:09d}" if self.saved >= 0 else None
@@ -214,19 +214,19 @@ class Trainer:
         for message in self.messages:
             self.progress.tell(message)
         count = sum(p.numel() for p in self.model.parameters())
-        where = f"{self.engine.world_size} process" + ("es" if self.engine.world_size > 1 else "")
+        where = f"{self.process.world_size} process" + ("es" if self.process.world_size > 1 else "")
         begin = f"from step {self.step}" if self.step else "from the start"
         self.progress.tell(
             f"{self.config['data']['name']}: {count:,} parameters, "
             f"{self.recipe.total_epochs} epochs of {len(self.batches)} steps "
-            f"on {where} ({self.engine.device}), {begin}"
+            f"on {where} ({self.process.device}), {begin}"
         )
 
     def _end(self) -> Run:
         """Final weights, then the record that makes the run finished."""
         parts = self.update.tensors()
         run = None
-        with self.engine.main_writes() as writer:
+        with self.process.main_writes() as writer:
             if writer:
                 save_tensors(self.folder / "model.safetensors", parts["model"])
                 if "average" in parts:
@@ -238,9 +238,9 @@ class Trainer:
                     seconds=self.metrics_log.total_seconds(),
                     epochs=len(self.metrics_log.rows),
                     steps=self.step,
-                    world_size=self.engine.world_size,
+                    world_size=self.process.world_size,
                 )
-                for tracker in self.engine.accelerator.trackers:
+                for tracker in self.process.accelerator.trackers:
                     tracker.finish()
-        result: Run = self.engine.agreed(run)
+        result: Run = self.process.agreed(run)
         return result

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from vitascope.capture import heads_of, logits_of
 from vitascope.data import Batch
-from vitascope.train.distributed import Engine
+from vitascope.train.distributed import TrainingProcess
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.trainer import sam
 from vitascope.train.trainer.distill import Teacher, distillation_loss
@@ -35,7 +35,7 @@ class Update:
 
     def __init__(
         self,
-        engine: Engine,
+        process: TrainingProcess,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         recipe: Recipe,
@@ -43,11 +43,11 @@ class Update:
         seed: int,
         teacher: Teacher | None = None,
     ) -> None:
-        self.engine, self.model, self.recipe, self.seed = engine, model, recipe, seed
-        self.optimizer: Any = engine.accelerator.prepare_optimizer(optimizer)
+        self.process, self.model, self.recipe, self.seed = process, model, recipe, seed
+        self.optimizer: Any = process.accelerator.prepare_optimizer(optimizer)
         self.teacher = teacher
         self.learning = [p for p in model.parameters() if p.requires_grad]
-        plain = engine.plain(model)
+        plain = process.plain(model)
         self.average = Average(plain, recipe.ema) if recipe.ema is not None else None
 
     def __call__(self, batch: Batch, step: int, lr: float) -> tuple[Tensor, Tensor]:
@@ -61,17 +61,17 @@ class Update:
                 self._backward(batch, step)
             sam.descend(before)
         if self.recipe.clip_grad is not None:
-            self.engine.accelerator.unscale_gradients(self.optimizer)
+            self.process.accelerator.unscale_gradients(self.optimizer)
             nn.utils.clip_grad_norm_(self.learning, self.recipe.clip_grad)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update(self.engine.plain(self.model))
+            self.average.update(self.process.plain(self.model))
         return sums
 
     def _backward(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
         """Add the gradients of the batch's mean loss to what is there."""
-        reseed(self.seed, step, self.engine.rank)
-        device, parts = self.engine.device, min(self.recipe.accumulation, len(batch))
+        reseed(self.seed, step, self.process.rank)
+        device, parts = self.process.device, min(self.recipe.accumulation, len(batch))
         images, targets = batch.images, batch.targets
         losses, nlls = [], []
         for part in range(parts):
@@ -79,11 +79,11 @@ class Update:
             share = (rows.stop - rows.start) / len(batch)
             x = images[rows].to(device, non_blocking=True)
             y = targets[rows].to(device, non_blocking=True)
-            with self.engine.unsynced(self.model, last=part == parts - 1):
-                with self.engine.accelerator.autocast():
+            with self.process.unsynced(self.model, last=part == parts - 1):
+                with self.process.accelerator.autocast():
                     output = self.model(x)
                 loss = self._loss(output, x, y)
-                self.engine.accelerator.backward(loss * share if parts > 1 else loss)
+                self.process.accelerator.backward(loss * share if parts > 1 else loss)
             losses.append(loss.detach() * (rows.stop - rows.start))
             if batch.targets.ndim > 1 or self.teacher is not None:
                 labels = batch.labels[rows].to(device, non_blocking=True)
@@ -98,7 +98,7 @@ class Update:
             return F.cross_entropy(logits_of(output), targets)
         recipe = self.recipe
         cls, dist = heads_of(output)
-        with self.engine.accelerator.autocast():
+        with self.process.accelerator.autocast():
             taught = self.teacher(images)
         return distillation_loss(
             cls,
@@ -112,26 +112,26 @@ class Update:
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Everything that must be kept, whole, by part and name; every process takes part."""
-        engine = self.engine
+        process = self.process
         parts = {
-            "model": engine.model_state(self.model),
-            "optimizer": engine.optimizer_state(self.model, self.optimizer.optimizer),
+            "model": process.model_state(self.model),
+            "optimizer": process.optimizer_state(self.model, self.optimizer.optimizer),
         }
         if self.average is not None:
-            parts["average"] = engine.whole(self.average.state)
+            parts["average"] = process.whole(self.average.state)
         return parts
 
     def values(self) -> dict[str, Any]:
         """What is no tensor: the fp16 loss scale."""
-        scaler = self.engine.accelerator.scaler
+        scaler = self.process.accelerator.scaler
         return {"scaler": scaler.state_dict()} if scaler is not None else {}
 
     def load(self, tensors: Any, values: Any) -> None:
         """The reverse of :meth:`tensors` and :meth:`values`."""
-        self.engine.load_model(self.model, tensors["model"])
+        self.process.load_model(self.model, tensors["model"])
         optimizer = self.optimizer.optimizer
-        self.engine.load_optimizer(self.model, optimizer, tensors["optimizer"])
+        self.process.load_optimizer(self.model, optimizer, tensors["optimizer"])
         if self.average is not None:
-            self.engine.share_into(self.average.state, tensors["average"])
-        if values.get("scaler") and self.engine.accelerator.scaler is not None:
-            self.engine.accelerator.scaler.load_state_dict(values["scaler"])
+            self.process.share_into(self.average.state, tensors["average"])
+        if values.get("scaler") and self.process.accelerator.scaler is not None:
+            self.process.accelerator.scaler.load_state_dict(values["scaler"])

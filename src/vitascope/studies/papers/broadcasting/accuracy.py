@@ -15,42 +15,55 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import curves_figure, lines, over
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
     Training,
+    ahead,
 )
 from vitascope.studies.papers.scale import IMAGENET, ROLES, Role, Scale
 
-__all__ = ["BESIDE", "KINDS", "STUDIES", "ahead", "elsewhere", "made", "taught"]
+__all__ = ["BESIDE", "KINDS", "STUDIES", "elsewhere", "made", "taught"]
 
 CURVES = Reading(name="curves")
 BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
 
 _TINY: Role = (("deit_tiny_distilled", {}), ("vit_micro_distilled", ROLES["DeiT-Ti"][1][1]))
 _DISTILLED: Mapping[str, str | Role] = {
-    "ViT-Ti": _TINY, "ViT-S": "DeiT-S distilled", "ViT-B": "DeiT-B distilled",
-}  # fmt: skip
+    "ViT-Ti": _TINY,
+    "ViT-S": "DeiT-S distilled",
+    "ViT-B": "DeiT-B distilled",
+}
 KINDS = {"without": "", "CB": "cb", "CB_S": "cb_s"}
 _TABLE_S1: dict[str, dict[str, tuple[float, ...]]] = {  # one number a kind, in their order
-    "top1": {"ViT-Ti": (74.5, 74.7, 75.3), "ViT-S": (81.2, 81.3, 81.6),
-             "ViT-B": (83.4, 83.5, 83.6)},
-    "top5": {"ViT-Ti": (91.9, 92.3, 92.5), "ViT-S": (95.4, 95.6, 95.6),
-             "ViT-B": (96.4, 96.5, 96.5)},
-    "v2": {"ViT-Ti": (62.4, 62.5, 63.4), "ViT-S": (69.8, 70.2, 70.9),
-           "ViT-B": (72.2, 72.3, 73.4)},
-    "real": {"ViT-Ti": (82.1, 82.3, 82.8), "ViT-S": (86.9, 87.0, 87.3),
-             "ViT-B": (88.1, 88.1, 88.3)},
-}  # fmt: skip
+    "top1": {
+        "ViT-Ti": (74.5, 74.7, 75.3),
+        "ViT-S": (81.2, 81.3, 81.6),
+        "ViT-B": (83.4, 83.5, 83.6),
+    },
+    "top5": {
+        "ViT-Ti": (91.9, 92.3, 92.5),
+        "ViT-S": (95.4, 95.6, 95.6),
+        "ViT-B": (96.4, 96.5, 96.5),
+    },
+    "v2": {"ViT-Ti": (62.4, 62.5, 63.4), "ViT-S": (69.8, 70.2, 70.9), "ViT-B": (72.2, 72.3, 73.4)},
+    "real": {
+        "ViT-Ti": (82.1, 82.3, 82.8),
+        "ViT-S": (86.9, 87.0, 87.3),
+        "ViT-B": (88.1, 88.1, 88.3),
+    },
+}
 
 
 def made(scale: Scale, role: str | Role, suffix: str = "", **how: Any) -> Training:
@@ -63,11 +76,6 @@ def made(scale: Scale, role: str | Role, suffix: str = "", **how: Any) -> Traini
     how = {"fraction": scale.pick(paper=1.0, laptop=scale.small), "recipe": "broadcast", **how}
     found = scale.training(role, **how)
     return found.but(model=f"{found.model}+{suffix}") if suffix else found
-
-
-def ahead(source: str, text: str, table: str, first: Any, second: Any) -> Claim:
-    """The claim that one cell's number is above another's."""
-    return Claim(source=source, text=text, table=table, cells={first: 1, second: -1})
 
 
 def taught(scale: Scale, size: str, suffix: str = "") -> Training:
@@ -90,38 +98,80 @@ def _entropy(record: Record) -> float:
     return fmean(record.values["nats"])
 
 
+def _surprise(record: Record) -> np.ndarray | None:
+    """-log p of the true class, image by image; None where one rounds to infinity."""
+    probability = record.arrays.get("probability")
+    if probability is None or not (probability > 0).all():
+        return None
+    return -np.log(probability.astype(float))  # type: ignore[no-any-return]
+
+
 def _distilled(scale: Scale) -> list[Table]:
     """Table S1: a table a metric, for their noise differs."""
     sizes = scale.pick(paper=tuple(_DISTILLED), laptop=("ViT-S",))
     asked: dict[str, tuple[str, int | None, dict[str, Any]]] = {
-        "top1": ("top-1", None, {}), "top5": ("top-5", None, {"key": "top5"})}  # fmt: skip
+        "top1": ("top-1", None, {}),
+        "top5": ("top-5", None, {"key": "top5"}),
+    }
     if scale.is_paper:
-        asked["v2"] = ("top-1 on ImageNet-V2", 10_000, {
-            "reading": elsewhere(scale, "imagenet-v2")})  # fmt: skip
-        asked["real"] = ("top-1 on ImageNet-ReaL", 46_837, {
-            "reading": elsewhere(scale, "imagenet-real")})  # fmt: skip
+        asked["v2"] = ("top-1 on ImageNet-V2", 10_000, {"reading": elsewhere(scale, "imagenet-v2")})
+        asked["real"] = (
+            "top-1 on ImageNet-ReaL",
+            46_837,
+            {"reading": elsewhere(scale, "imagenet-real")},
+        )
     return [
-        Table(name=name, title=f"Distilled from a CNN, {said} (Table S1)", corner="module",
-              columns=[taught(scale, size).model for size in sizes], unit="top-5, %" if
-              name == "top5" else "top-1, %", num_test=count, rows=[
-            Row(label=label, paper_label=label, cells=[
-                Ask(training=taught(scale, size, kind), paper=_TABLE_S1[name][size][i], **how)
-                for size in sizes])
-            for i, (label, kind) in enumerate(KINDS.items())])
+        Table(
+            name=name,
+            title=f"Distilled from a CNN, {said} (Table S1)",
+            corner="module",
+            columns=[taught(scale, size).model for size in sizes],
+            unit="top-5, %" if name == "top5" else "top-1, %",
+            num_test=count,
+            rows=[
+                Row(
+                    label=label,
+                    paper_label=label,
+                    cells=[
+                        Ask(
+                            training=taught(scale, size, kind),
+                            paper=_TABLE_S1[name][size][i],
+                            **how,
+                        )
+                        for size in sizes
+                    ],
+                )
+                for i, (label, kind) in enumerate(KINDS.items())
+            ],
+        )
         for name, (said, count, how) in asked.items()
-    ]  # fmt: skip
+    ]
 
 
 def _pair(
-    name: str, title: str, pair: Sequence[Training], column: str, unit: str = "top-1, %",
+    name: str,
+    title: str,
+    pair: Sequence[Training],
+    column: str,
+    unit: str = "top-1, %",
     **how: Any,
-) -> Table:  # fmt: skip
+) -> Table:
     """One number of a network without and with CB."""
     accuracy = unit.endswith("%")
-    rows = [Row(label=t.model, cells=[Ask(training=t, factor=100.0 if accuracy else 1.0, **how)])
-            for t in pair]  # fmt: skip
-    return Table(name=name, title=title, corner="network", columns=[column], rows=rows, unit=unit,
-                 digits=1 if accuracy else 3, accuracy=accuracy)  # fmt: skip
+    rows = [
+        Row(label=t.model, cells=[Ask(training=t, factor=100.0 if accuracy else 1.0, **how)])
+        for t in pair
+    ]
+    return Table(
+        name=name,
+        title=title,
+        corner="network",
+        columns=[column],
+        rows=rows,
+        unit=unit,
+        digits=1 if accuracy else 3,
+        accuracy=accuracy,
+    )
 
 
 def broadcasting(scale: Scale) -> Plan:
@@ -130,10 +180,12 @@ def broadcasting(scale: Scale) -> Plan:
     claims = [
         ahead("CB Table S1", text.format(column), "top1", (first, column), (second, column))
         for column in distilled[0].columns
-        for first, second, text in (("CB", "without", "CB helps {}"),
-                                    ("CB_S", "without", "CB_S helps {}"),
-                                    ("CB_S", "CB", "CB_S is ahead of CB in {}"))
-    ]  # fmt: skip
+        for first, second, text in (
+            ("CB", "without", "CB helps {}"),
+            ("CB_S", "without", "CB_S helps {}"),
+            ("CB_S", "CB", "CB_S is ahead of CB in {}"),
+        )
+    ]
     pair = [made(scale, "DeiT-S"), made(scale, "DeiT-S", "cb")]
     before, after = (training.model for training in pair)
     read = Reading(name="entropy", options=scale.look())
@@ -142,20 +194,51 @@ def broadcasting(scale: Scale) -> Plan:
         *distilled,
         _pair("plain", ends, pair, "top-1"),
         _pair("training-loss", ends, pair, "training NLL", "NLL, nats", key="train_nll"),
-        _pair("test-loss", ends, pair, "test NLL", "NLL, nats", key="test_nll"),
-        _pair("entropy", "Entropy of attention, mean of layers and heads (section 2.4)", pair,
-              "entropy", "entropy, nats", reading=read, key=_entropy),
-    ]  # fmt: skip
+        _pair(
+            "test-loss",
+            ends,
+            pair,
+            "test NLL",
+            "NLL, nats",
+            key="test_nll",
+            sample=Sample(kind="images", of=_surprise),
+        ),
+        _pair(
+            "entropy",
+            "Entropy of attention, mean of layers and heads (section 2.4)",
+            pair,
+            "entropy",
+            "entropy, nats",
+            reading=read,
+            key=_entropy,
+        ),
+    ]
     claims += [
-        ahead("CB Fig. S1", "CB raises the final top-1", "plain",
-              (after, "top-1"), (before, "top-1")),
-        ahead("CB Fig. S1", "CB lowers the training loss", "training-loss",
-              (before, "training NLL"), (after, "training NLL")),
-        ahead("CB Fig. S1", "CB lowers the test loss", "test-loss",
-              (before, "test NLL"), (after, "test NLL")),
-        ahead("CB section 2.4", "CB lowers the entropy of attention", "entropy",
-              (before, "entropy"), (after, "entropy")),
-    ]  # fmt: skip
+        ahead(
+            "CB Fig. S1", "CB raises the final top-1", "plain", (after, "top-1"), (before, "top-1")
+        ),
+        ahead(
+            "CB Fig. S1",
+            "CB lowers the training loss",
+            "training-loss",
+            (before, "training NLL"),
+            (after, "training NLL"),
+        ),
+        ahead(
+            "CB Fig. S1",
+            "CB lowers the test loss",
+            "test-loss",
+            (before, "test NLL"),
+            (after, "test NLL"),
+        ),
+        ahead(
+            "CB section 2.4",
+            "CB lowers the entropy of attention",
+            "entropy",
+            (before, "entropy"),
+            (after, "entropy"),
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         runs = {training.model: training for training in pair}
@@ -168,9 +251,13 @@ def broadcasting(scale: Scale) -> Plan:
         drawn = lines("Entropy by layer", series, x="layer", y="entropy, nats")
         return [
             curves_figure(findings, runs, "Training curves (Fig. S1)"),
-            Figure(name="entropy", title="How dense attention is, layer by layer (section 2.4)",
-                   panels=(drawn,), reading=f"Means over layers: {', '.join(means)}."),
-        ]  # fmt: skip
+            Figure(
+                name="entropy",
+                title="How dense attention is, layer by layer (section 2.4)",
+                panels=(drawn,),
+                reading=f"Means over layers: {', '.join(means)}.",
+            ),
+        ]
 
     also = [(training, CURVES) for training in pair]
     return Plan(tables=tables, claims=claims, figures=figures, also=also)
@@ -186,19 +273,38 @@ def small_images(scale: Scale) -> Plan:
         Row(label=run.model, paper_label=label, cells=[Ask(training=run, paper=paper)])
         for run, label, paper in zip(runs, ("ViT-S", "+ CB"), (74.73, 75.43), strict=True)
     ]
-    table = Table(name="top1", title="From scratch on small images (Table S4)", corner="network",
-                  columns=["top-1"], rows=rows)  # fmt: skip
-    claim = ahead("CB Table S4", "CB raises the accuracy", "top1", (rows[1].label, "top-1"),
-                  (rows[0].label, "top-1"))  # fmt: skip
+    table = Table(
+        name="top1",
+        title="From scratch on small images (Table S4)",
+        corner="network",
+        columns=["top-1"],
+        rows=rows,
+    )
+    claim = ahead(
+        "CB Table S4",
+        "CB raises the accuracy",
+        "top1",
+        (rows[1].label, "top-1"),
+        (rows[0].label, "top-1"),
+    )
     return Plan(tables=[table], claims=[claim])
 
 
 STUDIES = (
-    Study(name="broadcasting", title="Does uniform attention help a ViT?",
-          claim="CB and CB_S raise accuracy, lower both losses and free attention to be sparse",
-          covers=("CB Table S1", "CB Fig. S1"), plan=broadcasting, data=BESIDE),
-    Study(name="broadcasting-small-images", title="Does uniform attention help on small images?",
-          claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
-          covers=("CB Table S4",), plan=small_images,
-          data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"}),
-)  # fmt: skip
+    Study(
+        name="broadcasting",
+        title="Does uniform attention help a ViT?",
+        claim="CB and CB_S raise accuracy, lower both losses and free attention to be sparse",
+        covers=("CB Table S1", "CB Fig. S1"),
+        plan=broadcasting,
+        data=BESIDE,
+    ),
+    Study(
+        name="broadcasting-small-images",
+        title="Does uniform attention help on small images?",
+        claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
+        covers=("CB Table S4",),
+        plan=small_images,
+        data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"},
+    ),
+)

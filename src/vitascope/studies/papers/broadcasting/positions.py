@@ -9,8 +9,8 @@ not named; B1 is our choice. CB_hybrid in MLP and MSA failed in the paper; the c
 """
 
 from vitascope.figure import Dots, DotSeries, Figure
-from vitascope.studies.papers.broadcasting.accuracy import ahead, made
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.broadcasting.accuracy import made
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, ahead
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
@@ -21,9 +21,16 @@ _TABLE_S3: dict[str, tuple[Role, int, float | None, float | None]] = {
     "PVT-S": ((("pvt_small", {}), ("pvt_micro", {})), 120, 76.7, 77.3),
     "LocalViT-Ti": ((("localvit_tiny", {}), ("localvit_micro", {})), 150, None, None),
     "PVTv2": ((("pvt_v2_b1", {}), ("pvt_micro", {})), 120, None, None),
-    "Swin-Ti": ((("swin_tiny_patch4_window7_224", {}), ("swin_tiny_cifar", {
-        "embed_dim": 36, "depths": (2, 2), "num_heads": (2, 4)})), 120, 79.3, 79.5),
-}  # fmt: skip
+    "Swin-Ti": (
+        (
+            ("swin_tiny_patch4_window7_224", {}),
+            ("swin_tiny_cifar", {"embed_dim": 36, "depths": (2, 2), "num_heads": (2, 4)}),
+        ),
+        120,
+        79.3,
+        79.5,
+    ),
+}
 
 
 def hierarchical(scale: Scale) -> Plan:
@@ -35,19 +42,42 @@ def hierarchical(scale: Scale) -> Plan:
         pair = [made(scale, role, kind) for kind in ("", "cb")]
         pair = [t.but(epochs=t.epochs or epochs) for t in pair] if scale.is_paper else pair
         label = pair[0].model + scale.pick(paper="", laptop=", small") * (name == "Swin-Ti")
-        rows.append(Row(label=label, paper_label=name, cells=[
-            Ask(training=t, paper=p) for t, p in zip(pair, paper, strict=True)]))  # fmt: skip
+        rows.append(
+            Row(
+                label=label,
+                paper_label=name,
+                cells=[Ask(training=t, paper=p) for t, p in zip(pair, paper, strict=True)],
+            )
+        )
     claims = [
-        ahead("CB Table S3", f"CB helps {row.label}", "top1", (row.label, "CB"),
-               (row.label, "without"))
+        ahead(
+            "CB Table S3",
+            f"CB helps {row.label}",
+            "top1",
+            (row.label, "CB"),
+            (row.label, "without"),
+        )
         for row in rows
-    ]  # fmt: skip
-    claims.append(Claim(
-        source="CB Table S3", text="CB helps on average", table="top1",
-        cells={(row.label, column): sign / len(rows)
-               for row in rows for column, sign in (("CB", 1), ("without", -1))}))  # fmt: skip
-    table = Table(name="top1", title="In networks with stages or convolutions (Table S3)",
-                  corner="network", columns=["without", "CB"], rows=rows)  # fmt: skip
+    ]
+    claims.append(
+        Claim(
+            source="CB Table S3",
+            text="CB helps on average",
+            table="top1",
+            cells={
+                (row.label, column): sign / len(rows)
+                for row in rows
+                for column, sign in (("CB", 1), ("without", -1))
+            },
+        )
+    )
+    table = Table(
+        name="top1",
+        title="In networks with stages or convolutions (Table S3)",
+        corner="network",
+        columns=["without", "CB"],
+        rows=rows,
+    )
     return Plan(tables=[table], claims=claims)
 
 
@@ -68,9 +98,11 @@ _DEFAULTS = ("mlp", "end")  # not said in a model's name, so that both tables sh
 def places(scale: Scale) -> Plan:
     """Tables S5 and S6: which module, and where."""
     kinds = scale.pick(paper=tuple(_KINDS), laptop=tuple(_KINDS), smoke=("cb", "cb_gate"))
-    asked = scale.pick(paper=(("mlp", "msa", "both"), ("front", "mid", "end")),
-                       laptop=(("mlp", "msa", "both"), ("front", "mid", "end")),
-                       smoke=(("mlp", "msa"), ("front", "end")))  # fmt: skip
+    asked = scale.pick(
+        paper=(("mlp", "msa", "both"), ("front", "mid", "end")),
+        laptop=(("mlp", "msa", "both"), ("front", "mid", "end")),
+        smoke=(("mlp", "msa"), ("front", "end")),
+    )
     without = made(scale, "DeiT-S")
     tables = []
     for name, title, numbers, wanted in (
@@ -87,23 +119,44 @@ def places(scale: Scale) -> Plan:
                 for place in wanted:
                     paper = numbers[kind][place]
                     suffix = kind if place in _DEFAULTS else f"{kind}:{place}"
-                    cells.append(paper and Ask(training=made(scale, "DeiT-S", suffix), key=key,
-                                               paper=paper[i]))  # fmt: skip
+                    cells.append(
+                        paper
+                        and Ask(training=made(scale, "DeiT-S", suffix), key=key, paper=paper[i])
+                    )
                 rows.append(Row(label=_KINDS[kind], paper_label="+ " + _KINDS[kind], cells=cells))
-            tables.append(Table(
-                name=f"{name}-{key}", title=title, corner="module", rows=rows, unit=unit,
-                columns=["none", *wanted]))  # fmt: skip
+            tables.append(
+                Table(
+                    name=f"{name}-{key}",
+                    title=title,
+                    corner="module",
+                    rows=rows,
+                    unit=unit,
+                    columns=["none", *wanted],
+                )
+            )
     base = ("without", "none")
     claims = []
     for kind in (_KINDS[k] for k in kinds):
         claims += [
             ahead("CB Table S5", f"{kind} in the MLP helps", "blocks-top1", (kind, "mlp"), base),
-            ahead("CB Table S5", f"{kind} is better in the MLP than in the MSA", "blocks-top1",
-                   (kind, "mlp"), (kind, "msa")),
-        ]  # fmt: skip
+            ahead(
+                "CB Table S5",
+                f"{kind} is better in the MLP than in the MSA",
+                "blocks-top1",
+                (kind, "mlp"),
+                (kind, "msa"),
+            ),
+        ]
         best, least = ("front", "end") if kind == "CB_hybrid" else ("end", "front")
-        claims.append(ahead("CB Table S6", f"{kind} is better at the {best} than at the {least}",
-                             "positions-top1", (kind, best), (kind, least)))  # fmt: skip
+        claims.append(
+            ahead(
+                "CB Table S6",
+                f"{kind} is better at the {best} than at the {least}",
+                "positions-top1",
+                (kind, best),
+                (kind, least),
+            )
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         panels = tuple(_dots(table, findings) for table in tables if table.name.endswith("top1"))
@@ -128,10 +181,20 @@ def _dots(table: Table, findings: Findings) -> Dots:
 
 
 STUDIES = (
-    Study(name="broadcasting-hierarchical", title="Does uniform attention help other families too?",
-          claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
-          covers=("CB Table S3",), plan=hierarchical, data=IMAGENET),
-    Study(name="broadcasting-places", title="Where does uniform attention belong?",
-          claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
-          covers=("CB Table S5", "CB Table S6"), plan=places, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="broadcasting-hierarchical",
+        title="Does uniform attention help other families too?",
+        claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
+        covers=("CB Table S3",),
+        plan=hierarchical,
+        data=IMAGENET,
+    ),
+    Study(
+        name="broadcasting-places",
+        title="Where does uniform attention belong?",
+        claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
+        covers=("CB Table S5", "CB Table S6"),
+        plan=places,
+        data=IMAGENET,
+    ),
+)

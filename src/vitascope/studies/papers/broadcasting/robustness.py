@@ -6,22 +6,32 @@ networks of Table S1. FGSM's epsilon is not given there: its number stands besid
 
 from typing import Any
 
+import numpy as np
+
 from vitascope.record import Record
-from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, ahead, elsewhere, taught
-from vitascope.studies.papers.plan import Ask, Key, Plan, Reading, Row, Study, Table
+from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, elsewhere, taught
+from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Study, Table, ahead
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["STUDIES"]
 
 
-def _under(what: str, value: float) -> Key:
-    """Accuracy at one size of the box, or one epsilon."""
+def _under(what: str, value: float) -> dict[str, Any]:
+    """Accuracy at one size of the box, or one epsilon: how to ask for it."""
+
+    def place(record: Record) -> int | None:
+        near = (i for i, v in enumerate(record.values[what]) if abs(v - value) < 1e-6)
+        return next(near, None)
 
     def key(record: Record) -> float | None:
-        pairs = zip(record.values[what], record.values["accuracy"], strict=True)
-        return next((a for v, a in pairs if abs(v - value) < 1e-6), None)
+        at = place(record)
+        return None if at is None else record.values["accuracy"][at]
 
-    return key
+    def right(record: Record) -> np.ndarray | None:
+        at, every = place(record), record.arrays.get("images/correct")  # the clean images first
+        return None if at is None or every is None else every[1 + at].astype(bool)
+
+    return {"key": key, "sample": Sample(kind="images", of=right)}
 
 
 def robustness(scale: Scale) -> Plan:
@@ -31,38 +41,81 @@ def robustness(scale: Scale) -> Plan:
     hidden, attacked = Reading(name="occlusion", options=look), Reading(name="fgsm", options=look)
     Columns = dict[str, tuple[dict[str, Any], tuple[float | None, ...]]]
     asked: dict[str, tuple[str, int, Columns]] = {
-        "occlusion": ("Centre hidden, half the side, black (Table S2)", count, {
-            "occluded": ({"reading": hidden, "key": _under("sizes", 0.5)}, (74.6, 75.1, 75.1))}),
-        "fgsm": ("FGSM, epsilon in pixels of 0 to 1; the paper's is not given (Table S2)", count, {
-            "1/255": ({"reading": attacked, "key": _under("epsilons", 1 / 255)}, (None,) * 3),
-            "8/255": ({"reading": attacked, "key": _under("epsilons", 8 / 255)},
-                      (11.8, 15.5, 13.0))}),
-    }  # fmt: skip
+        "occlusion": (
+            "Centre hidden, half the side, black (Table S2)",
+            count,
+            {"occluded": ({"reading": hidden, **_under("sizes", 0.5)}, (74.6, 75.1, 75.1))},
+        ),
+        "fgsm": (
+            "FGSM, epsilon in pixels of 0 to 1; the paper's is not given (Table S2)",
+            count,
+            {
+                "1/255": ({"reading": attacked, **_under("epsilons", 1 / 255)}, (None,) * 3),
+                "8/255": ({"reading": attacked, **_under("epsilons", 8 / 255)}, (11.8, 15.5, 13.0)),
+            },
+        ),
+    }
     if scale.is_paper:
-        asked["imagenet-a"] = ("ImageNet-A (Table S2)", 7_500, {
-            "top-1": ({"reading": elsewhere(scale, "imagenet-a")}, (21.5, 23.6, 22.6)),
-        })  # fmt: skip
+        asked["imagenet-a"] = (
+            "ImageNet-A (Table S2)",
+            7_500,
+            {
+                "top-1": ({"reading": elsewhere(scale, "imagenet-a")}, (21.5, 23.6, 22.6)),
+            },
+        )
     tables = [
-        Table(name=name, title=title, corner="module", columns=list(columns), num_test=tested,
-              rows=[Row(label=label, paper_label=label, cells=[
-                  Ask(training=taught(scale, "ViT-S", kind), paper=paper[i], **how)
-                  for how, paper in columns.values()])
-                  for i, (label, kind) in enumerate(KINDS.items())])
+        Table(
+            name=name,
+            title=title,
+            corner="module",
+            columns=list(columns),
+            num_test=tested,
+            rows=[
+                Row(
+                    label=label,
+                    paper_label=label,
+                    cells=[
+                        Ask(training=taught(scale, "ViT-S", kind), paper=paper[i], **how)
+                        for how, paper in columns.values()
+                    ],
+                )
+                for i, (label, kind) in enumerate(KINDS.items())
+            ],
+        )
         for name, (title, tested, columns) in asked.items()
-    ]  # fmt: skip
+    ]
     words = {"occlusion": "with the centre hidden", "imagenet-a": "on ImageNet-A"}
     claims = [
-        ahead("CB Table S2", f"{kind} is ahead {words.get(table.name, f'under FGSM {column}')}",
-              table.name, (kind, column), ("without", column))
-        for kind in ("CB", "CB_S") for table in tables for column in table.columns
-    ]  # fmt: skip
-    claims.append(ahead("CB Table S2", "CB withstands FGSM better than CB_S", "fgsm",
-                        ("CB", "8/255"), ("CB_S", "8/255")))  # fmt: skip
+        ahead(
+            "CB Table S2",
+            f"{kind} is ahead {words.get(table.name, f'under FGSM {column}')}",
+            table.name,
+            (kind, column),
+            ("without", column),
+        )
+        for kind in ("CB", "CB_S")
+        for table in tables
+        for column in table.columns
+    ]
+    claims.append(
+        ahead(
+            "CB Table S2",
+            "CB withstands FGSM better than CB_S",
+            "fgsm",
+            ("CB", "8/255"),
+            ("CB_S", "8/255"),
+        )
+    )
     return Plan(tables=tables, claims=claims)
 
 
 STUDIES = (
-    Study(name="broadcasting-robustness", title="Does uniform attention make a ViT robust?",
-          claim="CB raises accuracy with the centre hidden (+0.5), on ImageNet-A and under FGSM",
-          covers=("CB Table S2",), plan=robustness, data=BESIDE),
-)  # fmt: skip
+    Study(
+        name="broadcasting-robustness",
+        title="Does uniform attention make a ViT robust?",
+        claim="CB raises accuracy with the centre hidden (+0.5), on ImageNet-A and under FGSM",
+        covers=("CB Table S2",),
+        plan=robustness,
+        data=BESIDE,
+    ),
+)

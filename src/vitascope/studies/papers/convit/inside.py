@@ -7,6 +7,7 @@ Tables 5 and 6 (masking at test time).
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from vitascope.figure import Figure
 from vitascope.record import Record
@@ -18,6 +19,7 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
 )
@@ -34,6 +36,24 @@ def _mean(what: str, epoch: int, layers: slice = slice(None)) -> Any:
         return None if found is None else float(np.nanmean(found[epoch, layers]))
 
     return key
+
+
+def _by_depth(record: Record) -> np.ndarray | None:
+    """Layer and gate of every head at the end of the training. (2, heads)"""
+    if "gates" not in record.arrays:
+        return None
+    gates = record.arrays["gates"][-1]  # (L, H), not a number where a layer has fewer heads
+    layers = np.broadcast_to(np.arange(len(gates))[:, None], gates.shape)
+    there = np.isfinite(gates)
+    return np.stack([layers[there], gates[there]])
+
+
+def _depth_correlation(record: Record) -> float | None:
+    """Spearman's correlation of gate and depth over all heads."""
+    points = _by_depth(record)
+    if points is None or not np.ptp(points, 1).all():
+        return None
+    return float(stats.spearmanr(*points).statistic)
 
 
 def inside(scale: Scale) -> Plan:
@@ -63,6 +83,12 @@ def inside(scale: Scale) -> Plan:
               row("first layer", convit, "gates", first),
               row("last GPSA layer", convit, "gates", slice(gpsa.stop - 1, gpsa.stop))],
     )  # fmt: skip
+    depth = Table(
+        name="depth", title="Rank correlation of gate and depth after training (Fig. 6)",
+        corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
+        rows=[Row(label="all heads", cells=[
+            Ask(training=convit, reading=LOOKS, key=_depth_correlation, factor=1.0,
+                sample=Sample(kind="points", of=_by_depth))])])  # fmt: skip
 
     def change(source: str, text: str, table: str, plus: Any, minus: Any) -> Claim:
         return Claim(source=source, text=text, table=table, cells={plus: 1, minus: -1})
@@ -75,10 +101,11 @@ def inside(scale: Scale) -> Plan:
                (c, "end"), (c, "start")),
         change("ConViT Fig. 5", "ConViT ends more local than the plain ViT", "nonlocality",
                (b, "end"), (d, "end")),
-        change("ConViT Fig. 6", "gates fall: more attention goes to content", "gates",
+        change("ConViT Fig. 6", "gates fall in training: more attention goes to content", "gates",
                ("all GPSA layers", "start"), ("all GPSA layers", "end")),
-        change("ConViT Fig. 6", "early layers keep more position than late ones", "gates",
-               ("first layer", "end"), ("last GPSA layer", "end")),
+        Claim(source="ConViT Fig. 6", table="depth",
+              text="gates fall with depth: early layers keep "
+              "more position than late ones", cells={("all heads", "rho"): -1}),
     ]  # fmt: skip
     maps = {
         (model.model, when, count): (model, Reading(name="maps", options={
@@ -115,7 +142,7 @@ def inside(scale: Scale) -> Plan:
         return shown
 
     also = [(t, r) for t in (vit, convit) for r in (LOOKS, CURVES)] + list(maps.values())
-    return Plan(tables=[far, gate], claims=claims, figures=figures, also=also)
+    return Plan(tables=[far, gate, depth], claims=claims, figures=figures, also=also)
 
 
 def masking(scale: Scale) -> Plan:
@@ -133,7 +160,9 @@ def masking(scale: Scale) -> Plan:
                 value = value[part]
             return value  # type: ignore[no-any-return]
 
-        return Ask(training=training, reading=read, key=key, paper=paper)
+        name = "/".join(("images", *path))
+        right = Sample(kind="images", of=lambda record: record.arrays.get(name))
+        return Ask(training=training, reading=read, key=key, paper=paper, sample=right)
 
     both = ((vit, "DeiT-Ti", 38.3, 72.2), (convit, "ConViT-Ti", 67.1, 73.1))
     five = Table(

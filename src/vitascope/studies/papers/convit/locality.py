@@ -51,7 +51,7 @@ def strength(scale: Scale) -> Plan:
         Claim(source="ConViT Fig. 8", table="layers", text="GPSA layers raise the final accuracy",
               cells={(many, "end"): 1, (none, "end"): -1}),
         Claim(source="ConViT Fig. 8 right", table="layers",
-              text="their lead is larger early in training",
+              text="the lead of GPSA layers is larger early in training",
               cells={(many, "early"): 1, (none, "early"): -1, (many, "end"): -1, (none, "end"): 1}),
         Claim(source="ConViT Fig. 8 left", table="strength",
               text="stronger locality raises the final accuracy",

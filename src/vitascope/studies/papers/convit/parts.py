@@ -61,7 +61,7 @@ def ablation(scale: Scale) -> Plan:
         ahead(f"learned gates help ({few})", a, b),
         ahead(f"the convolutional start helps ({few})", a, c),
         ahead(f"without both, GPSA is still ahead of DeiT ({few})", d, e),
-        ahead(f"frozen at the convolutional start it beats DeiT on {few} of the images", f, e),
+        ahead(f"frozen at the convolutional start, GPSA beats DeiT on {few} of the images", f, e),
         ahead(f"a frozen convolution beats frozen random attention ({few})", f, g),
     ]
     also = [(row.cells[1].training, CURVES) for row in rows if row.cells[1] is not None]
@@ -95,7 +95,8 @@ def distillation(scale: Scale) -> Plan:
     ]  # fmt: skip
     vit, convit = rows[0].label, rows[-1].label
     claims.append(Claim(
-        source="ConViT App. B", table="top1", text="the ViT gains more from it than ConViT",
+        source="ConViT App. B", table="top1",
+        text="the ViT gains more from distillation than ConViT",
         cells={(vit, "distilled"): 1, (vit, "alone"): -1,
                (convit, "distilled"): -1, (convit, "alone"): 1},
     ))  # fmt: skip

@@ -19,12 +19,14 @@ from vitascope.studies.papers.plan import (
     Study,
     Table,
     Training,
+    above,
+    more,
 )
 from vitascope.studies.papers.scale import Scale, Spec
 from vitascope.studies.papers.vit.corruptions import corrupted
 from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS
-from vitascope.studies.papers.vit.overfitting import rank
-from vitascope.studies.papers.vit.spectra import eigenvalues, more, spectra_figure, spectrum
+from vitascope.studies.papers.vit.overfitting import rank_table
+from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
 
 __all__ = ["STUDIES", "built_up"]
 
@@ -39,9 +41,11 @@ _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alo
 
 def alternet(scale: Scale) -> Plan:
     """Fig. 12b and 12c."""
-    names = scale.pick(paper=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
-                       laptop=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
-                       smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))  # fmt: skip
+    names = scale.pick(
+        paper=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
+        laptop=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
+        smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"),
+    )
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
     vit, *_, resnet, alter = runs
     if scale.is_paper:
@@ -49,26 +53,42 @@ def alternet(scale: Scale) -> Plan:
     early = spectrum(scale)
     three = {label: runs[label] for label in (vit, resnet, alter)}
     table = corrupted(scale, runs, "Fig. 12b")
-    claims = [
-        more("ViT Fig. 12", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
-             "clean"),
-        more("ViT Fig. 12", "the ResNet is more accurate than the ViT", "top1", resnet, vit,
-             "clean"),
-        more("ViT Fig. 12", "AlterNet stands corruptions better than the ResNet", "top1", alter,
-             resnet, "corrupted"),
-        more("ViT Fig. 12", "AlterNet's positive eigenvalues are smaller than the ResNet's",
-             "ape", resnet, alter, "early"),
-        more("ViT Fig. 12", "AlterNet has fewer negative eigenvalues than the ViT", "nep", vit,
-             alter, "early"),
-    ]  # fmt: skip
+    claims = above(
+        "ViT Fig. 12",
+        {
+            "AlterNet is more accurate than the ResNet": ("top1", alter, resnet, "clean"),
+            "the ResNet is more accurate than the ViT": ("top1", resnet, vit, "clean"),
+            "AlterNet stands corruptions better than the ResNet": (
+                "top1",
+                alter,
+                resnet,
+                "corrupted",
+            ),
+            "AlterNet's positive eigenvalues are smaller than the ResNet's": (
+                "ape",
+                resnet,
+                alter,
+                "early",
+            ),
+            "AlterNet has fewer negative eigenvalues than the ViT": ("nep", vit, alter, "early"),
+        },
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            dots_figure(findings, table, ("clean", "corrupted"), "Accuracy (Fig. 12b)",
-                        "A dot is a seed; corrupted is the mean over 15 corruptions."),
-            spectra_figure(findings, {k: (t, early) for k, t in three.items()},
-                           "Hessian spectra early in training (Fig. 12c)"),
-        ]  # fmt: skip
+            dots_figure(
+                findings,
+                table,
+                ("clean", "corrupted"),
+                "Accuracy (Fig. 12b)",
+                "A dot is a seed; corrupted is the mean over 15 corruptions.",
+            ),
+            spectra_figure(
+                findings,
+                {k: (t, early) for k, t in three.items()},
+                "Hessian spectra early in training (Fig. 12c)",
+            ),
+        ]
 
     tables = [table, *eigenvalues(three, {"early": early}, "Fig. 12c")]
     return Plan(tables=tables, claims=claims, figures=figures)
@@ -82,13 +102,18 @@ def built_up(scale: Scale) -> dict[str, Training]:
     """
     end = scale.pick(paper=("caca",), laptop=("ca",))[0]
     steps: dict[str, tuple[str, ...]] = scale.pick(
-        paper={"none": ("ccc", "cccc", "cccccc", "cccc"), "c4": ("ccc", "cccc", "cccccc", "ccca"),
-               "c4 x 2": ("ccc", "cccc", "cccccc", end), "c3": ("ccc", "cccc", "ccccca", end),
-               "c3 x 2": ("ccc", "cccc", "cccaca", end), "c3 x 3": ("ccc", "cccc", "cacaca", end),
-               "c2": ("ccc", "ccca", "ccccca", end)},
-        laptop={"none": (), "c3": ("cc", "cc", end), "c2": ("cc", end, end),
-                "c1": (end, end, end)},
-        smoke={"none": (), "c3": ("cc", "cc", end)})  # fmt: skip
+        paper={
+            "none": ("ccc", "cccc", "cccccc", "cccc"),
+            "c4": ("ccc", "cccc", "cccccc", "ccca"),
+            "c4 x 2": ("ccc", "cccc", "cccccc", end),
+            "c3": ("ccc", "cccc", "ccccca", end),
+            "c3 x 2": ("ccc", "cccc", "cccaca", end),
+            "c3 x 3": ("ccc", "cccc", "cacaca", end),
+            "c2": ("ccc", "ccca", "ccccca", end),
+        },
+        laptop={"none": (), "c3": ("cc", "cc", end), "c2": ("cc", end, end), "c1": (end, end, end)},
+        smoke={"none": (), "c3": ("cc", "cc", end)},
+    )
     runs = {}
     for label, kinds in steps.items():
         if not kinds:
@@ -104,10 +129,13 @@ def built_up(scale: Scale) -> dict[str, Training]:
 def build_up(scale: Scale) -> Plan:
     """Fig. 12a: attention from the last stage to the first."""
     runs = built_up(scale)
-    table = Table(name="top1", title="Attention added from the end (Fig. 12a)",
-                  corner="last attention in", columns=["top-1"],
-                  rows=[Row(label=label, cells=[Ask(training=t)])
-                        for label, t in runs.items()])  # fmt: skip
+    table = Table(
+        name="top1",
+        title="Attention added from the end (Fig. 12a)",
+        corner="last attention in",
+        columns=["top-1"],
+        rows=[Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()],
+    )
     none, first, *rest = runs
     last = scale.pick(paper="c4 x 2", laptop=first)
 
@@ -116,16 +144,25 @@ def build_up(scale: Scale) -> Plan:
 
     claims = [better("attention at the end of the last stage raises the accuracy", last, none)]
     if rest:
-        claims.append(better("attention at the end of the second stage raises it further", "c2",
-                             scale.pick(paper="c3", laptop=first)))  # fmt: skip
+        text = "attention at the end of the second stage raises the accuracy further"
+        claims.append(better(text, "c2", scale.pick(paper="c3", laptop=first)))
         worse = scale.pick(paper=("c3", "c3 x 2"), laptop=("c2", "c1"))
-        text = scale.pick(paper="two attention blocks in the third stage lower it",
-                          laptop="attention in the first stage, too, does not help")  # fmt: skip
+        text = scale.pick(
+            paper="two attention blocks in the third stage lower the accuracy",
+            laptop="attention in the first stage, too, lowers the accuracy",
+        )
         claims.append(better(text, *worse))
 
     def figures(findings: Findings) -> list[Figure]:
-        return [dots_figure(findings, table, ("top-1",), "The build-up (Fig. 12a)",
-                            "From left to right, one more block of attention.")]  # fmt: skip
+        return [
+            dots_figure(
+                findings,
+                table,
+                ("top-1",),
+                "The build-up (Fig. 12a)",
+                "From left to right, one more block of attention.",
+            )
+        ]
 
     return Plan(tables=[table], claims=claims, figures=figures)
 
@@ -133,32 +170,55 @@ def build_up(scale: Scale) -> Plan:
 def large_data(scale: Scale) -> Plan:
     """Fig. E.1 and C.1 right: many networks on ImageNet."""
     every = ("ViT-Ti", "ViT-S", "ConViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
-    names = scale.pick(paper=every, laptop=tuple(n for n in every if n != "ViT-S"),
-                       smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))  # fmt: skip
+    names = scale.pick(
+        paper=every,
+        laptop=tuple(n for n in every if n != "ViT-S"),
+        smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"),
+    )
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, imagenet=True) for n in names}
     if scale.is_paper:
         like = runs["ViT-Ti"].changes
-        runs |= {n: scale.training((spec, spec), recipe="cifar", changes=like)
-                 for n, spec in _MORE.items()}  # fmt: skip
+        runs |= {
+            n: scale.training((spec, spec), recipe="cifar", changes=like)
+            for n, spec in _MORE.items()
+        }
     resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
     table = corrupted(scale, runs, "Fig. E.1")
-    loss = Table(name="nll", title="Training loss (Fig. C.1 right)", corner="network",
-                 columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
-                 rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
-                       for k, t in runs.items()])  # fmt: skip
-    first, *rest = runs.values()
-    order = Table(name="rank", title="Rank correlation of training loss and test error",
-                  corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
-                  rows=[Row(label="all networks", cells=[
-                      Ask(training=first, others=rest, key=rank, factor=1)])])  # fmt: skip
+    loss = Table(
+        name="nll",
+        title="Training loss (Fig. C.1 right)",
+        corner="network",
+        columns=["NLL"],
+        unit="NLL, nats",
+        digits=3,
+        accuracy=False,
+        log=True,
+        rows=[
+            Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
+            for k, t in runs.items()
+        ],
+    )
+    order = rank_table("", list(runs.values()))
     claims = [
-        more("ViT Fig. E.1", "AlterNet is more accurate than the ResNet", "top1", alter, resnet,
-             "clean"),
-        more("ViT Fig. E.1", "AlterNet stands corruptions better", "top1", alter, resnet,
-             "corrupted"),
-        Claim(source="ViT Fig. C.1 right", table="rank", text="the lower the training loss, the "
-              "lower the test error, over networks", cells={("all networks", "rho"): 1}),
-    ]  # fmt: skip
+        *above(
+            "ViT Fig. E.1",
+            {
+                "AlterNet is more accurate than the ResNet": ("top1", alter, resnet, "clean"),
+                "AlterNet stands corruptions better than the ResNet": (
+                    "top1",
+                    alter,
+                    resnet,
+                    "corrupted",
+                ),
+            },
+        ),
+        Claim(
+            source="ViT Fig. C.1 right",
+            table="rank",
+            text="the lower the training loss, the lower the test error, over networks",
+            cells={("all networks", "rho"): 1},
+        ),
+    ]
     swin = NETWORKS["Swin-Ti"].label(scale)
     if scale.is_paper:  # a laptop has no large data
         text = "with much data, windows (Swin) reach a lower training loss than the ResNet"
@@ -173,14 +233,29 @@ def large_data(scale: Scale) -> Plan:
 
 
 STUDIES = (
-    Study(name="alternet", title="Does attention at the ends of stages make a ResNet better?",
-          claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
-                "its loss is flatter than the ResNet's",
-          covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"), plan=alternet, data=CIFAR),
-    Study(name="build-up", title="Where in a ResNet does attention help?",
-          claim="attention at the ends of late stages helps; several in the third stage do not",
-          covers=("ViT Fig. 12a",), plan=build_up, data=CIFAR),
-    Study(name="large-data", title="Does attention help convolutions on much data?",
-          claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
-          covers=("ViT Fig. E.1", "ViT Fig. C.1 right"), plan=large_data, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="alternet",
+        title="Does attention at the ends of stages make a ResNet better?",
+        claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
+        "its loss is flatter than the ResNet's",
+        covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"),
+        plan=alternet,
+        data=CIFAR,
+    ),
+    Study(
+        name="build-up",
+        title="Where in a ResNet does attention help?",
+        claim="attention at the ends of late stages helps; several in the third stage do not",
+        covers=("ViT Fig. 12a",),
+        plan=build_up,
+        data=CIFAR,
+    ),
+    Study(
+        name="large-data",
+        title="Does attention help convolutions on much data?",
+        claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
+        covers=("ViT Fig. E.1", "ViT Fig. C.1 right"),
+        plan=large_data,
+        data=IMAGENET,
+    ),
+)

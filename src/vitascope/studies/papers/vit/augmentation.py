@@ -22,13 +22,15 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
     Training,
+    more,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
-from vitascope.studies.papers.vit.spectra import more, spectra_figure, spectrum
+from vitascope.studies.papers.vit.spectra import SPECTRA, spectra_figure, spectrum
 
 __all__ = ["STUDIES", "gap"]
 
@@ -43,53 +45,118 @@ def gap(record: Record) -> float:
 
 def augmentation(scale: Scale) -> Plan:
     """Fig. F.1: weak and strong augmentation, calibration and spectra."""
-    names = scale.pick(paper=("ViT-Ti", "ResNet-50"), laptop=("ViT-Ti", "ResNet-50"),
-                       smoke=("ViT-Ti",))  # fmt: skip
+    names = scale.pick(
+        paper=("ViT-Ti", "ResNet-50"), laptop=("ViT-Ti", "ResNet-50"), smoke=("ViT-Ti",)
+    )
     kinds = ("weak", "strong")
     runs = {
         (NETWORKS[n].label(scale), kind): NETWORKS[n].training(
-            scale, changes=augmented(scale, kind == "strong"))
-        for n in names for kind in kinds
-    }  # fmt: skip
+            scale, changes=augmented(scale, kind == "strong")
+        )
+        for n in names
+        for kind in kinds
+    }
     labels = list(dict.fromkeys(label for label, _ in runs))
     calibrated = Reading(name="calibration", options=scale.look())
     early = spectrum(scale)
 
     def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Table:
-        factor = how.pop("factor", 100.0)
-        rows = [Row(label=label, cells=[Ask(training=runs[label, kind], reading=reading, key=key,
-                                            factor=factor) for kind in kinds])
-                for label in labels]  # fmt: skip
-        return Table(name=name, title=title, corner="augmentation", columns=list(kinds),
-                     rows=rows, unit=unit, accuracy=False, **how)  # fmt: skip
+        factor, sample = how.pop("factor", 100.0), how.pop("sample", None)
+        rows = [
+            Row(
+                label=label,
+                cells=[
+                    Ask(
+                        training=runs[label, kind],
+                        reading=reading,
+                        key=key,
+                        factor=factor,
+                        sample=sample,
+                    )
+                    for kind in kinds
+                ],
+            )
+            for label in labels
+        ]
+        return Table(
+            name=name,
+            title=title,
+            corner="augmentation",
+            columns=list(kinds),
+            rows=rows,
+            unit=unit,
+            accuracy=False,
+            **how,
+        )
 
     tables = [
-        table("gap", "Mean confidence above accuracy (Fig. F.1a)", "gap, %", gap, calibrated),
-        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early),
-        table("ape", "Mean positive eigenvalue (Fig. F.1b)", "APE", "ape", early, factor=1.0,
-              digits=2, log=True),
+        table(
+            "gap",
+            "Mean confidence above accuracy (Fig. F.1a)",
+            "gap, %",
+            gap,
+            calibrated,
+            sample=Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence")),
+        ),
+        table(
+            "nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early, sample=SPECTRA["nep"]
+        ),
+        table(
+            "ape",
+            "Mean positive eigenvalue (Fig. F.1b)",
+            "APE",
+            "ape",
+            early,
+            factor=1.0,
+            digits=2,
+            log=True,
+            sample=SPECTRA["ape"],
+        ),
         table("top1", "Top-1", "top-1, %", "top1", Reading()),
-    ]  # fmt: skip
+    ]
     claims = []
     for label in labels:
         claims += [
-            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is overconfident without it",
-                  cells={(label, "weak"): 1}),
-            Claim(source="ViT Fig. F.1", table="gap", text=f"{label} is underconfident with it",
-                  cells={(label, "strong"): -1}),
-            more("ViT Fig. F.1", f"it makes the eigenvalues of {label} smaller", "ape", label,
-                 label, "weak", "strong"),
-            more("ViT Fig. F.1", f"it makes more eigenvalues of {label} negative", "nep", label,
-                 label, "strong", "weak"),
-        ]  # fmt: skip
+            Claim(
+                source="ViT Fig. F.1",
+                table="gap",
+                text=f"{label} is overconfident with weak augmentation",
+                cells={(label, "weak"): 1},
+            ),
+            Claim(
+                source="ViT Fig. F.1",
+                table="gap",
+                text=f"{label} is underconfident with strong augmentation",
+                cells={(label, "strong"): -1},
+            ),
+            more(
+                "ViT Fig. F.1",
+                f"strong augmentation makes {label}'s eigenvalues smaller",
+                "ape",
+                label,
+                label,
+                "weak",
+                "strong",
+            ),
+            more(
+                "ViT Fig. F.1",
+                f"strong augmentation makes more {label} eigenvalues negative",
+                "nep",
+                label,
+                label,
+                "strong",
+                "weak",
+            ),
+        ]
 
     def figures(findings: Findings) -> list[Figure]:
         read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}
         return [
             _reliability(findings, {k: (t, calibrated) for k, t in read.items()}),
-            spectra_figure(findings, {k: (t, early) for k, t in read.items()},
-                           "Hessian spectra (Fig. F.1b)"),
-        ]  # fmt: skip
+            spectra_figure(
+                findings, {k: (t, early) for k, t in read.items()}, "Hessian spectra (Fig. F.1b)"
+            ),
+        ]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
@@ -100,8 +167,10 @@ def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]
     for label, read in runs.items():
         found = [record.values for record in findings.of(*read)]
         count = np.sum([v["bin_count"] for v in found], axis=0)
-        sums = {name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
-                for name in ("confidence", "accuracy")}  # fmt: skip
+        sums = {
+            name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
+            for name in ("confidence", "accuracy")
+        }
         x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
@@ -111,7 +180,12 @@ def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]
 
 
 STUDIES = (
-    Study(name="augmentation", title="What does strong augmentation do?",
-          claim="predictions become underconfident, eigenvalues smaller and more often negative",
-          covers=("ViT Fig. F.1",), plan=augmentation, data=CIFAR),
-)  # fmt: skip
+    Study(
+        name="augmentation",
+        title="What does strong augmentation do?",
+        claim="predictions become underconfident, eigenvalues smaller and more often negative",
+        covers=("ViT Fig. F.1",),
+        plan=augmentation,
+        data=CIFAR,
+    ),
+)

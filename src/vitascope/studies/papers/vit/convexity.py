@@ -25,6 +25,8 @@ from vitascope.studies.papers.plan import (
     Study,
     Table,
     Training,
+    above,
+    more,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.corruptions import corrupted
@@ -32,7 +34,6 @@ from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.studies.papers.vit.spectra import (
     eigenvalues,
     exponent,
-    more,
     spectra_figure,
     spectrum,
 )
@@ -47,11 +48,15 @@ def pooling(scale: Scale) -> Plan:
     early = spectrum(scale)
     top1 = _accuracy(runs, "top1", "section 2")
     claims = [
-        more("ViT Fig. 6", "average pooling leaves fewer negative eigenvalues", "nep", token, gap,
-             "early"),
-        more("ViT Fig. 6", "average pooling raises the accuracy (by 2.7 points in the paper)",
-             "top1", gap, token, "top-1"),
-    ]  # fmt: skip
+        *above(
+            "ViT Fig. 6",
+            {"average pooling leaves fewer negative eigenvalues": ("nep", token, gap, "early")},
+        ),
+        replace(
+            more("ViT Fig. 6", "average pooling raises the accuracy", "top1", gap, token, "top-1"),
+            paper=2.7,
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         read = {k: (t, early) for k, t in runs.items()}
@@ -83,8 +88,10 @@ def bias(scale: Scale) -> Plan:
     early = spectrum(scale, half=True)
     tables = []
     for runs, prefix, where in ((by_kernel, "kernel", "Fig. 7"), (by_patch, "patch", "Fig. C.3")):
-        tables += [replace(t, name=f"{prefix}-{t.name}")
-                   for t in eigenvalues(runs, {"early": early}, where)]  # fmt: skip
+        tables += [
+            replace(t, name=f"{prefix}-{t.name}")
+            for t in eigenvalues(runs, {"early": early}, where)
+        ]
     tables += [
         corrupted(scale, by_kernel, "Fig. 7", "kernel-top1"),
         _loss(by_kernel, "kernel-nll", "Fig. 7"),
@@ -93,36 +100,81 @@ def bias(scale: Scale) -> Plan:
     ]
     near, fine, coarse = f"{kernels[-1]} x {kernels[-1]}", *list(by_patch)[:: len(by_patch) - 1]
     claims = [
-        more("ViT Fig. 7", f"{near} attention has fewer negative eigenvalues than global",
-             "kernel-nep", "global", near, "early"),
-        more("ViT Fig. 7", f"{near} attention reaches a lower training loss", "kernel-nll",
-             "global", near, "NLL"),
-        more("ViT Fig. 7", f"{near} attention is more accurate", "kernel-top1", near, "global",
-             "clean"),
-        more("ViT Fig. C.3", "small patches allow more negative eigenvalues than large ones",
-             "patch-nep", fine, coarse, "early"),
-        more("ViT Fig. C.3", "small patches make the eigenvalues smaller", "patch-ape", coarse,
-             fine, "early"),
-        more("ViT Fig. C.3", "large patches harm the accuracy", "patch-top1",
-             list(by_patch)[-2], coarse, "top-1"),
-    ]  # fmt: skip
+        *above(
+            "ViT Fig. 7",
+            {
+                f"{near} attention has fewer negative eigenvalues than global": (
+                    "kernel-nep",
+                    "global",
+                    near,
+                    "early",
+                ),
+                f"{near} attention reaches a lower training loss": (
+                    "kernel-nll",
+                    "global",
+                    near,
+                    "NLL",
+                ),
+                f"{near} attention is more accurate": ("kernel-top1", near, "global", "clean"),
+            },
+        ),
+        *above(
+            "ViT Fig. C.3",
+            {
+                "small patches allow more negative eigenvalues than large ones": (
+                    "patch-nep",
+                    fine,
+                    coarse,
+                    "early",
+                ),
+                "small patches make the eigenvalues smaller": ("patch-ape", coarse, fine, "early"),
+                "large patches harm the accuracy": (
+                    "patch-top1",
+                    list(by_patch)[-2],
+                    coarse,
+                    "top-1",
+                ),
+            },
+        ),
+    ]
     if len(kernels) > 1:
-        claims += [
-            more("ViT Fig. 7", "5 x 5 has fewer negative eigenvalues than 3 x 3", "kernel-nep",
-                 "3 x 3", "5 x 5", "early"),
-            more("ViT Fig. 7", "5 x 5 stands corruptions better than 3 x 3", "kernel-top1",
-                 "5 x 5", "3 x 3", "corrupted"),
-        ]  # fmt: skip
+        claims += above(
+            "ViT Fig. 7",
+            {
+                "5 x 5 has fewer negative eigenvalues than 3 x 3": (
+                    "kernel-nep",
+                    "3 x 3",
+                    "5 x 5",
+                    "early",
+                ),
+                "5 x 5 stands corruptions better than 3 x 3": (
+                    "kernel-top1",
+                    "5 x 5",
+                    "3 x 3",
+                    "corrupted",
+                ),
+            },
+        )
     if len(patches) > 2:
-        claims.append(more("ViT Fig. C.3", "the smallest patches harm the accuracy too",
-                           "patch-top1", list(by_patch)[1], fine, "top-1"))  # fmt: skip
+        claims.append(
+            more(
+                "ViT Fig. C.3",
+                "the smallest patches harm the accuracy too",
+                "patch-top1",
+                list(by_patch)[1],
+                fine,
+                "top-1",
+            )
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
             spectra_figure(findings, {k: (t, early) for k, t in runs.items()}, title, name)
-            for runs, name, title in ((by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
-                                      (by_patch, "patches", "Spectra by patch size (Fig. C.3)"))
-        ]  # fmt: skip
+            for runs, name, title in (
+                (by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
+                (by_patch, "patches", "Spectra by patch size (Fig. C.3)"),
+            )
+        ]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
@@ -136,10 +188,21 @@ def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Table:
 
 def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
     """The loss on the training images in the last epoch."""
-    rows = [Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
-            for label, t in runs.items()]  # fmt: skip
-    return Table(name=name, title=f"Training loss ({where})", corner="network", columns=["NLL"],
-                 unit="NLL, nats", digits=3, accuracy=False, log=True, rows=rows)  # fmt: skip
+    rows = [
+        Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
+        for label, t in runs.items()
+    ]
+    return Table(
+        name=name,
+        title=f"Training loss ({where})",
+        corner="network",
+        columns=["NLL"],
+        unit="NLL, nats",
+        digits=3,
+        accuracy=False,
+        log=True,
+        rows=rows,
+    )
 
 
 def heads(scale: Scale) -> Plan:
@@ -168,19 +231,43 @@ def heads(scale: Scale) -> Plan:
         nep, ape = eigenvalues(labelled, {"early": early}, source.removeprefix("ViT "))
         first, *rest = runs.values()
         law = Table(
-            name=f"{name}-exponent", title=f"Exponent of APE ({source.removeprefix('ViT ')})",
-            corner="law", columns=["exponent"], unit="exponent", digits=2, accuracy=False,
-            rows=[Row(label=f"APE against {name}", cells=[
-                Ask(training=first, others=rest, reading=early, paper=paper, factor=1,
-                    key=exponent([float(step) for step in runs]))])])  # fmt: skip
+            name=f"{name}-exponent",
+            title=f"Exponent of APE ({source.removeprefix('ViT ')})",
+            corner="law",
+            columns=["exponent"],
+            unit="exponent",
+            digits=2,
+            accuracy=False,
+            rows=[
+                Row(
+                    label=f"APE against {name}",
+                    cells=[
+                        Ask(
+                            training=first,
+                            others=rest,
+                            reading=early,
+                            paper=paper,
+                            factor=1,
+                            key=exponent([float(step) for step in runs]),
+                        )
+                    ],
+                )
+            ],
+        )
         tables += [replace(nep, name=f"{name}-nep"), replace(ape, name=f"{name}-ape"), law]
         low, *_, high = labelled
         claims += [
-            more(source, f"more {name}, fewer negative eigenvalues", f"{name}-nep", low, high,
-                 "early"),
-            Claim(source=source, table=law.name, text=f"APE falls as {name} grow",
-                  cells={(law.rows[0].label, "exponent"): -1}),
-        ]  # fmt: skip
+            *above(
+                source,
+                {f"more {name}, fewer negative eigenvalues": (f"{name}-nep", low, high, "early")},
+            ),
+            Claim(
+                source=source,
+                table=law.name,
+                text=f"APE falls as {name} grow",
+                cells={(law.rows[0].label, "exponent"): -1},
+            ),
+        ]
 
     def figures(findings: Findings) -> list[Figure]:
         shown: list[Figure] = []
@@ -190,13 +277,21 @@ def heads(scale: Scale) -> Plan:
             def ask(training: Training, key: str, factor: float) -> Ask:
                 return Ask(training=training, reading=early, key=key, factor=factor)
 
-            pairs = [(float(step), ask(t, "nep", 100.0), ask(t, "ape", 1.0))
-                     for step, t in runs.items()]  # fmt: skip
+            pairs = [
+                (float(step), ask(t, "nep", 100.0), ask(t, "ape", 1.0)) for step, t in runs.items()
+            ]
             said = f"The paper fits APE with an exponent of {paper} and sees NEP fall."
-            shown.append(against_figure(
-                findings, {"ViT": pairs}, x=what, labels=("NEP, %", "APE"), name=name,
-                title=f"Convexity and flatness by {what} ({where})", reading=said,
-            ))  # fmt: skip
+            shown.append(
+                against_figure(
+                    findings,
+                    {"ViT": pairs},
+                    x=what,
+                    labels=("NEP, %", "APE"),
+                    name=name,
+                    title=f"Convexity and flatness by {what} ({where})",
+                    reading=said,
+                )
+            )
             read = {f"{step} {name}": (t, early) for step, t in runs.items()}
             title = f"Spectra by {what} ({where})"
             shown.append(spectra_figure(findings, read, title, f"{name}-spectra"))
@@ -206,13 +301,29 @@ def heads(scale: Scale) -> Plan:
 
 
 STUDIES = (
-    Study(name="pooling", title="Does average pooling make the loss of a ViT convex?",
-          claim="average pooling in place of the class token suppresses negative eigenvalues "
-                "and adds 2.7 points", covers=("ViT Fig. 6",), plan=pooling, data=CIFAR),
-    Study(name="convexity", title="Do locality and larger patches make the loss convex?",
-          claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
-          covers=("ViT Fig. 7", "ViT Fig. C.3"), plan=bias, data=CIFAR),
-    Study(name="heads", title="Do heads make the loss flat and convex?",
-          claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
-          covers=("ViT Fig. C.5", "ViT Fig. C.6"), plan=heads, data=CIFAR),
-)  # fmt: skip
+    Study(
+        name="pooling",
+        title="Does average pooling make the loss of a ViT convex?",
+        claim="average pooling in place of the class token suppresses negative eigenvalues "
+        "and adds 2.7 points",
+        covers=("ViT Fig. 6",),
+        plan=pooling,
+        data=CIFAR,
+    ),
+    Study(
+        name="convexity",
+        title="Do locality and larger patches make the loss convex?",
+        claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
+        covers=("ViT Fig. 7", "ViT Fig. C.3"),
+        plan=bias,
+        data=CIFAR,
+    ),
+    Study(
+        name="heads",
+        title="Do heads make the loss flat and convex?",
+        claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
+        covers=("ViT Fig. C.5", "ViT Fig. C.6"),
+        plan=heads,
+        data=CIFAR,
+    ),
+)

@@ -6,7 +6,7 @@ and ImageNet-C as published; here the corruptions are made from the test images.
 
 from collections.abc import Mapping
 
-from vitascope.studies.papers.plan import Ask, Reading, Row, Table, Training
+from vitascope.studies.papers.plan import Ask, Reading, Row, Sample, Table, Training
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["corrupted"]
@@ -15,7 +15,18 @@ __all__ = ["corrupted"]
 def corrupted(scale: Scale, runs: Mapping[str, Training], where: str, name: str = "top1") -> Table:
     """Top-1 on clean images, and its mean over 15 corruptions and their severities."""
     reading = Reading(name="corruption", options=scale.look())
-    rows = [Row(label=label, cells=[Ask(training=t), Ask(training=t, reading=reading, key="mean")])
-            for label, t in runs.items()]  # fmt: skip
-    return Table(name=name, title=f"Accuracy and robustness ({where})", corner="network",
-                 columns=["clean", "corrupted"], rows=rows)  # fmt: skip
+    share = Sample(kind="images", of=lambda record: record.arrays.get("images/share"))
+    rows = [
+        Row(
+            label=label,
+            cells=[Ask(training=t), Ask(training=t, reading=reading, key="mean", sample=share)],
+        )
+        for label, t in runs.items()
+    ]
+    return Table(
+        name=name,
+        title=f"Accuracy and robustness ({where})",
+        corner="network",
+        columns=["clean", "corrupted"],
+        rows=rows,
+    )

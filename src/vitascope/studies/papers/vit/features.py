@@ -24,6 +24,7 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
     Training,
@@ -61,12 +62,13 @@ def changes(record: Record) -> list[tuple[str, float]]:
     ]
 
 
-def of_kind(*kinds: str, late: bool = False) -> Any:
-    """The mean change over units of these kinds; ``late``: over the second half of them."""
+def of_kind(*kinds: str, half: str = "") -> Any:
+    """The mean change over units of these kinds, or over their ``early`` or ``late`` half."""
 
     def key(record: Record) -> float | None:
         found = [change for kind, change in changes(record) if kind in kinds]
-        found = found[len(found) // 2 :] if late else found
+        middle = len(found) // 2
+        found = {"early": found[:middle], "late": found[middle:]}.get(half, found)
         return float(np.mean(found)) if found else None
 
     return key
@@ -77,26 +79,47 @@ def in_all(record: Record) -> float:
     return float(sum(change for _, change in changes(record)))
 
 
-def lost(low: float, high: float) -> Any:
-    """Accuracy lost to noise of the frequencies between these, in pi."""
+def lost(low: float, high: float) -> dict[str, Any]:
+    """Accuracy lost to noise of the frequencies between these, in pi: how to ask for it."""
+
+    def band(record: Record) -> list[int]:
+        return [i for i, f in enumerate(record.values["frequencies"]) if low <= f <= high]
 
     def key(record: Record) -> float | None:
-        found = [a for f, a in zip(record.values["frequencies"], record.values["accuracy"],
-                                   strict=True) if low <= f <= high]  # fmt: skip
+        found = [record.values["accuracy"][i] for i in band(record)]
         return record.values["clean"] - float(np.mean(found)) if found else None
 
-    return key
+    def by_image(record: Record) -> np.ndarray | None:
+        right, inside = record.arrays.get("images/correct"), band(record)  # the clean ones first
+        if right is None or not inside:
+            return None
+        return right[0] - right[[1 + i for i in inside]].mean(0)  # type: ignore[no-any-return]
+
+    return {"key": key, "sample": Sample(kind="images", of=by_image)}
 
 
 def _acts(scale: Scale, runs: Runs, reading: Reading, title: str, unit: str, name: str) -> Table:
     """What attention, MLPs and convolutions change, and all together."""
     columns = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
-    columns |= {"late attention": of_kind("attention", late=True), "all": in_all}
-    rows = [Row(label=label, cells=[Ask(training=t, reading=reading, key=key, factor=1)
-                                    for key in columns.values()])
-            for label, t in runs.items()]  # fmt: skip
-    return Table(name=name, title=title, corner="change at", columns=list(columns), rows=rows,
-                 unit=unit, digits=3, accuracy=False)  # fmt: skip
+    columns |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
+    columns["all"] = in_all
+    rows = [
+        Row(
+            label=label,
+            cells=[Ask(training=t, reading=reading, key=key, factor=1) for key in columns.values()],
+        )
+        for label, t in runs.items()
+    ]
+    return Table(
+        name=name,
+        title=title,
+        corner="change at",
+        columns=list(columns),
+        rows=rows,
+        unit=unit,
+        digits=3,
+        accuracy=False,
+    )
 
 
 def _sign(source: str, text: str, table: str, row: str, column: str, sign: int) -> Claim:
@@ -125,52 +148,110 @@ def frequencies(scale: Scale) -> Plan:
     vit, resnet, *staged = runs
     fourier = Reading(name="fourier", options=scale.look())
     noise = Reading(name="frequency", options=scale.look())
-    high = _acts(scale, runs, fourier, "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)",
-                 "change, nats", "high")  # fmt: skip
+    high = _acts(
+        scale,
+        runs,
+        fourier,
+        "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)",
+        "change, nats",
+        "high",
+    )
     bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
     noisy = Table(
-        name="noise", title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (Fig. 2b)",
-        corner="network", columns=list(bands), unit="lost, %", accuracy=False,
-        rows=[Row(label=label, cells=[Ask(training=t, reading=noise, key=key)
-                                      for key in bands.values()])
-              for label, t in runs.items()])  # fmt: skip
+        name="noise",
+        title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (Fig. 2b)",
+        corner="network",
+        columns=list(bands),
+        unit="lost, %",
+        accuracy=False,
+        rows=[
+            Row(
+                label=label, cells=[Ask(training=t, reading=noise, **how) for how in bands.values()]
+            )
+            for label, t in runs.items()
+        ],
+    )
     claims = [
         _sign("ViT Fig. 2", "the ViT as a whole lowers high frequencies", "high", vit, "all", -1),
-        _sign("ViT Fig. 2", "the ResNet as a whole raises them", "high", resnet, "all", 1),
-        Claim(source="ViT Fig. 2", text="noise of high frequencies costs the ResNet more",
-              table="noise", cells={(resnet, "high"): 1, (vit, "high"): -1}),
-        Claim(source="ViT Fig. 2", text="noise of low frequencies costs the ViT more",
-              table="noise", cells={(vit, "low"): 1, (resnet, "low"): -1}),
-        _sign("ViT Fig. 8", "attention lowers high frequencies in the ViT", "high", vit,
-              "attention", -1),
-        _sign("ViT Fig. 8", "MLPs raise them", "high", vit, "MLP", 1),
-        Claim(source="ViT Fig. 8", text="early attention lowers them less than late attention",
-              table="high", cells={(vit, "attention"): 1, (vit, "late attention"): -1}),
-        *(_sign("ViT Fig. D.2", f"attention lowers high frequencies in {label}", "high", label,
-                "attention", -1) for label in staged),
-        *(_sign("ViT Fig. D.2", f"MLPs raise them in {label}", "high", label, "MLP", 1)
-          for label in staged),
-    ]  # fmt: skip
+        _sign(
+            "ViT Fig. 2", "the ResNet as a whole raises high frequencies", "high", resnet, "all", 1
+        ),
+        Claim(
+            source="ViT Fig. 2",
+            text="noise of high frequencies costs the ResNet more",
+            table="noise",
+            cells={(resnet, "high"): 1, (vit, "high"): -1},
+        ),
+        Claim(
+            source="ViT Fig. 2",
+            text="noise of low frequencies costs the ViT more",
+            table="noise",
+            cells={(vit, "low"): 1, (resnet, "low"): -1},
+        ),
+        _sign(
+            "ViT Fig. 8",
+            "attention lowers high frequencies in the ViT",
+            "high",
+            vit,
+            "attention",
+            -1,
+        ),
+        _sign("ViT Fig. 8", "MLPs raise high frequencies in the ViT", "high", vit, "MLP", 1),
+        Claim(
+            source="ViT Fig. 8",
+            table="high",
+            text="in the ViT, early attention lowers high frequencies less than late attention",
+            cells={(vit, "early attention"): 1, (vit, "late attention"): -1},
+        ),
+        *(
+            _sign(
+                "ViT Fig. D.2",
+                f"attention lowers high frequencies in {label}",
+                "high",
+                label,
+                "attention",
+                -1,
+            )
+            for label in staged
+        ),
+        *(
+            _sign(
+                "ViT Fig. D.2", f"MLPs raise high frequencies in {label}", "high", label, "MLP", 1
+            )
+            for label in staged
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         series = []
         for label, training in runs.items():
             records = [record.values for record in findings.of(training, noise)]
             at = records[0]["frequencies"]
-            drops = [[100 * (v["clean"] - v["accuracy"][i]) for v in records]
-                     for i in range(len(at))]  # fmt: skip
+            drops = [
+                [100 * (v["clean"] - v["accuracy"][i]) for v in records] for i in range(len(at))
+            ]
             series.append(over(at, drops, label))
         hurt = lines("all networks", series, x="frequency of the noise, pi", y="accuracy lost, %")
         return [
-            Figure(name="spectra", title="Feature maps' spectra (Fig. 2a, D.2 left)",
-                   reading="From 0 to 1.0 pi; a lower line is a smoother map.",
-                   panels=_curves(findings, runs, fourier)),
-            Figure(name="high", title="High frequencies after each unit (Fig. 8, D.2 right)",
-                   reading="Where attention stands below its neighbours, it filters.",
-                   panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi")),
-            Figure(name="noise", title="Noise of one frequency (Fig. 2b)",
-                   reading="The higher line suffers more.", panels=(hurt,)),
-        ]  # fmt: skip
+            Figure(
+                name="spectra",
+                title="Feature maps' spectra (Fig. 2a, D.2 left)",
+                reading="From 0 to 1.0 pi; a lower line is a smoother map.",
+                panels=_curves(findings, runs, fourier),
+            ),
+            Figure(
+                name="high",
+                title="High frequencies after each unit (Fig. 8, D.2 right)",
+                reading="Where attention stands below its neighbours, it filters.",
+                panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
+            ),
+            Figure(
+                name="noise",
+                title="Noise of one frequency (Fig. 2b)",
+                reading="The higher line suffers more.",
+                panels=(hurt,),
+            ),
+        ]
 
     return Plan(tables=[high, noisy], claims=claims, figures=figures)
 
@@ -199,23 +280,64 @@ def ensembling(scale: Scale) -> Plan:
     runs = networks(scale)
     vit, resnet, *staged = runs
     variance = Reading(name="variance", options=scale.look())
-    table = _acts(scale, runs, variance, "Change of the log variance (Fig. 9, D.1)",
-                  "change, nats", "variance")  # fmt: skip
+    table = _acts(
+        scale,
+        runs,
+        variance,
+        "Change of the log variance (Fig. 9, D.1)",
+        "change, nats",
+        "variance",
+    )
     claims = [
-        _sign("ViT Fig. 9", "attention lowers the variance in the ViT", "variance", vit,
-              "attention", -1),
-        _sign("ViT Fig. 9", "MLPs raise it", "variance", vit, "MLP", 1),
-        Claim(source="ViT Fig. 9", text="attention raises it less than MLPs do", table="variance",
-              cells={(vit, "MLP"): 1, (vit, "attention"): -1}),
-        _sign("ViT Fig. 9", "convolutions raise it in the ResNet", "variance", resnet,
-              "convolution", 1),
-        _sign("ViT Fig. 9", "it accumulates over the ResNet's stages", "variance", resnet, "all",
-              1),
-        *(_sign("ViT Fig. D.1", f"attention lowers the variance in {label}", "variance", label,
-                "attention", -1) for label in staged),
-        *(_sign("ViT Fig. D.1", f"MLPs raise it in {label}", "variance", label, "MLP", 1)
-          for label in staged),
-    ]  # fmt: skip
+        _sign(
+            "ViT Fig. 9",
+            "attention lowers the variance in the ViT",
+            "variance",
+            vit,
+            "attention",
+            -1,
+        ),
+        _sign("ViT Fig. 9", "MLPs raise the variance in the ViT", "variance", vit, "MLP", 1),
+        Claim(
+            source="ViT Fig. 9",
+            table="variance",
+            text="in the ViT, MLPs raise the variance more than attention does",
+            cells={(vit, "MLP"): 1, (vit, "attention"): -1},
+        ),
+        _sign(
+            "ViT Fig. 9",
+            "convolutions raise the variance in the ResNet",
+            "variance",
+            resnet,
+            "convolution",
+            1,
+        ),
+        _sign(
+            "ViT Fig. 9",
+            "the variance grows from start to end of the ResNet's stages",
+            "variance",
+            resnet,
+            "all",
+            1,
+        ),
+        *(
+            _sign(
+                "ViT Fig. D.1",
+                f"attention lowers the variance in {label}",
+                "variance",
+                label,
+                "attention",
+                -1,
+            )
+            for label in staged
+        ),
+        *(
+            _sign(
+                "ViT Fig. D.1", f"MLPs raise the variance in {label}", "variance", label, "MLP", 1
+            )
+            for label in staged
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         panels = _after_units(findings, runs, variance, "log of the variance")
@@ -227,11 +349,21 @@ def ensembling(scale: Scale) -> Plan:
 
 
 STUDIES = (
-    Study(name="frequencies", title="Is attention a low-pass filter?",
-          claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
-                "high frequencies harms a ResNet more than a ViT",
-          covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"), plan=frequencies, data=IMAGENET),
-    Study(name="ensembling", title="Does attention average feature maps?",
-          claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
-          covers=("ViT Fig. 9", "ViT Fig. D.1"), plan=ensembling, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="frequencies",
+        title="Is attention a low-pass filter?",
+        claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
+        "high frequencies harms a ResNet more than a ViT",
+        covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
+        plan=frequencies,
+        data=IMAGENET,
+    ),
+    Study(
+        name="ensembling",
+        title="Does attention average feature maps?",
+        claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
+        covers=("ViT Fig. 9", "ViT Fig. D.1"),
+        plan=ensembling,
+        data=IMAGENET,
+    ),
+)

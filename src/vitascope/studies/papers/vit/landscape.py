@@ -27,10 +27,12 @@ from vitascope.studies.papers.plan import (
     Study,
     Table,
     Training,
+    above,
+    more,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
-from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, more, spectra_figure, spectrum
+from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
 
 __all__ = ["STUDIES", "drawn_length", "rise"]
 
@@ -59,72 +61,143 @@ def drawn_length(record: Record) -> float:
         (r * np.cos(a), r * np.sin(a))
         for r, a in zip(record.values["radius"], record.values["angle"], strict=True)
     ]
-    return float(sum(hypot(b[0] - a[0], b[1] - a[1])
-                     for a, b in pairwise(points)))  # fmt: skip
+    return float(sum(hypot(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(points)))
 
 
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
-    names = scale.pick(paper=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
-                       laptop=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
-                       smoke=("ViT-Ti", "ResNet-50"))  # fmt: skip
+    names = scale.pick(
+        paper=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
+        laptop=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
+        smoke=("ViT-Ti", "ResNet-50"),
+    )
     few = scale.pick(paper=0.06, laptop=scale.small)
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
     vit, resnet, *staged = runs
-    fewer = {f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, fraction=few)
-             for n, label in zip(names[:2], runs, strict=False)}  # fmt: skip
+    fewer = {
+        f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, fraction=few)
+        for n, label in zip(names[:2], runs, strict=False)
+    }
     vit_few, resnet_few = fewer
     early, late = spectrum(scale), spectrum(scale, LATE, half=True)
     grid = surface_of(scale)
     nep, ape = eigenvalues({**runs, **fewer}, {"early": early}, "Fig. 1c, 4, C.4c")
     _, later = eigenvalues(runs, {"early": early, "late": late}, "Fig. C.4c")
     sharp = Table(
-        name="rise", title="Rise of the loss to the border of the surface (Fig. 1a, C.4a)",
-        corner="network", columns=["rise"], unit="NLL + l2, nats", digits=2, accuracy=False,
-        log=True, rows=[Row(label=label, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
-                        for label, t in runs.items()])  # fmt: skip
+        name="rise",
+        title="Rise of the loss to the border of the surface (Fig. 1a, C.4a)",
+        corner="network",
+        columns=["rise"],
+        unit="NLL + l2, nats",
+        digits=2,
+        accuracy=False,
+        log=True,
+        rows=[
+            Row(label=label, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
+            for label, t in runs.items()
+        ],
+    )
     path = Table(
-        name="path", title="Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
-        corner="network", columns=["length"], unit="length", digits=2, accuracy=False,
-        rows=[Row(label=label, cells=[Ask(training=t, reading=PATH, key=drawn_length, factor=1)])
-              for label, t in runs.items()])  # fmt: skip
+        name="path",
+        title="Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
+        corner="network",
+        columns=["length"],
+        unit="length",
+        digits=2,
+        accuracy=False,
+        rows=[
+            Row(label=label, cells=[Ask(training=t, reading=PATH, key=drawn_length, factor=1)])
+            for label, t in runs.items()
+        ],
+    )
     claims = [
-        more("ViT Fig. 1", "the loss of the ViT rises less than the ResNet's", "rise", resnet, vit,
-             "rise"),
-        more("ViT Fig. 1", "the ViT goes to its optimum on a straighter path", "path", resnet, vit,
-             "length"),
-        more("ViT Fig. 4", "the ViT has more negative eigenvalues than the ResNet", "nep", vit,
-             resnet, "early"),
-        more("ViT Fig. 4", "its positive eigenvalues are smaller", "ape", resnet, vit, "early"),
-        more("ViT Fig. 4", "it has fewer negative eigenvalues with more images", "nep", vit_few,
-             vit, "early"),
-        Claim(source="ViT Fig. 4", table="nep", text="more images help the ViT most",
-              cells={(vit_few, "early"): 1, (vit, "early"): -1, (resnet_few, "early"): -1,
-                     (resnet, "early"): 1}),
-    ]  # fmt: skip
+        *above(
+            "ViT Fig. 1",
+            {
+                "the loss of the ViT rises less than the ResNet's": ("rise", resnet, vit, "rise"),
+                "the ViT goes to its optimum on a straighter path": ("path", resnet, vit, "length"),
+            },
+        ),
+        *above(
+            "ViT Fig. 4",
+            {
+                "the ViT has more negative eigenvalues than the ResNet": (
+                    "nep",
+                    vit,
+                    resnet,
+                    "early",
+                ),
+                "the ViT's positive eigenvalues are smaller than the ResNet's": (
+                    "ape",
+                    resnet,
+                    vit,
+                    "early",
+                ),
+                "the ViT has fewer negative eigenvalues with more images": (
+                    "nep",
+                    vit_few,
+                    vit,
+                    "early",
+                ),
+            },
+        ),
+        Claim(
+            source="ViT Fig. 4",
+            table="nep",
+            text="more images rid the ViT of more negative eigenvalues than the ResNet",
+            cells={
+                (vit_few, "early"): 1,
+                (vit, "early"): -1,
+                (resnet_few, "early"): -1,
+                (resnet, "early"): 1,
+            },
+        ),
+    ]
     if staged:
         pit, swin = staged
-        claims += [
-            more("ViT Fig. C.4", "stages (PiT) leave fewer negative eigenvalues than the ViT has",
-                 "nep", vit, pit, "early"),
-            more("ViT Fig. C.4", "windows (Swin) make the eigenvalues smaller than the ViT's",
-                 "ape", vit, swin, "early"),
-            more("ViT Fig. C.4", "the loss of PiT rises less than the ViT's", "rise", vit, pit,
-                 "rise"),
-            more("ViT Fig. C.4", "late in training Swin's eigenvalues are smaller than the ViT's",
-                 "late", vit, swin, "late"),
-        ]  # fmt: skip
+        claims += above(
+            "ViT Fig. C.4",
+            {
+                "stages (PiT) leave fewer negative eigenvalues than the ViT has": (
+                    "nep",
+                    vit,
+                    pit,
+                    "early",
+                ),
+                "windows (Swin) make the eigenvalues smaller than the ViT's": (
+                    "ape",
+                    vit,
+                    swin,
+                    "early",
+                ),
+                "the loss of PiT rises less than the ViT's": ("rise", vit, pit, "rise"),
+                "late in training Swin's eigenvalues are smaller than the ViT's": (
+                    "late",
+                    vit,
+                    swin,
+                    "late",
+                ),
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(findings, {k: (t, grid) for k, t in runs.items()},
-                     "Loss surfaces (Fig. 1a, C.4a)"),
+            surfaces(
+                findings, {k: (t, grid) for k, t in runs.items()}, "Loss surfaces (Fig. 1a, C.4a)"
+            ),
             _paths(findings, runs),
-            spectra_figure(findings, {k: (t, early) for k, t in {**runs, **fewer}.items()},
-                           "Hessian spectra early in training (Fig. 1c, 4, C.4c)"),
-            spectra_figure(findings, {k: (t, late) for k, t in runs.items()},
-                           "Hessian spectra late in training (Fig. C.4c)", "late"),
-        ]  # fmt: skip
+            spectra_figure(
+                findings,
+                {k: (t, early) for k, t in {**runs, **fewer}.items()},
+                "Hessian spectra early in training (Fig. 1c, 4, C.4c)",
+            ),
+            spectra_figure(
+                findings,
+                {k: (t, late) for k, t in runs.items()},
+                "Hessian spectra late in training (Fig. C.4c)",
+                "late",
+            ),
+        ]
 
     return Plan(
         tables=[nep, ape, replace(later, name="late"), sharp, path], claims=claims, figures=figures
@@ -139,8 +212,9 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
         x = [r * float(np.cos(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
         y = [r * float(np.sin(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
         series.append(Series(label=label, model=label, x=x, y=y))
-    panel = lines("distance to the last weights, start = 1", series, x="r cos theta",
-                  y="r sin theta")  # fmt: skip
+    panel = lines(
+        "distance to the last weights, start = 1", series, x="r cos theta", y="r sin theta"
+    )
     reading = "From (1, 0) at the start to (0, 0) at the end; a straight way has no height."
     title = "Paths of the weights (Fig. 1b, C.4b)"
     return Figure(name="paths", title=title, panels=(panel,), reading=reading)
@@ -148,58 +222,119 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
 
 def large(scale: Scale) -> Plan:
     """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
-    names = scale.pick(paper=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
-                       laptop=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
-                       smoke=("ViT-Ti", "ViT-S"))  # fmt: skip
+    names = scale.pick(
+        paper=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
+        laptop=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
+        smoke=("ViT-Ti", "ViT-S"),
+    )
     few = scale.pick(paper=1.0, laptop=scale.small)
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, fraction=few) for n in names}
     readings = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
     grid = surface_of(scale)
     nep, ape = eigenvalues(runs, readings, "Fig. C.7c")
     loss = Table(
-        name="nll", title="Training loss at the end (Fig. C.7a)", corner="network",
-        columns=["NLL"], unit="NLL, nats", digits=3, accuracy=False, log=True,
-        rows=[Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
-              for k, t in runs.items()])  # fmt: skip
+        name="nll",
+        title="Training loss at the end (Fig. C.7a)",
+        corner="network",
+        columns=["NLL"],
+        unit="NLL, nats",
+        digits=3,
+        accuracy=False,
+        log=True,
+        rows=[
+            Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
+            for k, t in runs.items()
+        ],
+    )
     sharp = Table(
-        name="rise", title="Rise of the loss to the border of the surface (Fig. C.7b)",
-        corner="network", columns=["rise"], unit="NLL + l2, nats", digits=2, accuracy=False,
-        log=True, rows=[Row(label=k, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
-                        for k, t in runs.items()])  # fmt: skip
+        name="rise",
+        title="Rise of the loss to the border of the surface (Fig. C.7b)",
+        corner="network",
+        columns=["rise"],
+        unit="NLL + l2, nats",
+        digits=2,
+        accuracy=False,
+        log=True,
+        rows=[
+            Row(label=k, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
+            for k, t in runs.items()
+        ],
+    )
     claims = []
     labels = list(runs)
     for small, big in zip(labels[::2], labels[1::2], strict=True):
-        claims += [
-            more("ViT Fig. C.7", f"{big} reaches a lower training loss than {small}", "nll",
-                 small, big, "NLL"),
-            more("ViT Fig. C.7", f"the surface of {big} is sharper than that of {small}", "rise",
-                 big, small, "rise"),
-            more("ViT Fig. C.7", f"early eigenvalues of {big} are smaller than of {small}", "ape",
-                 small, big, "early"),
-        ]  # fmt: skip
-    claims.append(more("ViT Fig. C.7", f"late, {labels[1]} has the flatter minimum", "ape",
-                       labels[0], labels[1], "late"))  # fmt: skip
+        claims += above(
+            "ViT Fig. C.7",
+            {
+                f"{big} reaches a lower training loss than {small}": ("nll", small, big, "NLL"),
+                f"the surface of {big} is sharper than that of {small}": (
+                    "rise",
+                    big,
+                    small,
+                    "rise",
+                ),
+                f"early eigenvalues of {big} are smaller than of {small}": (
+                    "ape",
+                    small,
+                    big,
+                    "early",
+                ),
+            },
+        )
+    claims.append(
+        more(
+            "ViT Fig. C.7",
+            f"late, {labels[1]} has the flatter minimum",
+            "ape",
+            labels[0],
+            labels[1],
+            "late",
+        )
+    )
     if len(labels) > 2:
-        claims.append(more("ViT Fig. C.7", f"late, {labels[3]} has the sharper minimum", "ape",
-                           labels[3], labels[2], "late"))  # fmt: skip
+        claims.append(
+            more(
+                "ViT Fig. C.7",
+                f"late, {labels[3]} has the sharper minimum",
+                "ape",
+                labels[3],
+                labels[2],
+                "late",
+            )
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(findings, {k: (t, grid) for k, t in runs.items()},
-                     "Loss surfaces by size (Fig. C.7b)"),
-            spectra_figure(findings, {f"{k}, {when}": (t, r) for when, r in readings.items()
-                                      for k, t in runs.items()},
-                           "Hessian spectra by size (Fig. C.7c)"),
-        ]  # fmt: skip
+            surfaces(
+                findings,
+                {k: (t, grid) for k, t in runs.items()},
+                "Loss surfaces by size (Fig. C.7b)",
+            ),
+            spectra_figure(
+                findings,
+                {f"{k}, {when}": (t, r) for when, r in readings.items() for k, t in runs.items()},
+                "Hessian spectra by size (Fig. C.7c)",
+            ),
+        ]
 
     return Plan(tables=[loss, nep, ape, sharp], claims=claims, figures=figures)
 
 
 STUDIES = (
-    Study(name="landscape", title="Is the loss of a ViT flatter, and is it convex?",
-          claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
-          covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"), plan=landscape, data=CIFAR),
-    Study(name="large-models", title="Is the loss of a larger network flatter?",
-          claim="large networks reach lower losses and have smaller eigenvalues early in training",
-          covers=("ViT Fig. C.7",), plan=large, data=CIFAR),
-)  # fmt: skip
+    Study(
+        name="landscape",
+        title="Is the loss of a ViT flatter, and is it convex?",
+        claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
+        covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
+        plan=landscape,
+        data=CIFAR,
+    ),
+    Study(
+        name="large-models",
+        title="Is the loss of a larger network flatter?",
+        claim="large networks reach lower losses and have smaller eigenvalues early in training",
+        covers=("ViT Fig. C.7",),
+        plan=large,
+        data=CIFAR,
+    ),
+)

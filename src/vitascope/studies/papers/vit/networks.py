@@ -45,45 +45,100 @@ class Network:
         return self.name if scale.is_paper else self.short
 
     def training(
-        self, scale: Scale, *, imagenet: bool = False, changes: Mapping[str, Any] | None = None,
+        self,
+        scale: Scale,
+        *,
+        imagenet: bool = False,
+        changes: Mapping[str, Any] | None = None,
         **how: Any,
-    ) -> Training:  # fmt: skip
+    ) -> Training:
         """How it is trained; ``how`` is ``fraction`` and arguments of the model."""
         spec = self.imagenet if imagenet else self.cifar
         changed = {**(_ON_IMAGENET if imagenet and scale.is_paper else {}), **(changes or {})}
         return scale.training((spec, self.laptop), recipe="cifar", changes=changed, **how)
 
 
-_SWIN = {"patch_size": 1, "window_size": 2, "embed_dim": 24, "depths": (2, 2, 2),
-         "num_heads": (2, 4, 8)}  # fmt: skip
-_PIT = {"patch_size": 1, "stride": 1, "base_dims": (10, 10, 10), "depth": (1, 1, 2),
-        "heads": (2, 4, 8)}  # fmt: skip
+_SWIN = {
+    "patch_size": 1,
+    "window_size": 2,
+    "embed_dim": 24,
+    "depths": (2, 2, 2),
+    "num_heads": (2, 4, 8),
+}
+_PIT = {
+    "patch_size": 1,
+    "stride": 1,
+    "base_dims": (10, 10, 10),
+    "depth": (1, 1, 2),
+    "heads": (2, 4, 8),
+}
 _ONE_BY_ONE = {"stem": "cifar", "kinds": ("ccc", "ccca", "ccccca", "caca")}
 
 _ALL = (
-    Network(name="ViT-Ti", short="vit_micro", cifar=("vit_tiny_cifar", {}),
-            imagenet=("deit_tiny", {}), laptop=("vit_micro", {})),
-    Network(name="ViT-S", short="vit_micro wide", cifar=("vit_small_cifar", {}),
-            imagenet=("deit_small", {}),
-            laptop=("vit_micro", {"embed_dim": 108, "num_heads": 9})),
-    Network(name="ViT-Ti GAP", short="vit_micro_gap",
-            cifar=("vit_tiny_cifar", {"class_token": False, "global_pool": "avg"}),
-            imagenet=("deit_tiny_gap", {}), laptop=("vit_micro_gap", {})),
-    Network(name="ConViT-Ti", short="convit_micro",
-            cifar=("convit_tiny", {"img_size": 32, "patch_size": 2}),
-            imagenet=("convit_tiny", {}), laptop=("convit_micro", {})),
-    Network(name="PiT-Ti", short="pit_micro", cifar=("pit_tiny_cifar", {}),
-            imagenet=("pit_ti_224", {}), laptop=("pit_tiny_cifar", _PIT)),
-    Network(name="Swin-Ti", short="swin_micro", cifar=("swin_tiny_cifar", {}),
-            imagenet=("swin_tiny_patch4_window7_224", {}), laptop=("swin_tiny_cifar", _SWIN)),
-    Network(name="ResNet-50", short="resnet_micro", cifar=("resnet_preact_50", {"stem": "cifar"}),
-            imagenet=("resnet_preact_50", {}), laptop=("resnet_micro", {})),
-    Network(name="ResNet-101", short="resnet_micro wide",
-            cifar=("resnet_preact_101", {"stem": "cifar"}), imagenet=("resnet_preact_101", {}),
-            laptop=("resnet_micro", {"widths": (30, 60, 120)})),
-    Network(name="AlterNet-50", short="alternet_micro", cifar=("alternet_50", _ONE_BY_ONE),
-            imagenet=("alternet_50", {}), laptop=("alternet_micro", {})),
-)  # fmt: skip
+    Network(
+        name="ViT-Ti",
+        short="vit_micro",
+        cifar=("vit_tiny_cifar", {}),
+        imagenet=("deit_tiny", {}),
+        laptop=("vit_micro", {}),
+    ),
+    Network(
+        name="ViT-S",
+        short="vit_micro wide",
+        cifar=("vit_small_cifar", {}),
+        imagenet=("deit_small", {}),
+        laptop=("vit_micro", {"embed_dim": 108, "num_heads": 9}),
+    ),
+    Network(
+        name="ViT-Ti GAP",
+        short="vit_micro_gap",
+        cifar=("vit_tiny_cifar", {"class_token": False, "global_pool": "avg"}),
+        imagenet=("deit_tiny_gap", {}),
+        laptop=("vit_micro_gap", {}),
+    ),
+    Network(
+        name="ConViT-Ti",
+        short="convit_micro",
+        cifar=("convit_tiny", {"img_size": 32, "patch_size": 2}),
+        imagenet=("convit_tiny", {}),
+        laptop=("convit_micro", {}),
+    ),
+    Network(
+        name="PiT-Ti",
+        short="pit_micro",
+        cifar=("pit_tiny_cifar", {}),
+        imagenet=("pit_ti_224", {}),
+        laptop=("pit_tiny_cifar", _PIT),
+    ),
+    Network(
+        name="Swin-Ti",
+        short="swin_micro",
+        cifar=("swin_tiny_cifar", {}),
+        imagenet=("swin_tiny_patch4_window7_224", {}),
+        laptop=("swin_tiny_cifar", _SWIN),
+    ),
+    Network(
+        name="ResNet-50",
+        short="resnet_micro",
+        cifar=("resnet_preact_50", {"stem": "cifar"}),
+        imagenet=("resnet_preact_50", {}),
+        laptop=("resnet_micro", {}),
+    ),
+    Network(
+        name="ResNet-101",
+        short="resnet_micro wide",
+        cifar=("resnet_preact_101", {"stem": "cifar"}),
+        imagenet=("resnet_preact_101", {}),
+        laptop=("resnet_micro", {"widths": (30, 60, 120)}),
+    ),
+    Network(
+        name="AlterNet-50",
+        short="alternet_micro",
+        cifar=("alternet_50", _ONE_BY_ONE),
+        imagenet=("alternet_50", {}),
+        laptop=("alternet_micro", {}),
+    ),
+)
 NETWORKS = {network.name: network for network in _ALL}
 
 

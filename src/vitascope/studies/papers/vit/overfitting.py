@@ -12,26 +12,30 @@ steps as all of them take); the paper keeps its 300 epochs.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import against_figure, lines
 from vitascope.studies.papers.plan import (
+    HITS,
     Ask,
     Claim,
     Findings,
     Plan,
     Row,
+    Sample,
     Study,
     Table,
     Training,
+    above,
+    more,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
-from vitascope.studies.papers.vit.spectra import more
 
-__all__ = ["STUDIES", "error", "loss_and_error", "rank"]
+__all__ = ["STUDIES", "error", "loss_and_error", "rank", "rank_table"]
 
 _PAPER = {"ResNet-18": (2.31, 22.0), "ViT-S": (2.17, 30.4), "PiT-Ti": (2.29, 24.1)}  # appendix C
 _MORE = {  # of Fig. 5a at the paper's scale alone
@@ -47,46 +51,108 @@ def error(record: Record) -> float:
     return 1.0 - float(record.values["top1"])
 
 
+def _wrong(record: Record) -> np.ndarray | None:
+    right = HITS.of(record)
+    return None if right is None else ~right
+
+
+def _points(*records: Record) -> np.ndarray:
+    """Training loss and test error of networks of one seed. (2, networks)"""
+    return np.array([[r.values["train_nll"] for r in records], [error(r) for r in records]])
+
+
 def rank(*records: Record) -> float | None:
     """Spearman's correlation of training loss and test error over networks of one seed."""
-    losses = [record.values["train_nll"] for record in records]
-    errors = [error(record) for record in records]
-    if len(set(losses)) < 2 or len(set(errors)) < 2:
-        return None
-    return float(stats.spearmanr(losses, errors).statistic)
+    points = _points(*records)
+    return float(stats.spearmanr(*points).statistic) if np.ptp(points, 1).all() else None
+
+
+def rank_table(where: str, runs: Sequence[Training]) -> Table:
+    """The correlation as a table of one number."""
+    first, *rest = runs
+    ask = Ask(
+        training=first, others=rest, key=rank, factor=1, sample=Sample(kind="points", of=_points)
+    )
+    return Table(
+        name="rank",
+        title=f"Rank correlation of training loss and test error{where}",
+        corner="over",
+        columns=["rho"],
+        unit="Spearman's rho",
+        digits=2,
+        accuracy=False,
+        rows=[Row(label="all networks", cells=[ask])],
+    )
 
 
 def loss_and_error(
-    name: str, where: str, corner: str, columns: Sequence[str],
-    runs: Mapping[str, Sequence[Training | None]], paper: Mapping[str, tuple[float, float]],
-) -> list[Table]:  # fmt: skip
+    name: str,
+    where: str,
+    corner: str,
+    columns: Sequence[str],
+    runs: Mapping[str, Sequence[Training | None]],
+    paper: Mapping[str, tuple[float, float]],
+) -> list[Table]:
     """Two tables of the same runs: training loss and test error."""
 
-    def rows(key: Any, factor: float, which: int) -> list[Row]:
+    def rows(key: Any, factor: float, which: int, sample: Sample | None = None) -> list[Row]:
         return [
-            Row(label=label, cells=[
-                None if t is None else Ask(training=t, key=key, factor=factor,
-                                           paper=paper[label][which] if label in paper else None)
-                for t in trainings])
+            Row(
+                label=label,
+                cells=[
+                    None
+                    if t is None
+                    else Ask(
+                        training=t,
+                        key=key,
+                        factor=factor,
+                        sample=sample,
+                        paper=paper[label][which] if label in paper else None,
+                    )
+                    for t in trainings
+                ],
+            )
             for label, trainings in runs.items()
-        ]  # fmt: skip
+        ]
 
     return [
-        Table(name=f"{name}-nll", title=f"Training loss ({where})", corner=corner, digits=3,
-              columns=columns, unit="NLL, nats", accuracy=False, log=True,
-              rows=rows("train_nll", 1.0, 0)),
-        Table(name=f"{name}-error", title=f"Test error ({where})", corner=corner, columns=columns,
-              unit="error, %", rows=rows(error, 100.0, 1)),
-    ]  # fmt: skip
+        Table(
+            name=f"{name}-nll",
+            title=f"Training loss ({where})",
+            corner=corner,
+            digits=3,
+            columns=columns,
+            unit="NLL, nats",
+            accuracy=False,
+            log=True,
+            rows=rows("train_nll", 1.0, 0),
+        ),
+        Table(
+            name=f"{name}-error",
+            title=f"Test error ({where})",
+            corner=corner,
+            columns=columns,
+            unit="error, %",
+            rows=rows(error, 100.0, 1, Sample(kind="images", of=_wrong)),
+        ),
+    ]
 
 
 def overfitting(scale: Scale) -> Plan:
     """Fig. 5, C.1, C.2: networks, shares of the images, epochs."""
     names = scale.pick(
         paper=("ViT-Ti", "ViT-S", "PiT-Ti", "Swin-Ti", "ResNet-50", "ResNet-101"),
-        laptop=("ViT-Ti", "ViT-Ti GAP", "ConViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50",
-                "AlterNet-50"),
-        smoke=("ViT-Ti", "ResNet-50"))  # fmt: skip
+        laptop=(
+            "ViT-Ti",
+            "ViT-Ti GAP",
+            "ConViT-Ti",
+            "PiT-Ti",
+            "Swin-Ti",
+            "ResNet-50",
+            "AlterNet-50",
+        ),
+        smoke=("ViT-Ti", "ResNet-50"),
+    )
     runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
     if scale.is_paper:
         runs |= {n: scale.training((spec, spec), recipe="cifar") for n, spec in _MORE.items()}
@@ -96,11 +162,13 @@ def overfitting(scale: Scale) -> Plan:
     kinds = scale.pick(paper=("strong",), laptop=("strong", "weak"), smoke=("strong",))
     by_share = {
         f"{kind} augmentation": [
-            NETWORKS["ViT-Ti"].training(scale, fraction=f,
-                                        changes=augmented(scale, kind == "strong"))
-            for f in shares]
+            NETWORKS["ViT-Ti"].training(
+                scale, fraction=f, changes=augmented(scale, kind == "strong")
+            )
+            for f in shares
+        ]
         for kind in kinds
-    }  # fmt: skip
+    }
     times = scale.pick(paper=(0.25, 0.5, 1.0, 2.0, 4.0), laptop=(0.25, 1.0, 2.0), smoke=(1.0, 2.0))
     usual = scale.epochs or 300
     epochs = [max(1, round(usual * factor)) for factor in times]
@@ -111,55 +179,123 @@ def overfitting(scale: Scale) -> Plan:
     by_epoch = {vit: lasting(runs[vit]), resnet: lasting(runs[resnet])}
     columns = [f"{100 * f:g} %" for f in shares], [str(n) for n in epochs]
     tables = [
-        *loss_and_error("network", "Fig. 5a, C.1", "network", ["all images"],
-                        {k: [t] for k, t in runs.items()}, known),
+        *loss_and_error(
+            "network",
+            "Fig. 5a, C.1",
+            "network",
+            ["all images"],
+            {k: [t] for k, t in runs.items()},
+            known,
+        ),
         *loss_and_error("share", "ViT, Fig. 5b", "images", columns[0], by_share, {}),
         *loss_and_error("epochs", "Fig. C.2", "epochs", columns[1], by_epoch, {}),
-    ]  # fmt: skip
-    first, *rest = runs.values()
-    tables.append(Table(
-        name="rank", title="Rank correlation of training loss and test error (Fig. 5a, C.1)",
-        corner="over", columns=["rho"], unit="Spearman's rho", digits=2, accuracy=False,
-        rows=[Row(label="all networks", cells=[
-            Ask(training=first, others=rest, key=rank, factor=1)])]))  # fmt: skip
+    ]
+    tables.append(rank_table(" (Fig. 5a, C.1)", list(runs.values())))
     few, full = columns[0][0], columns[0][-1]
     short, long = columns[1][0], columns[1][-1]
     strong = next(iter(by_share))
     claims = [
-        Claim(source="ViT Fig. 5", table="rank", text="the lower the training loss, the lower the "
-              "test error, over networks", cells={("all networks", "rho"): 1}),
-        more("ViT Fig. 5", "the ViT's training loss is above the ResNet's", "network-nll", vit,
-             resnet, "all images"),
-        more("ViT Fig. 5", "so is its test error", "network-error", vit, resnet, "all images"),
-        more("ViT Fig. 5", f"with strong augmentation, the training loss is higher on {few}",
-             "share-nll", strong, strong, few, full),
-        more("ViT Fig. 5", f"and so is the test error on {few}", "share-error", strong, strong,
-             few, full),
-        more("ViT Fig. C.2", "the ViT's training loss falls with more epochs", "epochs-nll", vit,
-             vit, short, long),
-        more("ViT Fig. C.2", "and so does its test error", "epochs-error", vit, vit, short, long),
-        *(more("ViT Fig. C.2", f"after {n} epochs the ViT's error is above the ResNet's",
-               "epochs-error", vit, resnet, n) for n in columns[1]),
-    ]  # fmt: skip
+        Claim(
+            source="ViT Fig. 5",
+            table="rank",
+            text="the lower the training loss, the lower the test error, over networks",
+            cells={("all networks", "rho"): 1},
+        ),
+        *above(
+            "ViT Fig. 5",
+            {
+                "the ViT's training loss is above the ResNet's": (
+                    "network-nll",
+                    vit,
+                    resnet,
+                    "all images",
+                ),
+                "the ViT's test error is above the ResNet's": (
+                    "network-error",
+                    vit,
+                    resnet,
+                    "all images",
+                ),
+            },
+        ),
+        more(
+            "ViT Fig. 5",
+            f"with strong augmentation, the training loss is higher on {few}",
+            "share-nll",
+            strong,
+            strong,
+            few,
+            full,
+        ),
+        more(
+            "ViT Fig. 5",
+            f"with strong augmentation, the test error is higher on {few}",
+            "share-error",
+            strong,
+            strong,
+            few,
+            full,
+        ),
+        more(
+            "ViT Fig. C.2",
+            "the ViT's training loss falls with more epochs",
+            "epochs-nll",
+            vit,
+            vit,
+            short,
+            long,
+        ),
+        more(
+            "ViT Fig. C.2",
+            "the ViT's test error falls with more epochs",
+            "epochs-error",
+            vit,
+            vit,
+            short,
+            long,
+        ),
+        *(
+            more(
+                "ViT Fig. C.2",
+                f"after {n} epochs the ViT's error is above the ResNet's",
+                "epochs-error",
+                vit,
+                resnet,
+                n,
+            )
+            for n in columns[1]
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         def pairs(steps: Sequence[float], trainings: Sequence[Training]) -> list[Any]:
-            return [(step, Ask(training=t, key="train_nll", factor=1), Ask(training=t, key=error))
-                    for step, t in zip(steps, trainings, strict=True)]  # fmt: skip
+            return [
+                (step, Ask(training=t, key="train_nll", factor=1), Ask(training=t, key=error))
+                for step, t in zip(steps, trainings, strict=True)
+            ]
 
         labels = ("training loss, nats", "test error, %")
         return [
             _scatter(findings, runs),
             against_figure(
-                findings, {k: pairs([100 * f for f in shares], t) for k, t in by_share.items()},
-                x="images of each class, %", labels=labels, name="shares",
+                findings,
+                {k: pairs([100 * f for f in shares], t) for k, t in by_share.items()},
+                x="images of each class, %",
+                labels=labels,
+                name="shares",
                 title="A ViT on fewer images (Fig. 5b)",
-                reading="Overfitting would be a training loss that falls as the error rises."),
+                reading="Overfitting would be a training loss that falls as the error rises.",
+            ),
             against_figure(
-                findings, {k: pairs(epochs, t) for k, t in by_epoch.items()}, x="epochs",
-                labels=labels, name="epochs", title="More epochs (Fig. C.2)",
-                reading="Overfitting would be an error that rises again on the right."),
-        ]  # fmt: skip
+                findings,
+                {k: pairs(epochs, t) for k, t in by_epoch.items()},
+                x="epochs",
+                labels=labels,
+                name="epochs",
+                title="More epochs (Fig. C.2)",
+                reading="Overfitting would be an error that rises again on the right.",
+            ),
+        ]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
@@ -185,8 +321,12 @@ def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
 
 
 STUDIES = (
-    Study(name="overfitting", title="Do ViTs overfit small data?",
-          claim="no: the lower the training loss, the lower the error; both rise on fewer images",
-          covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"), plan=overfitting,
-          data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"}),
-)  # fmt: skip
+    Study(
+        name="overfitting",
+        title="Do ViTs overfit small data?",
+        claim="no: the lower the training loss, the lower the error; both rise on fewer images",
+        covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
+        plan=overfitting,
+        data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
+    ),
+)

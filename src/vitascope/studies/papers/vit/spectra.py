@@ -19,19 +19,49 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Reading,
     Row,
+    Sample,
     Table,
     Training,
 )
 from vitascope.studies.papers.scale import Scale
 
-__all__ = ["EARLY", "LATE", "beyond", "eigenvalues", "exponent", "more", "slope_weights",
-           "spectra_figure", "spectrum"]  # fmt: skip
+__all__ = [
+    "EARLY",
+    "LATE",
+    "SPECTRA",
+    "beyond",
+    "eigenvalues",
+    "exponent",
+    "slope_weights",
+    "spectra_figure",
+    "spectrum",
+]
 
 EARLY, LATE = 0.1, 1.0  # shares of the training
+
+
+def _batches(record: Record) -> np.ndarray | None:
+    return record.arrays.get("eigenvalues")
+
+
+def negative_share(eigenvalues: np.ndarray) -> float:
+    """NEP: the share below zero."""
+    return float((eigenvalues < 0).mean())
+
+
+def positive_mean(eigenvalues: np.ndarray) -> float:
+    """APE: the mean of those above zero; not a number without any."""
+    positive = eigenvalues[eigenvalues > 0]
+    return float(positive.mean()) if positive.size else np.nan
+
+
+SPECTRA = {
+    "nep": Sample(kind="batches", of=_batches, statistic=negative_share),
+    "ape": Sample(kind="batches", of=_batches, statistic=positive_mean),
+}
 
 
 def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
@@ -51,21 +81,30 @@ def eigenvalues(
         ("nep", "Negative eigenvalues", "NEP, %", 100.0),
         ("ape", "Mean positive eigenvalue", "APE", 1.0),
     ):
-        rows = [Row(label=label, cells=[Ask(training=t, reading=r, key=name, factor=factor)
-                                        for r in readings.values()])
-                for label, t in runs.items()]  # fmt: skip
-        tables.append(Table(name=name, title=f"{title} ({where})", corner="network", rows=rows,
-                            columns=list(readings), unit=unit, digits=1 if name == "nep" else 2,
-                            accuracy=False, log=name == "ape"))  # fmt: skip
+        rows = [
+            Row(
+                label=label,
+                cells=[
+                    Ask(training=t, reading=r, key=name, factor=factor, sample=SPECTRA[name])
+                    for r in readings.values()
+                ],
+            )
+            for label, t in runs.items()
+        ]
+        tables.append(
+            Table(
+                name=name,
+                title=f"{title} ({where})",
+                corner="network",
+                rows=rows,
+                columns=list(readings),
+                unit=unit,
+                digits=1 if name == "nep" else 2,
+                accuracy=False,
+                log=name == "ape",
+            )
+        )
     return tables
-
-
-def more(
-    source: str, text: str, table: str, first: str, second: str, column: str, other: str = ""
-) -> Claim:
-    """The first row is above the second."""
-    return Claim(source=source, text=text, table=table,
-                 cells={(first, column): 1, (second, other or column): -1})  # fmt: skip
 
 
 def slope_weights(steps: list[float]) -> list[float]:
@@ -101,16 +140,25 @@ def spectra_figure(
     A line starts at the share of its side (negative: the NEP) and reaches as far as its largest
     eigenvalue; seeds are pooled. No bins: the paper's histograms are the slopes of these lines.
     """
-    found = {label: np.concatenate([r.arrays["eigenvalues"].ravel() for r in findings.of(*read)])
-             for label, read in runs.items()}  # fmt: skip
+    found = {
+        label: np.concatenate([r.arrays["eigenvalues"].ravel() for r in findings.of(*read)])
+        for label, read in runs.items()
+    }
     panels, told = [], []
     for side, sign in (("negative", -1.0), ("positive", 1.0)):
         series = []
         for label, values in found.items():
             x, y = beyond(sign * values)
             series.append(Series(label=label, model=label, x=x, y=y))
-        panels.append(lines(f"{side} eigenvalues", series, x="magnitude, at least",
-                            y="share of all eigenvalues, %", x_log=True))  # fmt: skip
+        panels.append(
+            lines(
+                f"{side} eigenvalues",
+                series,
+                x="magnitude, at least",
+                y="share of all eigenvalues, %",
+                x_log=True,
+            )
+        )
     for label, values in found.items():
         told.append(f"{label} {100 * (values < 0).mean():.0f} %")
     reading = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."

@@ -22,6 +22,7 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sample,
     Study,
     Table,
 )
@@ -45,28 +46,36 @@ def block_structure(record: Record) -> float | None:
     return float(similarity[same & apart].mean() - similarity[~same].mean())
 
 
-def lost_at(where: str, *kinds: str) -> Any:
-    """Mean accuracy lost by dropping a unit of these kinds.
+def lost_at(where: str, *kinds: str) -> dict[str, Any]:
+    """Mean accuracy lost by dropping a unit of these kinds: how to ask for it.
 
     ``where``: ``start`` or ``end`` (the first or last such unit of each stage that has two or
     more), ``first stage`` or ``last stage``.
     """
 
-    def key(record: Record) -> float | None:
-        units = zip(*(record.values[name] for name in ("units", "kind", "stage")), strict=True)
-        lost = dict(zip(record.values["units"], record.values["lost"], strict=True))
-        by_stage: dict[int, list[float]] = {}
-        for name, kind, stage in units:
+    def units(record: Record) -> list[int]:
+        """Their places."""
+        by_stage: dict[int, list[int]] = {}
+        pairs = zip(record.values["kind"], record.values["stage"], strict=True)
+        for place, (kind, stage) in enumerate(pairs):
             if kind in kinds:
-                by_stage.setdefault(stage, []).append(lost[name])
+                by_stage.setdefault(stage, []).append(place)
         if where.endswith("stage") and by_stage:
-            found = by_stage[(min if where.startswith("first") else max)(by_stage)]
-        else:
-            several = [values for values in by_stage.values() if len(values) > 1]
-            found = [values[0 if where == "start" else -1] for values in several]
+            return by_stage[(min if where.startswith("first") else max)(by_stage)]
+        several = [places for places in by_stage.values() if len(places) > 1]
+        return [places[0 if where == "start" else -1] for places in several]
+
+    def key(record: Record) -> float | None:
+        found = [record.values["lost"][i] for i in units(record)]
         return float(np.mean(found)) if found else None
 
-    return key
+    def by_image(record: Record) -> np.ndarray | None:
+        right, chosen = record.arrays.get("images/correct"), units(record)  # the whole one first
+        if right is None or not chosen:
+            return None
+        return right[0] - right[[1 + i for i in chosen]].mean(0)  # type: ignore[no-any-return]
+
+    return {"key": key, "sample": Sample(kind="images", of=by_image)}
 
 
 def stages(scale: Scale) -> Plan:
@@ -79,46 +88,98 @@ def stages(scale: Scale) -> Plan:
     cka = Reading(name="cka", options=scale.look())
     lesion = Reading(name="lesion", options=scale.look())
     blocks = Table(
-        name="blocks", title="CKA within stages above CKA between them (Fig. 10a, D.3)",
-        corner="network", columns=["difference"], unit="CKA", digits=3, accuracy=False,
-        rows=[Row(label=label, cells=[Ask(training=t, reading=cka, key=block_structure, factor=1)])
-              for label, t in runs.items()])  # fmt: skip
+        name="blocks",
+        title="CKA within stages above CKA between them (Fig. 10a, D.3)",
+        corner="network",
+        columns=["difference"],
+        unit="CKA",
+        digits=3,
+        accuracy=False,
+        rows=[
+            Row(label=label, cells=[Ask(training=t, reading=cka, key=block_structure, factor=1)])
+            for label, t in runs.items()
+        ],
+    )
     columns = ("start", "end", "first stage", "last stage")
     kinds = {resnet: ("convolution",)} | dict.fromkeys((vit, *staged), ("attention", "mlp"))
     rows = [
-        Row(label=f"{label}, {kind}", cells=[
-            Ask(training=runs[label], reading=lesion, key=lost_at(where, kind))
-            for where in columns])
-        for label, several in kinds.items() for kind in several
-    ]  # fmt: skip
-    lost = Table(name="lost", title="Accuracy lost without one unit (Fig. 10b, D.4)",
-                 corner="unit of", columns=list(columns), rows=rows, unit="lost, %",
-                 accuracy=False)  # fmt: skip
+        Row(
+            label=f"{label}, {kind}",
+            cells=[
+                Ask(training=runs[label], reading=lesion, **lost_at(where, kind))
+                for where in columns
+            ],
+        )
+        for label, several in kinds.items()
+        for kind in several
+    ]
+    lost = Table(
+        name="lost",
+        title="Accuracy lost without one unit (Fig. 10b, D.4)",
+        corner="unit of",
+        columns=list(columns),
+        rows=rows,
+        unit="lost, %",
+        accuracy=False,
+    )
 
     def above(source: str, text: str, row: str, first: str, second: str) -> Claim:
-        return Claim(source=source, text=text, table="lost",
-                     cells={(row, first): 1, (row, second): -1})  # fmt: skip
+        return Claim(
+            source=source, text=text, table="lost", cells={(row, first): 1, (row, second): -1}
+        )
 
     convolutions = f"{resnet}, convolution"
     claims = [
-        *(Claim(source="ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10", table="blocks",
+        *(
+            Claim(
+                source="ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10",
+                table="blocks",
                 text=f"{label} has more block structure than the ViT",
-                cells={(label, "difference"): 1, (vit, "difference"): -1})
-          for name, label in zip(names[1:], (resnet, *staged), strict=True)),
-        above("ViT Fig. 10", "in the ResNet, early stages matter more than late ones",
-              convolutions, "first stage", "last stage"),
-        above("ViT Fig. 10", "there, the first convolution of a stage matters more than the last",
-              convolutions, "start", "end"),
-    ]  # fmt: skip
+                cells={(label, "difference"): 1, (vit, "difference"): -1},
+            )
+            for name, label in zip(names[1:], (resnet, *staged), strict=True)
+        ),
+        above(
+            "ViT Fig. 10",
+            "in the ResNet, early stages matter more than late ones",
+            convolutions,
+            "first stage",
+            "last stage",
+        ),
+        above(
+            "ViT Fig. 10",
+            "in the ResNet, the first convolution of a stage matters more than the last",
+            convolutions,
+            "start",
+            "end",
+        ),
+    ]
     if swin is not None:
         claims += [
-            above("ViT Fig. 10", "in Swin, attention matters more at the end of a stage",
-                  f"{swin}, attention", "end", "start"),
-            above("ViT Fig. 10", "there, MLPs matter more at the start of a stage",
-                  f"{swin}, mlp", "start", "end"),
-        ]  # fmt: skip
-    claims.append(above("ViT Fig. D.4", "in the ViT, attention matters more at the end",
-                        f"{vit}, attention", "end", "start"))  # fmt: skip
+            above(
+                "ViT Fig. 10",
+                "in Swin, attention matters more at the end of a stage",
+                f"{swin}, attention",
+                "end",
+                "start",
+            ),
+            above(
+                "ViT Fig. 10",
+                "in Swin, MLPs matter more at the start of a stage",
+                f"{swin}, mlp",
+                "start",
+                "end",
+            ),
+        ]
+    claims.append(
+        above(
+            "ViT Fig. D.4",
+            "in the ViT, attention matters more at the end",
+            f"{vit}, attention",
+            "end",
+            "start",
+        )
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         heats, panels = [], []
@@ -135,20 +196,31 @@ def stages(scale: Scale) -> Plan:
                 series.append(over([i + 1 for i in at], values, kind, model=False))
             panels.append(lines(label, series, x="unit", y="accuracy lost, %"))
         return [
-            Figure(name="cka", title="Similarity of feature maps (Fig. 10a, D.3)",
-                   reading="Bright squares along the diagonal are stages that keep to themselves.",
-                   panels=tuple(heats)),
-            Figure(name="lesion", title="Accuracy lost without one unit (Fig. 10b, D.4)",
-                   reading="A high point is a unit that the network cannot do without.",
-                   panels=tuple(panels)),
-        ]  # fmt: skip
+            Figure(
+                name="cka",
+                title="Similarity of feature maps (Fig. 10a, D.3)",
+                reading="Bright squares along the diagonal are stages that keep to themselves.",
+                panels=tuple(heats),
+            ),
+            Figure(
+                name="lesion",
+                title="Accuracy lost without one unit (Fig. 10b, D.4)",
+                reading="A high point is a unit that the network cannot do without.",
+                panels=tuple(panels),
+            ),
+        ]
 
     return Plan(tables=[blocks, lost], claims=claims, figures=figures)
 
 
 STUDIES = (
-    Study(name="stages", title="Does every stage behave like a network of its own?",
-          claim="multi-stage networks have block structure; late attention and early convolutions "
-                "of a stage matter most",
-          covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"), plan=stages, data=CIFAR),
-)  # fmt: skip
+    Study(
+        name="stages",
+        title="Does every stage behave like a network of its own?",
+        claim="multi-stage networks have block structure; late attention and early convolutions "
+        "of a stage matter most",
+        covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"),
+        plan=stages,
+        data=CIFAR,
+    ),
+)

@@ -9,11 +9,11 @@ and then layer scale, drop path and the shortcut. A :class:`ContextBroadcast` be
 ``context_broadcast``, of the module at that place, and a hook there calls it: no class changes, no
 parameter is renamed, and copies, ``torch.compile``, ``torch.export`` and timm's methods see it.
 
-The mean is over the whole image (:mod:`vitascope.layers.whole_image`): windows that a block cuts
-for its attention are put together again, and the zeros it padded them with stay out, as do the
-tokens that a block is told to mask (``attention_mask`` of Hugging Face, ``attn_mask`` of timm).
-Networks that fold pixels into the batch above their blocks (MobileViT, the inner blocks of TNT)
-average over each sequence.
+The mean is over the whole image (:mod:`vitascope.layers.context_broadcasting.whole_image`): windows
+that a block cuts for its attention are put together again, and the zeros it padded them with stay
+out, as do the tokens that a block is told to mask (``attention_mask`` of Hugging Face,
+``attn_mask`` of timm). Networks that fold pixels into the batch above their blocks (MobileViT, the
+inner blocks of TNT) average over each sequence.
 """
 
 from collections import Counter
@@ -25,10 +25,15 @@ from torch import Tensor, nn
 
 from vitascope.capture import evaluating, matching
 from vitascope.errors import UserError, unknown
-from vitascope.layers.broadcast import ContextBroadcast, Kind, ScaleForm
-from vitascope.layers.class_token import require_class_token
-from vitascope.layers.sublayers import Sublayer, attentions, mlps
-from vitascope.layers.whole_image import TokenBatch, first_tensor, follow_attention, follow_block
+from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast, Kind, ScaleForm
+from vitascope.layers.context_broadcasting.class_token import require_class_token
+from vitascope.layers.context_broadcasting.sublayers import Sublayer, attentions, mlps
+from vitascope.layers.context_broadcasting.whole_image import (
+    TokenBatch,
+    first_tensor,
+    follow_attention,
+    follow_block,
+)
 
 __all__ = ["BroadcastCost", "Position", "Where", "broadcast", "broadcast_cost"]
 
@@ -66,7 +71,8 @@ def broadcast(
     """Put context broadcasting into ``model``, which is changed in place and returned.
 
     Args:
-        model: Any module with MLPs or attention; see :mod:`vitascope.layers.sublayers`.
+        model: Any module with MLPs or attention; see
+            :mod:`vitascope.layers.context_broadcasting.sublayers`.
         kind: ``"cb"``, ``"cb_s"`` (one scale per channel), ``"cb_gate"`` or ``"cb_hybrid"`` (the
             class token).
         position: ``"front"``, ``"mid"`` or ``"end"``, the paper's choice.

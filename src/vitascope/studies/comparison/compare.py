@@ -3,7 +3,7 @@
 Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
 Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and gates
 and nonlocality are measured at log-spaced epochs. The answer is a record that a page is made from;
-:mod:`vitascope.studies.evidence` turns numbers into words.
+:mod:`vitascope.studies.comparison.evidence` turns numbers into words.
 
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
@@ -21,10 +21,10 @@ from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.record import Record, provenance
 from vitascope.settings import Seed, Side, Within, check, command_line, flat
-from vitascope.studies.evidence import RunResult, crossings, plain_rows, tabulate
+from vitascope.studies.comparison.advice import advise
+from vitascope.studies.comparison.evidence import RunResult, crossings, plain_rows, tabulate
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.executor import Engine, Wanted, run_all
-from vitascope.studies.grid.one_training import load_images
 from vitascope.studies.grid.runs import (
     command,
     correct_arrays,
@@ -33,8 +33,8 @@ from vitascope.studies.grid.runs import (
     recipe_of,
     refuse_other,
 )
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training, file_name
-from vitascope.studies.recommendation import advise
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen

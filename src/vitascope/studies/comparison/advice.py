@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from vitascope.studies import stats
-from vitascope.studies.evidence import FractionResults, RunResult, correct_of, tabulate
+from vitascope.studies.comparison.evidence import FractionResults, RunResult, correct_of, tabulate
 
 __all__ = ["Advice", "advise", "cautions"]
 

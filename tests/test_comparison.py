@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vitascope.studies.evidence import RunResult, crossings, tabulate
-from vitascope.studies.recommendation import advise, cautions
+from vitascope.studies.comparison.advice import advise, cautions
+from vitascope.studies.comparison.evidence import RunResult, crossings, tabulate
 
 COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
 

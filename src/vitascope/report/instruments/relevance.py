@@ -1,0 +1,125 @@
+"""What several models' answers rest on: maps of relevance, and how faithful they are."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vitascope.figure import Figure, Lines, Maps, Series, Style
+from vitascope.record import Record
+from vitascope.report.instruments.instrument import Instrument, Seen, table_row
+from vitascope.report.instruments.per_layer import joined
+from vitascope.report.tables.table import TableRow
+
+__all__ = ["RELEVANCE", "gain_words"]
+
+CURVES = ("deletion", "insertion")
+NAMES = {"rollout": "rollout", "gradient": "gradient attention", "grad-cam": "Grad-CAM"}
+FINEST = 32  # pixels a side of a drawn map
+
+
+def gain_words(one: Mapping[str, Any]) -> str:
+    """Points that an order is better than a random one, and whether that is beyond its error.
+
+    >>> gain_words({"gain": 0.123, "error": 0.01}), gain_words({"gain": 0.01, "error": 0.01})
+    ('+12.3 ± 1.0', '+1.0 ± 1.0, undecided')
+    """
+    gain, error = one["gain"], one["error"]
+    if error is None:
+        return f"{100 * gain:+.1f} on one image"
+    decided = "" if abs(gain) > 2 * error else ", undecided"
+    return f"{100 * gain:+.1f} ± {100 * error:.1f}{decided}"
+
+
+def relevance(models: Sequence[Seen]) -> Figure:
+    """Maps of each model on a few images, then its deletion and insertion curves."""
+    parts = []
+    for seen in models:
+        best = max(seen.values["methods"], key=lambda method: _total(seen, method))
+        said = [f"{gain_words(seen.values[curve][best])} ({curve})" for curve in CURVES]
+        words = " points better than a random order of the same places" if seen is models[0] else ""
+        parts.append(f"{seen.label}'s {NAMES[best]} is {' and '.join(said)}{words}")
+    return Figure(
+        name="relevance",
+        title="What the answer rests on",
+        reading=joined(parts),
+        how="Maps: one column an image, each map from 0 to its largest value. Curves: probability "
+        "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
+        "on an empty image (insertion, high is good); dashed: the same places in random order. "
+        "± is the standard error over images.",
+        panels=tuple(
+            panel
+            for seen in models
+            for panel in (_maps(seen, len(models) > 1), *(_curve(seen, curve) for curve in CURVES))
+        ),
+        definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "
+        "mean max(0, ∇A · A)) (Chefer et al. 2021); Grad-CAM: max(0, Σ_c α_c A_c) (Selvaraju et "
+        "al. 2017); deletion and insertion: areas below the curves (Petsiuk et al. 2018).",
+        wide=len(models) > 1,
+    )
+
+
+def _total(seen: Seen, method: str) -> float:
+    return float(sum(seen.values[curve][method]["gain"] for curve in CURVES))
+
+
+def _maps(seen: Seen, titled: bool) -> Maps:
+    pictures = np.asarray(seen.record.arrays["pictures"], float)
+    rows = {"image": pictures}
+    rows |= {NAMES[m]: seen.record.arrays[f"map/{m}"] for m in seen.values["methods"]}
+    side = min(FINEST, max(max(part.shape[1:]) for part in rows.values()))
+    values = np.stack([_resized(np.asarray(part, float), side) for part in rows.values()])
+    return Maps(
+        title=seen.label if titled else "",
+        rows=tuple(rows),
+        columns=tuple(str(image + 1) for image in range(len(pictures))),
+        values=values,
+        log=False,
+    )
+
+
+def _resized(maps: np.ndarray, side: int) -> np.ndarray:
+    """Maps (m, h, w) at side x side by their nearest places."""
+    down, across = (
+        ((np.arange(side) + 0.5) / side * size).astype(int).clip(0, size - 1)
+        for size in maps.shape[1:]
+    )
+    return maps[:, down[:, None], across]
+
+
+def _curve(seen: Seen, curve: str) -> Lines:
+    series = []
+    for place, method in enumerate(seen.values["methods"]):
+        found = seen.values[curve][method]
+        x = [100 * share for share in seen.values["shares"]]
+        style, plain = Style(place, "circle"), Style(6, "circle", "2 3")
+        y = [100 * value for value in found["curve"]]
+        series.append(Series(label=NAMES[method], x=x, y=y, style=style))
+        if place == 0:
+            random = [100 * value for value in found["random"]]
+            series.append(Series(label="random order", x=x, y=random, style=plain))
+    verb = {"deletion": "hidden", "insertion": "shown"}[curve]
+    return Lines(
+        title=f"{seen.label}, {curve}",
+        x_label=f"most relevant places {verb} (%)",
+        y_label="probability of the answer (%)",
+        series=tuple(series),
+        floor=0.0,
+        ceiling=100.0,
+        include=(0.0,),
+    )
+
+
+def _rows(record: Record) -> list[TableRow]:
+    return [
+        table_row(
+            "relevance",
+            f"{method}, {curve}: points of area better than random order",
+            gain_words(record.values[curve][method]),
+        )
+        for method in record.values["methods"]
+        for curve in CURVES
+    ]
+
+
+RELEVANCE: dict[str, Instrument] = {"relevance": Instrument(relevance, _rows)}

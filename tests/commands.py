@@ -1,0 +1,26 @@
+"""Commands in processes of their own, to be stopped and killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def started(words, until):
+    """``vitascope`` in a session of its own, once ``until()`` holds; nothing of it survives."""
+    command = [sys.executable, "-m", "vitascope", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 250
+    try:
+        while not until():
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)

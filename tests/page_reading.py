@@ -1,0 +1,26 @@
+"""Code blocks and commands of the pages, for tests that try what the pages show."""
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+from vitascope.cli import COMMANDS
+from vitascope.cli.options import parse
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The page's blocks of code in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def understand(line: str) -> None:
+    """Read a line that begins with ``vitascope`` as the command line reads it."""
+    program, name, *words = shlex.split(line)
+    assert program == "vitascope"
+    assert name in COMMANDS
+    module = import_module(f"vitascope.cli.{name}")
+    if name == "study":
+        module.understand(words)
+    else:
+        parse(getattr(module, name.capitalize()), name, words)
