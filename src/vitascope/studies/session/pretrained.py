@@ -138,6 +138,19 @@ class Pretrained:
             head=f"new head for {len(wanted)} classes ({', '.join(new)})",
         )
 
+    def emptied(self, seed: int) -> "Pretrained":
+        """The same network in the same preprocessing, with random weights."""
+        assert self.config is not None
+        torch.manual_seed(seed)
+        return replace(
+            self,
+            model=rebuilt(self.config),
+            source="nowhere",
+            num_loaded=0,
+            resampled=False,
+            head="random weights",
+        )
+
     @cached_property
     def weights_key(self) -> str:
         """A hash of every weight but the new ones, for what is computed with them."""
