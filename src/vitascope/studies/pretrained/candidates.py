@@ -94,4 +94,5 @@ def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Open
             yield Opened(text=text, problem=str(error))
             continue
         found.model.eval()
-        yield Opened(text=text, found=replace(found, text=text), locality=built_in(found.model)[1])
+        found = replace(found, text=text, head="its head is not used")
+        yield Opened(text=text, found=found, locality=built_in(found.model)[1])
