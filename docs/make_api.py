@@ -130,8 +130,15 @@ def names(module: griffe.Module) -> list[str]:
     """What the module says is public: its ``__all__``, or what it imports to be found there."""
     if module.exports:
         return [str(name).strip("'\"") for name in module.exports]
-    found = [m for m in module.members.values() if isinstance(m, griffe.Alias) and m.imported]
-    return sorted(m.name for m in found if m.target_path.startswith("vitascope."))
+    found = [name for name, member in module.members.items() if _found_there(member)]
+    return sorted(found)
+
+
+def _found_there(member: griffe.Object | griffe.Alias) -> bool:
+    """Whether it was imported from elsewhere in the package, perhaps from a file of its name."""
+    if isinstance(member, griffe.Alias):
+        return member.target_path.startswith("vitascope.")
+    return isinstance(member, griffe.Module) and member.name in member.members
 
 
 def homes(package: griffe.Module) -> list[griffe.Module]:
