@@ -1,5 +1,7 @@
 """Answer ``vitascope compare``: train the models, recommend one, write the page."""
 
+import sys
+from dataclasses import replace
 from typing import Any
 
 from vitascope.answers.engine import this_machine
@@ -8,7 +10,7 @@ from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
 from vitascope.settings import fields_of
 
-__all__ = ["question_of", "run_compare"]
+__all__ = ["question_of", "run_compare", "source_of"]
 
 
 def run_compare(request: Compare) -> Result:
@@ -25,8 +27,18 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
+    from vitascope.studies.images import surveyed
 
+    look = surveyed(source_of(request))
+    if not request.quiet and not request.json:
+        print(look.short, file=sys.stderr)
     answer = compared(question_of(request), request.out, this_machine(request))
+    if look.across:  # what the badge must say
+        advice = answer.values["recommendation"]
+        cautions = [f"{look.across} test images are in the training set too", *advice["cautions"]]
+        advice = {**advice, "cautions": cautions}
+        answer = replace(answer, values={**answer.values, "recommendation": advice})
+        answer.save(request.out / "compare")
     page = write_folder_page(request.out)
     keys = ("table", "crossings", "recommendation", "models")
     explorers = sorted((request.out / "explorer").glob("*.json"))
@@ -44,6 +56,14 @@ def run_compare(request: Compare) -> Result:
     return result
 
 
+def source_of(request: Compare) -> str:
+    """The images, with their groups and class names."""
+    from vitascope.studies.images import described
+
+    names = None if request.class_names is None else str(request.class_names)
+    return described(request.data, request.groups, names)
+
+
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
     from vitascope.studies.comparison.compare import Comparison
@@ -52,5 +72,6 @@ def question_of(request: Compare) -> Any:
     return Comparison(
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
-        **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+        data=source_of(request),
+        **fields_of(request, ("models", "fractions", "seeds", "image_size", "margin")),
     )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vitascope.answers.compare import source_of
 from vitascope.answers.engine import this_machine
 from vitascope.answers.result import FORMATS, Result
 from vitascope.errors import UserError
@@ -53,8 +54,9 @@ def pretrained_question(request: Compare) -> Any:
 
     name = "finetune" if request.recipe == Compare.recipe else request.recipe
     return PretrainedQuestion(
+        data=source_of(request),
         models=DEFAULT if request.models == Compare.models else request.models,
         recipe=recipe_from(name, request.epochs, request.set),
         budget=None if request.budget is None else seconds_from(request.budget),
-        **fields_of(request, ("data", "seeds", "image_size", "margin", "probe_only")),
+        **fields_of(request, ("seeds", "image_size", "margin", "probe_only")),
     )

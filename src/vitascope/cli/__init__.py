@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "models": "list the models; parameters and FLOPs beside the paper's",
+    "data": "look at images: balance, sizes, unreadable files, duplicates",
     "train": "train a model into a folder that can be resumed",
     "evaluate": "measure top-1, top-5, NLL and calibration",
     "predict": "classify image files with a trained run",

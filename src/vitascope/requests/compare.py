@@ -38,6 +38,11 @@ class Compare:
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
     NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder; twelve of timm's when left out."""
+    groups: str | None = None
+    """Images that belong together, such as a patient's or a video's: a column of csv:, or a pattern
+    on file names (its first bracket, if there is one). Splits and intervals know."""
+    class_names: Path | None = None
+    """A file of readable class names: lines of folder,name."""
     pretrained: bool = False
     """Which pretrained backbone: probe frozen features, fine-tune the best (recipe finetune), and
     recommend one."""

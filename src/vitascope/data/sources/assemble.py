@@ -24,6 +24,7 @@ class Request:
     seed: int = 0
     crop_pct: float | None = None  # share of the resized image to keep; None: the source's own
     interpolation: str = "bicubic"
+    groups: str | None = None  # column of a table, or pattern on the names of files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +76,10 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         train = test.take(np.arange(0))
         notes += ("for evaluation only: there are no training images",)
     elif test is None:
-        kept, held_out = split(train.labels, request.test_fraction, request.seed)
+        kept, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
         percent = f"{100 * request.test_fraction:g} %"
-        notes += (f"split {percent} off for testing, stratified, seed {request.seed}",)
+        how = "stratified" if train.groups is None else "groups kept together"
+        notes += (f"split {percent} off for testing, {how}, seed {request.seed}",)
         train, test = train.take(kept), train.take(held_out)
     if parts.statistics is None:
         mean, std, note = pixel_statistics(train)

@@ -43,15 +43,14 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 def section(source: Source, styles: Styles) -> Section:
     """One section a question."""
     record = source.record
-    values, found = record.values, record.values["recommendation"]
-    data = values["data"]
+    values, data = record.values, record.values["data"]
     return Section(
         kind="pretrained",
         label="Pretrained backbones",
         title=f"Pretrained backbones for {data['name']}",
         question=str(values["question"]),
         answer=pretrained_headline(record),
-        badge=BADGES[found["verdict"]],
+        badge=_badge(record),
         leads=tuple(_leads(record)),
         facts=(
             ("training images", count(data["num_train"])),
@@ -77,12 +76,21 @@ def section(source: Source, styles: Styles) -> Section:
     )
 
 
+def _badge(record: Record) -> Badge:
+    """The verdict, unless test images were seen in training."""
+    found = record.values["images"]["duplicates"]
+    seen = found["exact_across"] + found["near_across"]
+    if seen:
+        return Badge(words=f"{count(seen)} test images seen in training", sign="✗", tone="bad")
+    return BADGES[record.values["recommendation"]["verdict"]]
+
+
 def _leads(record: Record) -> list[str]:
     values = record.values
     reason = str(values["recommendation"]["reason"])
     for line in values["table"]:
         reason = reason.replace(line["model"], short_name(line["model"]))
-    found = [reason]
+    found = [reason, f"{values['images']['short']}."]
     scratch = values.get("scratch")
     if scratch:
         gain = scratch["gain"]

@@ -27,6 +27,7 @@ from vitascope.studies import stats
 from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.runs import folder_of
 from vitascope.studies.grid.training import Training
+from vitascope.studies.images import surveyed
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, Opened, opened, plain_name
 from vitascope.studies.pretrained.cost import Cost, cost_of
 from vitascope.studies.pretrained.features import frozen_features
@@ -96,6 +97,8 @@ def choose_pretrained(
     out, started, made = Path(out), perf_counter(), provenance()
     engine = engine or Engine()
     with lock_folder(out):
+        look = surveyed(question.data)
+        tell(look.short)
         candidates, skipped, images = _probe_all(question, out, tell, on_image)
         race: dict[str, np.ndarray] = {}
         scratch: np.ndarray | None = None
@@ -107,7 +110,7 @@ def choose_pretrained(
         values, arrays = _answer(question, candidates, race, scratch, plan, images)
         answer = Record(
             kind="pretrained",
-            values={**values, "skipped": skipped},
+            values={**values, "skipped": skipped, "images": look.values()},
             arrays=arrays,
             config={**asdict(question), "recipe": question.recipe.to_dict()},
             seed=question.seeds[0],
