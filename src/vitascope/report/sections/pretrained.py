@@ -106,6 +106,16 @@ def _leads(record: Record) -> list[str]:
             f"ImageNet accuracy alone would have taken {short_name(static[0])}, "
             f"{'the same' if same else 'not the best here'}."
         )
+    taken = values["recommendation"]["model"]
+    line = next(each for each in values["table"] if each["model"] == taken)
+    more = line.get("twice")
+    found.append(
+        f"Twice the images would bring the linear probe of {short_name(taken)} from "
+        f"{number(more['now'], 1)} to about {number(more['value'], 1)} % "
+        f"[{number(more['low'], 1)}, {number(more['high'], 1)}]."
+        if more
+        else "What twice the images would bring cannot be said from these."
+    )
     found.append("Candidates were chosen and measured on the same test images.")
     return found
 

@@ -31,8 +31,9 @@ from vitascope.studies.images import surveyed
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, Opened, opened, plain_name
 from vitascope.studies.pretrained.cost import Cost, cost_of
 from vitascope.studies.pretrained.features import frozen_features
-from vitascope.studies.pretrained.probe import Probed, probe
+from vitascope.studies.pretrained.probe import Probed, linear, probe
 from vitascope.studies.pretrained.race import Plan, Runner, order_of, planned, runners
+from vitascope.studies.pretrained.twice import SHARES, Twice, twice
 from vitascope.studies.session.pretrained import images_for
 from vitascope.train import Recipe, load_run, lock_folder, recipe
 
@@ -72,6 +73,7 @@ class Candidate:
     cost: Cost
     seconds: float  # of one image, forward
     num_train: int
+    twice: Twice | None  # the linear probe with twice the images
 
 
 def choose_pretrained(
@@ -175,11 +177,41 @@ def _probed(
     )
     return Candidate(
         opened=each,
+        twice=_twice(question, probed.c, train, test, images),
         probed=probed,
         cost=cost,
         seconds=cost.milliseconds / 1000,
         num_train=len(images.train),
     )
+
+
+def _twice(
+    question: PretrainedQuestion, c: float, train: np.ndarray, test: np.ndarray, images: Dataset
+) -> Twice | None:
+    """The learning curve of the linear probe, and what it says of twice the images."""
+    counts, errors = [], []
+    for share in SHARES:
+        for seed in question.seeds:
+            part = some(images.train.labels, share, seed)
+            if len(np.unique(images.train.labels[part])) < 2:
+                continue
+            model = linear(c).fit(train[part], images.train.labels[part])
+            counts.append(len(part))
+            errors.append(float((model.predict(test) != images.test.labels).mean()))
+    return twice(counts, errors)
+
+
+def some(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Positions of a share of each class, at least one image, drawn with the seed.
+
+    >>> some(np.array([0, 0, 1, 1]), 0.5, 0).shape
+    (2,)
+    """
+    rng, found = np.random.default_rng(seed), []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        found.append(rng.permutation(members)[: max(1, round(share * len(members)))])
+    return np.sort(np.concatenate(found))
 
 
 def _plan(
@@ -361,5 +393,6 @@ def _row(name: str, each: Candidate, race: Mapping[str, np.ndarray]) -> dict[str
         "license": found.license,
         "imagenet": top1,
         "imagenet_source": where,
+        "twice": None if each.twice is None else asdict(each.twice),
         **asdict(each.cost),
     }

@@ -84,7 +84,7 @@ def probe(
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.arange(60) % 2
-    >>> features = rng.normal(size=(60, 4)) + 9 * labels[:, None]
+    >>> features = rng.normal(size=(60, 4)) + 9 * np.eye(4)[labels]
     >>> probe(features[:40], labels[:40], features[40:], labels[40:]).shares
     {'knn': 1.0, 'linear': 1.0}
     """
