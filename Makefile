@@ -74,7 +74,7 @@ slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
 
 demo: $(RUNS)
-	$(BIN)/vitascope compare --data digits --out demo
+	$(BIN)/vitascope compare --data digits --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
@@ -85,6 +85,7 @@ studies: $(READY)
 
 results: $(READY)
 	$(BIN)/python docs/make_results.py docs/records/studies docs/records benchmarks/records docs/results.md
+	$(BIN)/python docs/make_verdict_changes.py docs/records/studies docs/verdict-changes.md
 
 figures: $(READY)
 	$(BIN)/python docs/make_figures.py $(RUNS)

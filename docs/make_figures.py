@@ -64,7 +64,7 @@ SIGHTS = (
     Sight(model="vit_micro", figures={"frequency-vit": "frequency"}),
     Sight(model="resnet_micro", figures={"frequency-resnet": "frequency"}),
     Sight(model="resnet_micro", figures=alike("calibration"), images=2000),
-    Sight(model="vit_micro", figures=alike("relevance"), images=256),
+    Sight(model="vit_micro", figures=alike("relevance", "norms"), images=256),
     Sight(model="vit_micro", figures=alike("hessian", "trajectory"), batches=16),
     Sight(model="vit_micro", figures=alike("landscape", "density")),
 )

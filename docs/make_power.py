@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from vitascope.report.figures import STYLE
+from vitascope.report.figures.paper_renderer import STYLE
 from vitascope.studies.stats.differences import Images, Runs, parts
 from vitascope.studies.stats.simulation import World
 

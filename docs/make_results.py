@@ -1,4 +1,4 @@
-"""Make `docs/results.md` from records: what was measured, when, and how to get it again.
+"""Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
 `make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
@@ -18,13 +18,25 @@ import numpy as np
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
 from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
+from vitascope.report.tables.claims import (
+    VERDICT_MARKS,
+    CountedClaim,
+    claims_table,
+    correction,
+    standing,
+    tally,
+    tested,
+)
 from vitascope.report.tables.comparison import accuracy_table
 from vitascope.report.tables.spectra import spectra_table
-from vitascope.report.tables.study import VERDICT_MARKS, claims_table, study_table, tally
+from vitascope.report.tables.study import study_table
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.writers import as_markdown
 
-__all__ = ["results_page", "section"]
+__all__ = ["readme_with_counts", "results_page", "section"]
+
+README = Path(__file__).parents[1] / "README.md"
+MARKS = ("<!-- verdicts, by make results -->", "<!-- end of verdicts -->")
 
 
 def section(record: Record) -> str:
@@ -178,8 +190,9 @@ def _study(record: Record) -> str:
         f"{values['num_runs']} runs; mean ± standard deviation."
     )
     tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
-    verdicts = tally([claim["verdict"] for claim in values["claims"]])
-    return "\n\n".join([about, *map(as_markdown, tables), f"{verdicts}. `{values['command']}`"])
+    claims = list(map(tested, values["claims"]))
+    counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()
+    return "\n\n".join([about, *map(as_markdown, tables), f"{counted} `{values['command']}`"])
 
 
 def _values(record: Record) -> str:
@@ -220,30 +233,56 @@ def _in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]
 
 
 def _overview(studies: Sequence[tuple[str, Record]]) -> str:
-    """One line a study: what it covers, on what, how many of the paper's claims are seen."""
-    rows, every = [], []
+    """One line per study: what it covers, on what, how many of the paper's claims are seen."""
+    every = [tested(claim) for _, record in studies for claim in record.values["claims"]]
+    shown = [verdict for verdict in VERDICT_MARKS if any(c.verdict == verdict for c in every)]
+    rows = []
     for name, record in studies:
-        found = [claim["verdict"] for claim in record.values["claims"]]
-        every += found
-        counts = Counter(found)
+        counts = Counter(claim["verdict"] for claim in record.values["claims"])
         images = Path(str(record.values["data"])).name
-        numbers = [str(counts[verdict] or "") for verdict in VERDICT_MARKS]
+        numbers = [str(counts[verdict] or "") for verdict in shown]
         rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]), images, *numbers])
     scales = sorted({str(record.values["scale"]) for _, record in studies})
     hours = sum(record.values["training_seconds"] for _, record in studies) / 3600
     names = {record.values["study"] for _, record in studies}
     again = len(studies) - len(names)
     more = f", {again} of them on other images too," if again else ""
+    counted = f"{tally([claim.verdict for claim in every])}. {correction(every)}".strip()
     words = (
-        f"{len(names)} studies{more} at the {' and '.join(scales)} scale: {tally(every)}. The "
-        "papers' models, images and epochs are far larger, so a disagreement says where a claim "
-        "stops holding at this size, not that the paper is wrong. Every claim is judged by itself: "
-        "of 40 with nothing behind them about one would seem to agree and one to disagree. Runs "
-        f"that studies share were trained once; counted for each study they are {hours:.1f} hours "
-        "of one core that was shared with other work."
+        f"{len(names)} studies{more} at the {' and '.join(scales)} scale: "
+        f"{counted} The papers' models, "
+        "images and epochs are far larger, so a disagreement says where a claim stops holding at "
+        "this size, not that the paper is wrong. Every claim is judged by itself: of 40 with "
+        "nothing behind them about one would seem to agree and one to disagree; what stands after "
+        "the correction for that is counted beside ([how](statistics.md)). Runs that studies share "
+        f"were trained once; counted for each study they are {hours:.1f} hours of one core that "
+        "was shared with other work."
     )
-    marks = [verdict.capitalize() for verdict in VERDICT_MARKS]
-    return f"{words}\n\n{_table(['Study', 'Covers', 'Images', *marks], rows)}"
+    marks = [verdict.capitalize() for verdict in shown]
+    table = _table(["Study", "Covers", "Images", *marks], rows)
+    return "\n\n".join([words, _papers(every, shown), table])
+
+
+def _papers(claims: Sequence[CountedClaim], shown: Sequence[str]) -> str:
+    """One line a paper: its verdicts alone, and in brackets those that the correction leaves."""
+    stand = standing(claims)
+    known = [claim.p_value is not None for claim in claims]
+    rows = []
+    for paper in dict.fromkeys(claim.source.split(" ")[0] for claim in claims):
+        mine = [place for place, c in enumerate(claims) if c.source.split(" ")[0] == paper]
+        alone = Counter(claims[place].verdict for place in mine)
+        left = Counter(claims[place].verdict for place in mine if stand[place])
+        corrected = any(known[place] for place in mine)
+        numbers = [
+            f"{alone[v]} ({left[v]})"
+            if corrected and v in ("agrees", "disagrees")
+            else f"{alone[v]}"
+            for v in shown
+        ]
+        rows.append([paper, str(len(mine)), *numbers])
+    beside = " (corrected)" if any(known) else ""
+    marks = [v.capitalize() + beside * (v in ("agrees", "disagrees")) for v in shown]
+    return _table(["Paper", "Claims", *marks], rows)
 
 
 def results_page(folders: Sequence[Path], figures: Path) -> str:
@@ -274,6 +313,19 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
     return found
 
 
+def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
+    """The README with the verdicts on the digits counted between its two marks."""
+    mine = [record for record in studies if record.values["data"] == "digits"]
+    claims = [tested(claim) for record in mine for claim in record.values["claims"]]
+    counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()
+    said = f"On two cores, {len(mine)} studies on the embedded digits with three seeds: {counted}"
+    start, rest = readme.split(MARKS[0])
+    return f"{start}{MARKS[0]}\n{said}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
 if __name__ == "__main__":
     *sources, target = map(Path, sys.argv[1:])
     write_text(target, results_page(sources, target.parent / "figures"))
+    found = [load(path) for folder in sources for path in sorted(folder.glob("*.json"))]
+    counts = readme_with_counts(README.read_text(), [r for r in found if r.kind == "study"])
+    write_text(README, counts)

@@ -290,6 +290,21 @@ def inspection(
             {},
         ),
         "lesion": (where | {"intact": 0.9, "lost": random.random(len(units)).tolist()}, {}),
+        "norms": (
+            where
+            | {
+                "median": random.random(len(units)).tolist(),
+                "high": [0.0, 0.02] * layers,
+                "appears": units[1],
+                "tokens": [[1.0]] * len(units),
+                "token_names": ["class token"],
+                "layers": names,
+                "drawn": [0.1] * layers,
+                "even": [0.02] * layers,
+            },
+            {"quantiles": np.sort(random.random((len(units), 7)), 1) + 0.1}
+            | {f"where/{unit}": random.random((4, 4)) for unit in units},
+        ),
         "relevance": (
             {
                 "methods": ["rollout", "grad-cam"],

@@ -117,14 +117,19 @@ def test_images_to_choose_by_are_training_images_of_every_class():
         held_out(digits, 1.5)
 
 
-def made_up(changes=((True, 2.0), (False, -1.0), (True, 0.1)), complete=True):
+def made_up(changes=((True, 2.0), (False, -1.0), (True, 0.1)), complete=True, old=False):
     """A record of the rule on three stages of two blocks, with given answers."""
     rows, top1 = [], 90.0
     rule = candidates(("cc", "cc", "cc"))
     trial, kinds = next(rule), ("cc", "cc", "cc")
     for number, (kept, change) in enumerate([(True, None), *changes]):
         value = top1 + (change or 0.0)
-        row = {"kept": kept, "change": change, "noise": 0.5, "top1": value, "top1_std": 0.3}
+        row = {"kept": kept, "change": change, "top1": value, "top1_std": 0.3}
+        if old:
+            row["noise"] = 0.5
+        elif change is not None:
+            row |= {"low": change - 0.5, "high": change + 0.5, "detectable": 0.7}
+            row["verdict"] = "helps" if change > 0.5 else "hurts" if change < -0.5 else "undecided"
         row |= {"top1_seeds": [value - 0.3, value + 0.3], "test_top1": value - 1}
         row |= {"test_top1_std": None, "parameters": 1000 + number, "seconds": 2.0}
         row |= {"kinds": kinds, "stage": None, "num_msa": "".join(kinds).count("a")}
@@ -143,16 +148,25 @@ def test_the_table_has_a_line_a_network_and_the_sentence_weighs_them():
     assert [line.split("  ")[0] for line in lines[:2]] == ["Blocks", "cc cc cc"]
     assert len(lines) == 5
     assert "cc cc ca" in lines[2]
-    assert "+2.00 ± 0.50  kept" in lines[2]
+    assert "+2.00 [+1.50, +2.50]  helps      kept" in lines[2]
     assert "cc ca ca" in lines[3]
-    assert "−1.00 ± 0.50  not kept" in lines[3]
+    assert "−1.00 [−1.50, −0.50]  hurts      not kept" in lines[3]
+    assert "+0.10 [−0.40, +0.60]  undecided  kept" in lines[4]
     text = says(made_up())
     assert "Kept ca cc ca: 92.10 % on the validation images against 90.00 % of cc cc cc" in text
     assert "91.10 % against 89.00 % on the test images" in text
-    assert "2 of 3 changes are beyond the noise" in text
+    assert "2 of 3 changes are decided" in text
+    assert "here 0.7 points or more would be found" in text
     nothing = says(made_up(changes=((False, -1.0),), complete=False))
-    assert nothing.startswith("No MSA block helped: cc cc cc stays. 1 of 1 changes is beyond")
+    assert nothing.startswith("No MSA block helped: cc cc cc stays. 1 of 1 changes is decided")
     assert nothing.endswith("The rule has blocks left to try.")
+
+
+def test_an_old_record_shows_its_change_with_half_of_an_interval():
+    lines = as_text(buildup_table(made_up(old=True))).splitlines()
+    assert "+2.00 ± 0.50  helps" in lines[2]
+    assert "+0.10 ± 0.50  undecided" in lines[4]
+    assert "2 of 3 changes are decided" in says(made_up(old=True))
 
 
 def test_the_figure_marks_what_was_kept_and_names_the_blocks(tmp_path):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from scipy.stats import binomtest
 from torch import nn
-from torchmetrics.classification import MulticlassCalibrationError
+from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
 from vitascope import measure
 from vitascope.data import Batch
@@ -51,6 +52,46 @@ def test_a_hand_made_example_has_the_scores_worked_out_by_hand():
     assert found.ece == pytest.approx((0.6 + 2 * 0.25 + 0.1) / 4)
     assert found.nll == pytest.approx(-np.log(0.9 * 0.2 * 0.7 * 0.4) / 4)
     assert found.brier == pytest.approx(2 * (0.1**2 + 0.8**2 + 0.3**2 + 0.6**2) / 4)
+
+
+def test_adaptive_bins_hold_equally_many_images_and_agree_with_the_ece_in_one_bin():
+    logits, labels = made_up(number=300)
+    found = scores(logits, labels, num_bins=10)
+    assert found.adaptive_bins["bin_count"] == (30,) * 10
+    confidence, hit = softmax(logits, axis=1).max(1), logits.argmax(1) == labels
+    order = np.argsort(confidence).reshape(10, 30)
+    gaps = np.abs(confidence[order].mean(1) - hit[order].mean(1))
+    assert found.adaptive_ece == pytest.approx(gaps.mean())
+    one = scores(logits, labels, num_bins=1)
+    assert one.adaptive_ece == pytest.approx(one.ece)
+
+
+def test_class_wise_ece_is_the_mean_of_torchmetrics_of_each_class_against_the_rest():
+    logits, labels = made_up(number=300, classes=4)
+    wanted = []
+    for number, column in enumerate(softmax(logits, axis=1).T):
+        metric = BinaryCalibrationError(n_bins=15, norm="l1")
+        wanted.append(float(metric(torch.from_numpy(column), torch.from_numpy(labels == number))))
+    assert scores(logits, labels).class_wise_ece == pytest.approx(np.mean(wanted), abs=1e-6)
+
+
+def test_errors_of_the_ece_shrink_with_the_images_and_match_repeated_draws():
+    drawn = [scores(*made_up(seed=seed), num_bins=5) for seed in range(30)]
+    spread = np.std([one.adaptive_ece for one in drawn], ddof=1)
+    said = np.mean([one.adaptive_error for one in drawn])
+    assert 0.5 * spread < said < 2 * spread
+    assert scores(*made_up(number=6400), num_bins=5).ece_error < 0.6 * drawn[0].ece_error
+
+
+def test_a_bins_interval_is_scipys_of_wilson():
+    logits, labels = made_up()
+    found = scores(logits, labels)
+    for count, accuracy, low, high in zip(
+        found.bin_count, found.bin_accuracy, found.bin_low, found.bin_high, strict=True
+    ):
+        if count:
+            test = binomtest(round(accuracy * count), count).proportion_ci(method="wilson")
+            assert (low, high) == pytest.approx((test.low, test.high), abs=1e-6)
 
 
 def test_bins_are_closed_on_the_right_and_a_confidence_of_one_counts():

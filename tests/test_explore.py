@@ -1,5 +1,7 @@
 """The maps behind the explorer: what is stored, what it costs, what is read back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ from vitascope.cli import main
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.measure.attention.entropy import row_entropy
+from vitascope.measure.relevance.relevance import Explainer
+from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import load as load_record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.studies.explorer.compression import FLOOR, TOLERANCE, compress
@@ -169,7 +173,8 @@ def test_windows_become_whole_maps_that_are_zero_outside():
     assert layout.grid == layout.keys == (2, 4)
     assert layout.key_axes == ([0.0, 1.0], [0.0, 1.0, 2.0, 3.0])
     weights = torch.rand(3 * 2, 5, 5, 5).softmax(-1)  # three images
-    whole = layout(weights)
+    whole, shares = layout(weights)
+    assert shares.shape == (3, 5, 8, 0)
     torch.testing.assert_close(whole.sum(-1), torch.ones(3, 5, 8))
     right = torch.tensor([2, 3, 6, 7])  # cells of the second window
     expected = weights[1::2, :, 1:, 1:]
@@ -208,7 +213,8 @@ def compared(tmp_path_factory):
 
 
 def test_a_comparison_keeps_the_maps_of_its_models_with_attention_over_training(compared):
-    assert [path.stem for path in compared.glob("explorer/*.json")] == ["convit_micro"]
+    kept = sorted(path.stem for path in compared.glob("explorer/*.json"))
+    assert kept == ["convit_micro", "resnet_micro"]  # the second has maps of relevance alone
     record = load_record(compared / "explorer" / "convit_micro")
     assert record.kind == "explorer"
     assert record.values["epochs"] == [0, 1]
@@ -236,14 +242,44 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(compared, t
     assert load_record(tmp_path / "explorer").values["epochs"] == [0]
     capsys.readouterr()
     (other,) = compared.glob("runs/resnet_micro-*/seed-0")
-    assert main(["inspect", str(other), *words]) == 2
-    assert "the explorer needs attention over tokens" in capsys.readouterr().err
+    assert main(["inspect", str(other), *words]) == 0
+    assert "Grad-CAM" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_network_without_attention_is_refused_in_a_line(digits):
+def test_a_network_without_attention_has_maps_of_relevance_alone(digits):
     session = build("resnet_micro", digits)
+    record = explore(session, num_images=3)
+    assert record.values["layers"] == []
+    assert [one["method"] for one in record.values["relevance"]] == ["grad-cam"]
+    explain = Explainer(ModelStructure(session.model, batch_of(record, digits)))
+    truth = explain(batch_of(record, digits))[0]["grad-cam"]
+    truth = truth / truth.amax((1, 2), keepdim=True)
+    found = torch.from_numpy(record.arrays["relevance/grad-cam"]) / 255
+    torch.testing.assert_close(found, truth, atol=0.003, rtol=0)
+
+
+def test_a_network_without_features_on_a_grid_is_refused_in_a_line(digits):
+    session = build("vit_micro", digits)
+    session = replace(
+        session, model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    )
     with pytest.raises(UserError, match="the explorer needs attention"):
-        explore(session)
+        explore(session, weights={None: None})
+
+
+def test_the_class_token_is_kept_as_a_query_and_its_share_of_every_row_as_a_key(pair, digits):
+    session, record = pair
+    with capture.attention(session.model) as used, capture.evaluating(session.model):
+        session.model(batch_of(record, digits))
+    layer = record.values["layers"][-1]
+    assert layer["query_tokens"] == layer["key_tokens"] == ("class token",)
+    truth = used[layer["name"]].roll(-1, -2)  # the class token's row last
+    for image in range(4):
+        shares = stored_maps.token_shares(record, layer["name"], image=image)
+        np.testing.assert_allclose(shares[..., 0], truth[image, :, :, 0], atol=1e-4)
+        rows = stored_maps.with_tokens(record, layer["name"], image=image)
+        among = truth[image, :, :, 1:] / truth[image, :, :, 1:].sum(-1, keepdim=True)
+        assert variation(torch.from_numpy(rows), among) <= TOLERANCE
 
 
 HUGGING_FACE = """

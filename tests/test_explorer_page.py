@@ -85,9 +85,9 @@ def test_the_page_allows_its_own_script_alone_and_asks_for_nothing(records):
 def test_without_a_script_the_middle_patch_is_drawn_and_boxed(records):
     html = str(section(records).html)
     still = html[html.index('id="ex-static"') : html.index('id="ex-live"')]
-    assert still.count("<svg") == 4  # two models, first and last layer
+    assert still.count("<svg") == 2 * (2 + 3)  # two models: two layers, three maps of relevance
     cells = sum(path.count("M") for path in re.findall(r' d="([^"]*)"', still))
-    assert cells == 4 * 16
+    assert cells == 10 * 16
     assert still.count("<rect") == 4
 
 

@@ -14,13 +14,16 @@ from vitascope.report.contents import KINDS
 from vitascope.report.records import find
 from vitascope.train import load_run
 
+LATER = {  # kinds that came with a format
+    *("bench-throughput", "blocks", "miou", "norms", "relevance", "task", "vqa"),
+}
 OLD = Path(__file__).parent / "fixtures" / "format-0"
 
 
 def test_the_kept_results_are_of_the_first_format_and_of_every_kind():
     kept = [json.loads(path.read_text()) for path in OLD.rglob("*.json")]
     assert not any("format" in body for body in kept)
-    assert {body["kind"] for body in kept} == set(KINDS)
+    assert {body["kind"] for body in kept} == set(KINDS) - LATER
 
 
 def test_a_report_shows_all_that_an_earlier_version_wrote(tmp_path, capsys):

@@ -110,6 +110,7 @@ INSTRUMENTS = {
     "masking": measure.masking,
     "miou": lambda m, b: measure.miou(PerPixel(m), masks(b), window=16),
     "nonlocality": measure.nonlocality,
+    "norms": measure.norms,
     "occlusion": lambda m, b: measure.occlusion(m, b, **PIXELS, sizes=(0.5,)),
     "pgd": lambda m, b: measure.pgd(m, b, **PIXELS, epsilons=(8 / 255,), steps=2),
     "relevance": measure.relevance,

@@ -17,7 +17,7 @@ from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, p
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
 from vitascope.studies.pretrained.probe import probe
-from vitascope.studies.pretrained.race import Runner, planned, seconds_from
+from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.pretrained import images_for, open_pretrained
 from vitascope.train import recipe
 from vitascope.train.trainer.optimizer import parameter_groups
@@ -191,8 +191,6 @@ def test_a_race_fits_its_budget():
     assert (short.models, short.epochs, short.left_out) == (("a", "b"), 1, ("c",))
     with pytest.raises(UserError, match="about 120 s for one epoch"):
         planned(wanted, budget=100, **how)
-    with pytest.raises(UserError, match="--budget takes a time"):
-        seconds_from("soon")
 
 
 def test_later_layers_learn_faster_and_every_parameter_once():

@@ -69,6 +69,20 @@ NUMBERS = {
     | {"augmentation.rand_augment": None, "augmentation.random_erasing": 0.0, "layer_decay": 0.75}
     | {"augmentation.scale": (0.6, 1.0), "augmentation.label_smoothing": 0.0},
 }
+_TASK = DEIT | {"schedule": "linear", "schedule_by": "step", "weight_decay": 0.01, "min_lr": 0.0}
+_TASK |= {"scale_epochs": False, "augmentation.crop": "none", "augmentation.rand_augment": None}
+_TASK |= {
+    f"augmentation.{name}": 0.0 for name in ("mixup", "cutmix", "random_erasing", "label_smoothing")
+} | {"augmentation.repeats": 1}
+NUMBERS |= {
+    # Swin, A2.3: 160,000 updates of 16 crops of 20,210 images, 1,500 to warm up
+    "segmentation": _TASK
+    | {"epochs": round(160_000 * 16 / 20_210), "batch_size": 16, "base_lr": 6e-5}
+    | {"warmup_epochs": pytest.approx(1_500 * 16 / 20_210, abs=0.01), "warmup_lr": 6e-11},
+    # ViLT, section 4.2: a tenth of the steps warms up
+    "vqa": _TASK
+    | {"epochs": 10, "batch_size": 256, "base_lr": 1e-4, "warmup_epochs": 1.0, "warmup_lr": 0.0},
+}
 
 
 def test_every_recipe_has_its_numbers_below():

@@ -1,12 +1,16 @@
 """The results page is made from records alone."""
 
+import json
 from dataclasses import replace
 
-from make_results import results_page, section
+from make_results import README, readme_with_counts, results_page, section
+from make_verdict_changes import BEFORE, changes_page
 
 from report_making import made_up
 from report_records import made_study
-from vitascope.record import Record
+from vitascope.record import Record, load
+from vitascope.studies.papers.catalog import catalog
+from vitascope.studies.papers.scale import LAPTOP
 
 
 def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
@@ -80,7 +84,7 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     assert "3 of 5 claims agree, 1 disagrees and 1 is within noise" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
-    assert [line.split("|")[4:7] for line in table] == [[" 2 ", "  ", " 1 "], [" 1 ", " 1 ", "  "]]
+    assert [line.split("|")[4:7] for line in table] == [[" 2 ", " 1 ", "  "], [" 1 ", "  ", " 1 "]]
     assert {line.split("|")[3] for line in table} == {" digits "}
     assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
 
@@ -107,3 +111,69 @@ def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     page = results_page([tmp_path / "records"], tmp_path / "figures")
     assert page.count("figures/a-b-curve.png") == 1
     assert page.index("## a-b") < page.index("![curve](figures/a-b-curve.png)")
+
+
+def judged(source, verdict, contrast, half, p_value, **more):
+    """A claim as a record holds it."""
+    return {"source": source, "text": f"claim of {source}", "verdict": verdict, "table": "t",
+            "contrast": contrast, "low": contrast - half, "high": contrast + half, "margin": 0.0,
+            "detectable": 1.4 * half, "p_value": p_value, "paper": None, "why": "",
+            "one_run": False, "unit": "points", "digits": 1,
+            "reading": "Measured.", **more}  # fmt: skip
+
+
+CLAIMS = [
+    judged("A Table 1", "agrees", 5.0, 1.0, 1e-6, paper=3.0),
+    judged("A Table 2", "disagrees", -2.0, 1.9, 0.045),
+    judged("A Table 3", "not testable here", 0.5, 2.0, 0.6, paper=0.2),
+    judged("B Fig. 1", "undecided", 0.5, 2.0, 0.6),
+]
+
+
+def test_a_claim_has_its_interval_detectable_effect_and_the_papers_in_the_table():
+    study = made_study("x", ())
+    values = {**study.values, "claims": CLAIMS}
+    page = section(replace(study, values=values))
+    assert "| **agrees** | +5.0 [+4.0, +6.0] points | 1.4 | +3.0 |" in page
+    assert "| **not testable here** | +0.5 [−1.5, +2.5] points | 2.8 | +0.2 |" in page
+    assert "1 of 4 claims agrees, 1 disagrees, 1 is undecided and 1 is not testable here." in page
+    assert "1 of 2 decided claims stands: 1 agrees." in page
+
+
+def test_the_overview_counts_each_paper_alone_and_after_the_correction(tmp_path):
+    study = ordered("x", 0, ())
+    replace(study, values={**study.values, "claims": CLAIMS}).save(tmp_path / "x")
+    page = results_page([tmp_path], tmp_path)
+    assert "| A | 3 | 1 (1) | 1 (0) | 0 | 1 |" in page
+    assert "| B | 1 | 0 (0) | 0 (0) | 1 | 0 |" in page
+
+
+def test_changed_verdicts_are_listed_with_what_changed_them():
+    was = [("agrees", 5.0, 1.0), ("within noise", -2.0, 4.0), ("agrees", 3.0, 1.0),
+           ("within noise", 0.5, 2.0)]  # fmt: skip
+    before = {"x": [{"source": c["source"], "text": c["text"], "verdict": v, "contrast": contrast,
+                     "half_width": half, "margin": 0.0}
+                    for c, (v, contrast, half) in zip(CLAIMS, was, strict=True)]}  # fmt: skip
+    records = {"x": Record(kind="study", values={"claims": CLAIMS})}
+    page = changes_page({**before, "gone": []}, records)
+    lines = [line for line in page.splitlines() if line.startswith("| x")]
+    assert len(lines) == 2  # within noise and undecided are the same
+    assert "by the interval: half of the interval was 4.00 and is 1.90" in lines[0]
+    assert "agrees | not testable here | by the number: +3.00 is now +0.50" in lines[1]
+    assert "2 of 4 changed: 1 from not decided to disagrees; 1 from agrees to not decided" in page
+
+
+def test_the_readme_counts_what_the_records_say():
+    folder = README.parent / "docs/records/studies"
+    studies = [load(path) for path in sorted(folder.glob("*.json"))]
+    text = README.read_text()
+    assert readme_with_counts(text, studies) == text, "make results writes it anew"
+
+
+def test_the_verdicts_before_are_those_of_the_records_studies():
+    """Claims are matched by their place, so each study must still have as many."""
+    kept = json.loads(BEFORE.read_text())
+    studies = catalog()
+    for name, claims in kept.items():
+        plan = studies[name.removesuffix("-cifar10")].plan(LAPTOP)
+        assert [claim.source for claim in plan.claims] == [claim["source"] for claim in claims]

@@ -28,15 +28,21 @@ def runs(tmp_path_factory):
 def test_numbers_are_means_over_batches_with_their_errors():
     found = numbers(np.array([[4.0, -1.0], [2.0, -3.0], [6.0, 2.0]]))
     assert found["nep"] == pytest.approx((1 / 3, np.std([0.5, 0.5, 0], ddof=1) / 3**0.5))
-    assert found["ape"] == pytest.approx((10 / 3, np.std([4, 2, 4], ddof=1) / 3**0.5))
+    assert found["ape"] == pytest.approx((14 / 4, np.std([4, 2, 4], ddof=1) / 3**0.5))
     assert numbers(np.array([[-1.0]])) == {"nep": (1.0, None), "ape": (None, None)}
 
 
-def test_a_difference_counts_beyond_twice_its_error():
-    assert compared((1.0, 0.3), (0.0, 0.4)) == "within noise"  # the error of the difference is 0.5
-    assert compared((1.01, 0.3), (0.0, 0.4)) == "more"
-    assert compared((-1.01, 0.3), (0.0, 0.4)) == "less"
-    assert compared((1.0, None), (0.0, 0.1)) == "unknown"
+def test_a_difference_counts_when_other_mini_batches_would_give_it_again():
+    rng = np.random.default_rng(0)
+    flat, bent = rng.normal(3.0, 1.0, (16, 5)), rng.normal(0.0, 1.0, (16, 5))
+    found = compared(bent, flat, "nep")
+    assert (found["verdict"], compared(flat, bent, "nep")["verdict"]) == ("more", "less")
+    assert found["low"] < found["change"] == np.mean(bent < 0) - np.mean(flat < 0) < found["high"]
+    assert compared(flat, bent, "ape")["verdict"] == "more"
+    again = rng.normal(0.0, 1.0, (16, 5))
+    assert compared(bent, again, "nep")["verdict"] == "undecided"
+    assert compared(bent[:1], again[:1], "nep") == {"verdict": "unknown"}  # one mini-batch
+    assert compared(-np.abs(bent), flat, "ape") == {"verdict": "unknown"}  # no positive one
 
 
 def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_path, capsys):
@@ -51,7 +57,7 @@ def test_runs_are_measured_at_every_epoch_and_compared_with_the_first(runs, tmp_
         ("resnet", 1),
     ]
     assert told["rows"][0]["nep_verdict"] == ""
-    assert told["rows"][3]["nep_verdict"] in ("more", "less", "within noise")
+    assert told["rows"][3]["nep_verdict"] in ("more", "less", "undecided", "unknown")
     record = load(tmp_path / "spectra")
     alone = load(tmp_path / "resnet-epoch-1" / "hessian")
     np.testing.assert_array_equal(record.arrays["resnet-epoch-1"], alone.arrays["eigenvalues"])

@@ -192,7 +192,7 @@ def test_the_papers_effect_is_the_same_contrast_of_its_numbers():
     assert small["verdict"] == "not testable here"
     assert small["detectable"] > 0.2
     assert large["verdict"] == "undecided"
-    assert "the paper's is +20.0" in large["reading"]
+    assert "the paper has +20.0" in large["reading"]
     given = told(*records, claim=made_claim(AHEAD, paper=0.1))
     assert (given["paper"], given["verdict"]) == (0.1, "not testable here")
     assert told(*records, papers=(80.0, None))["paper"] is None

@@ -183,9 +183,48 @@ def test_names_stay_text(visit, records, tmp_path):
     assert tab.locator(".ex-card h3").first.inner_text().startswith("</script><img")
 
 
+def test_the_class_token_looks_when_it_is_chosen_by_the_keyboard(visit, explorer, records):
+    tab = visit(explorer)
+    press(tab, "ex-layer", 3)
+    before = tiles(tab, 0)
+    tab.locator("input[name=ex-token]").first.focus()
+    tab.keyboard.press("ArrowRight")
+    assert tiles(tab, 0)[1] != before[1]
+    said = tab.locator("#ex-said").inner_text()
+    assert said.startswith("Class token; layer 4")
+    layer = records[0].values["layers"][3]["name"]
+    head = tab.locator("input[name=ex-head]:checked").evaluate("(input) => Number(input.value)")
+    share = stored_maps.token_shares(records[0], layer, epoch=1)[head, -1, 0]
+    assert f"class token {100 * share:.1f}\u00a0%" in tab.locator(".ex-shares").first.inner_text()
+    assert tab.locator(".ex-card").first.locator("tbody td").first.inner_text() == "–"
+    label = tab.locator(".ex-tile canvas").nth(1).get_attribute("aria-label")
+    assert "of the class token" in label
+    press(tab, "ex-layer", 0)
+    settled(tab)
+    assert "There is no class token in this layer." in tab.locator(".ex-card").nth(1).inner_text()
+    point(tab, 0, 0)  # a patch looks again
+    assert "row 1 of 4, column 1 of 4" in tab.locator("#ex-said").inner_text()
+
+
+def test_a_network_without_attention_shows_what_its_answers_rest_on(visit, tmp_path):
+    path = tmp_path / "both.html"
+    path.write_text(page([explorer_record("resnet_micro"), explorer_record("vit_micro")]))
+    tab = settled(visit(path))
+    transformer, network = tab.locator(".ex-card").all()
+    assert "without attention" in network.inner_text()
+    assert network.locator(".ex-rest").count() == 1
+    assert transformer.locator(".ex-rest").count() == 3
+    canvas = network.locator(".ex-rest canvas")
+    assert "the answer rests most on row" in canvas.get_attribute("aria-label")
+    before = canvas.evaluate(PIXELS)
+    press(tab, "ex-image", 1)
+    settled(tab)
+    assert canvas.evaluate(PIXELS) != before
+
+
 def test_without_scripts_a_few_maps_are_drawn(visit, explorer):
     tab = visit(explorer, java_script_enabled=False)
-    assert tab.locator("#ex-static svg").count() == 4
+    assert tab.locator("#ex-static svg").count() == 10
     assert not tab.locator("#ex-live").is_visible()
 
 

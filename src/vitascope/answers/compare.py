@@ -19,20 +19,22 @@ def run_compare(request: Compare) -> Result:
         from vitascope.answers.pretrained import run_pretrained
 
         return run_pretrained(request)
-    if request.probe_only or request.budget:
-        raise UserError("--probe-only and --budget are for --pretrained; give that too")
+    if request.probe_only:
+        raise UserError("--probe-only is for --pretrained; give that too")
     from vitascope import record
     from vitascope.report.exports import write_figures
     from vitascope.report.folder_page import write_folder_page
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
+    from vitascope.studies.comparison.planning import Wish
     from vitascope.studies.images import surveyed
 
     look = surveyed(source_of(request))
     if not request.quiet and not request.json:
         print(look.short, file=sys.stderr)
-    answer = compared(question_of(request), request.out, this_machine(request))
+    wish = Wish(**fields_of(request, ("budget", "tune", "match")))
+    answer = compared(question_of(request), request.out, this_machine(request), wish)
     if look.across:  # what the badge must say
         advice = answer.values["recommendation"]
         cautions = [f"{look.across} test images are in the training set too", *advice["cautions"]]
@@ -40,7 +42,7 @@ def run_compare(request: Compare) -> Result:
         answer = replace(answer, values={**answer.values, "recommendation": advice})
         answer.save(request.out / "compare")
     page = write_folder_page(request.out)
-    keys = ("table", "crossings", "recommendation", "models")
+    keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     result = Result(
         records={
@@ -66,12 +68,17 @@ def source_of(request: Compare) -> str:
 
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.patch_sizes import at_patch_sizes
+    from vitascope.studies.comparison.question import Comparison, rates_from
     from vitascope.studies.grid.train_command import recipe_from
 
+    models = at_patch_sizes(request.models, request.patch_sizes)
     return Comparison(
+        models=models,
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
         data=source_of(request),
-        **fields_of(request, ("models", "fractions", "seeds", "image_size", "margin")),
+        rates=rates_from(request.rates, models),
+        **fields_of(request, ("fractions", "seeds", "image_size", "margin")),
+        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -33,7 +33,7 @@ def this_machine(request: Compare | Buildup) -> Any:
 
 
 def processes_of(request: Compare | Buildup | StudyRequest) -> int:
-    """As many as were asked for, or one a core."""
+    """As many as were asked for, or one per core."""
     if request.processes is not None:
         return request.processes
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -50,7 +50,7 @@ def pretrained_question(request: Compare) -> Any:
     from vitascope.studies.grid.train_command import recipe_from
     from vitascope.studies.pretrained.answer import PretrainedQuestion
     from vitascope.studies.pretrained.candidates import DEFAULT
-    from vitascope.studies.pretrained.race import seconds_from
+    from vitascope.studies.comparison.budget import seconds_from
 
     name = "finetune" if request.recipe == Compare.recipe else request.recipe
     return PretrainedQuestion(

@@ -9,6 +9,7 @@
   (:func:`trace_tokens`: also the layers that cannot be traced, with the reason);
 * :func:`gradients`: attention maps and module outputs with the gradient of a score at each;
 * :func:`image_outputs`: the outputs that lie on a grid of the image;
+* :func:`prefix_tokens`: names of the class, distillation and register tokens;
 * :func:`evaluating`: eval mode without gradients, restored at the end;
 * :func:`logits_of`: the logits in any classifier's output;
 * :func:`try_image`: whether a model takes some images.
@@ -19,6 +20,7 @@ Any package may import this one; it imports only `errors`.
 
 from vitascope.capture.attention.events import has_fused_layers
 from vitascope.capture.attention.maps import attention, gated_layers, watch_maps
+from vitascope.capture.coordinates.prefix_tokens import prefix_tokens, token_names
 from vitascope.capture.coordinates.tokens import TokenCoordinates, token_coordinates, trace_tokens
 from vitascope.capture.gradients import Gradients, gradients
 from vitascope.capture.input_check import try_image
@@ -44,8 +46,10 @@ __all__ = [
     "image_outputs",
     "logits_of",
     "matching",
+    "prefix_tokens",
     "streams",
     "token_coordinates",
+    "token_names",
     "trace_tokens",
     "try_image",
     "units",

@@ -1,4 +1,4 @@
-"""``vitascope study``: the papers' tables and figures again, and searches on one's own images."""
+"""``vitascope study``: reproduce the papers' tables and figures, or search on one's own images."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def usage() -> str:
             "       vitascope study --all [options]",
             "       vitascope study --list [--json]",
             "",
-            "Get the papers' tables and figures again, or answer a question by training or",
+            "Reproduce the papers' tables and figures, or answer a question by training or",
             "measuring several models. --list names the papers' studies, with the claim, the data",
             "and the time of each; a table or figure names its study too: convit-table-3. Besides:",
             "",
@@ -54,6 +54,7 @@ def list_all(as_json: bool) -> str:
             f"  covers  {', '.join(row['covers'])}",
             f"  claim   {row['claim']}",
             f"  laptop  {row['data']['laptop']}; about {time['laptop']} on two cores",
+            f"  desk    {row['data']['desk']}; {time['desk']} (--plan says how many)",
             f"  paper   {row['data']['paper']}; about {time['paper']}",
         ]
     return "\n".join([*lines, "", "With options of their own:", *searches()])

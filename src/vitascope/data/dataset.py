@@ -39,6 +39,8 @@ class Dataset:
     label_sets: tuple[frozenset[int], ...] | None = None
     crop_pct: float = 1.0  # share of a resized image that is kept
     interpolation: str = "bicubic"  # of the resizing
+    # The test images are this fold (from 0) of so many of the training images. None: they are not.
+    fold: tuple[int, int] | None = None
 
 
 def histogram(pixels: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 if TYPE_CHECKING:
     from vitascope.data.images import ImageSet
 
-__all__ = ["Subset", "split", "subset"]
+__all__ = ["Subset", "folds", "split", "subset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,23 @@ def split(
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
 
 
+def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+    """For each image the fold it is tested in, 0 to ``count`` - 1, each class dealt out evenly.
+
+    >>> folds(np.array([0, 0, 0, 1, 1, 1]), 3).tolist()
+    [1, 0, 2, 1, 0, 2]
+    """
+    if not 2 <= count <= len(labels):
+        raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")
+    dealt, found = 0, np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        shuffled = stream(Purpose.FOLDS, seed, sample=int(label)).permutation(members)
+        found[shuffled] = (dealt + np.arange(len(members))) % count
+        dealt += len(members)
+    return found
+
+
 def _split_groups(
     labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -98,12 +115,12 @@ def _split_groups(
     from sklearn.model_selection import StratifiedGroupKFold
 
     count = len(np.unique(groups))
-    folds = max(2, round(1 / fraction))
-    if count < folds:
+    number = max(2, round(1 / fraction))
+    if count < number:
         raise UserError(
             f"{count} groups cannot be split with {100 * fraction:g} % for testing; give a pattern "
             "that makes more groups, or a test set"
         )
-    parts = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    parts = StratifiedGroupKFold(number, shuffle=True, random_state=seed)
     kept, held_out = next(iter(parts.split(labels, labels, groups)))
     return np.asarray(kept), np.asarray(held_out)

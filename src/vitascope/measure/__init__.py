@@ -23,6 +23,7 @@ from vitascope.measure.curvature.landscape import landscape as landscape
 from vitascope.measure.curvature.trajectory import trajectory as trajectory
 from vitascope.measure.features.cka import cka as cka
 from vitascope.measure.features.fourier import fourier as fourier
+from vitascope.measure.features.norms import norms as norms
 from vitascope.measure.features.variance import variance as variance
 from vitascope.measure.miou import miou as miou
 from vitascope.measure.relevance.relevance import relevance as relevance

@@ -9,6 +9,7 @@ from jinja2 import TemplateError
 
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.report.explorer.data import kind_of
 from vitascope.report.figures.style import Styles
 from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.report.records import Found, Source
@@ -22,6 +23,7 @@ from vitascope.report.sections import (
     run,
     spectra,
     study,
+    task,
 )
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import correction, tally, told
@@ -53,6 +55,8 @@ BUILDERS = (  # in the page's order
     Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
+    Builder(kinds=("task",), each=task.section, models=task.models),
+    Builder(kinds=("miou", "vqa"), each=task.evaluation),
     Builder(
         kinds=(
             "bench-gpsa",
@@ -61,6 +65,7 @@ BUILDERS = (  # in the page's order
             "bench-neighborhood",
             "bench-corruptions",
             "bench-hessian",
+            "bench-throughput",
         ),
         each=bench.section,
     ),
@@ -202,11 +207,9 @@ def _told_apart(sections: Sequence[Section]) -> list[Section]:
 
 
 def _explored(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
-    """(name, kind) of the models in an explorer: gates make a ConViT of them."""
+    """(name, kind) of the models in an explorer."""
     for source in sources:
-        values = source.record.values
-        gated = any(layer.get("gated") for layer in values.get("layers") or ())
-        yield str(values.get("model")), "convit" if gated else "vit"
+        yield str(source.record.values.get("model")), kind_of(source.record.values)
 
 
 def _explorer_alone(number: int) -> Section:

@@ -19,6 +19,7 @@ __all__ = [
     "Quiet",
     "RecipeName",
     "RunsAtATime",
+    "TaskRecipe",
     "TestData",
     "Threads",
     "TimmWeights",
@@ -48,6 +49,13 @@ ClassNames = Annotated[
 ]
 RecipeName = Annotated[
     str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+]
+TaskRecipe = Annotated[
+    str | None,
+    arg(
+        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune; segmentation "
+        "and vqa for those tasks. laptop, or the task's own, when left out."
+    ),
 ]
 Epochs = Annotated[
     Count | None,

@@ -24,9 +24,9 @@ __all__ = ["Inspect"]
 class Inspect:
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
-    Measures: nonlocality, gates, entropy, maps, fourier, variance, cka, masking, lesion, and with
-    --out explorer (every patch's attention, for `vitascope report`). All that make sense for the
-    model are taken unless --measures names some. Taken only when named:
+    Measures: nonlocality, gates, entropy, maps, fourier, variance, norms, cka, masking, lesion, and
+    with --out explorer (every patch's attention, for `vitascope report`). All that make sense for
+    the model are taken unless --measures names some. Taken only when named:
     relevance (what the answer rests on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, density, landscape, trajectory on augmented training images.

@@ -16,7 +16,7 @@ class Report:
     """Make one page of runs, evaluations, inspections, comparisons and studies: the answer first.
 
     The page is a single file that makes no network requests: figures with a sentence under each,
-    tables, definitions and the commands to get everything again. Several models are drawn together.
+    tables, definitions and the commands to reproduce it all. Several models are drawn together.
 
     Examples:
       vitascope report runs/compare

@@ -1,7 +1,7 @@
 """What a classifier said about every image: predicted class, probability of the true one, label.
 
 Enough for paired tests, class-wise and balanced accuracies and their intervals, without the model.
-A run keeps it as ``predictions.safetensors``, 8 bytes an image (12 beyond 65,536 classes).
+A run keeps it as ``predictions.safetensors``, 8 bytes per image (12 beyond 65,536 classes).
 """
 
 from collections.abc import Callable

@@ -46,10 +46,10 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.crop not in ("none", "pad", "resized"):
-            raise UserError(f"unknown crop {self.crop!r}; there are: none, pad, resized")
+            raise UserError(f"unknown crop {self.crop!r:.80}; there are: none, pad, resized")
         if self.interpolation not in ("bilinear", "bicubic"):
             raise UserError(
-                f"unknown interpolation {self.interpolation!r}; there are: bicubic, bilinear"
+                f"unknown interpolation {self.interpolation!r:.80}; there are: bicubic, bilinear"
             )
         for name in ("hflip", "random_erasing", "mixup_prob", "mixup_switch", "label_smoothing"):
             value = getattr(self, name)

@@ -75,6 +75,9 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         assert test is not None
         train = test.take(np.arange(0))
         notes += ("for evaluation only: there are no training images",)
+    elif test is None and request.test_fraction == 0:
+        test = train.take(np.arange(0))
+        notes += ("there are no test images: all are for training",)
     elif test is None:
         kept, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
         percent = f"{100 * request.test_fraction:g} %"

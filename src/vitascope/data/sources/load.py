@@ -190,7 +190,8 @@ def load(
         source: A name, a prefix with a path, or a folder; see the top of this module.
         image_size: Side of the square images; None: as they are.
         in_chans: 1 (grey) or 3; None: as they are.
-        test_fraction: Share of each class for testing, where the source has no test set.
+        test_fraction: Share of each class for testing, where the source has no test set; 0 leaves
+            it empty.
         seed: Of that split.
         crop_pct: Share of the resized image that the centre crop keeps; None: the source's own,
             which is 1 but for ImageNet.

@@ -1,4 +1,4 @@
-"""Attention maps of one query patch, per layer and head.
+"""Attention maps of one query patch and of class tokens and registers, per layer and head.
 
 The row of the attention map of one query patch, laid out on the image, per layer and head,
 averaged over images (ConViT, https://arxiv.org/abs/2103.10697, Fig. 3, 7 and 15-17; shown there on
@@ -9,10 +9,13 @@ In windows the map is zero outside the query's window; pooled keys make a coarse
 given as a fraction of the image (down, across), so that it means the same in every layer: the
 middle is (0.5, 0.5).
 
-Shapes: H heads, h x w keys.
+Tokens without a place (class, distillation, registers) have their own maps, ``tokens``, and as keys
+a share of the attention of all patches, ``to_tokens``, by layer and head.
+
+Shapes: H heads, h x w keys, P tokens without a place as queries, S as keys.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,18 +46,26 @@ class MapsOfQuery:
     query: Mapping[str, tuple[float, float]]  # where the query lies on the map, in its pixels
     num_images: int
     left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
+    tokens: Mapping[str, np.ndarray] = field(default_factory=dict)  # layer -> (P, H, h, w)
+    to_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)  # layer -> (S, H), of 1
+    token_names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each layer
 
     def to_record(self) -> Record:
-        """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too."""
+        """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too.
+
+        Of layers with tokens without a place ``tokens/`` and ``to_tokens/``.
+        """
         arrays = {
             f"{part}/{name}": value
-            for part in ("mixed", "content", "position", "gate")
+            for part in ("mixed", "content", "position", "gate", "tokens", "to_tokens")
             for name, value in getattr(self, part).items()
         }
         values = {
             "layers": list(self.mixed),
             "query": [list(q) for q in self.query.values()],
             "gated": list(self.gate),
+            "token_names": {name: list(names) for name, names in self.token_names.items()},
+            "token_share": {name: s.mean(1).tolist() for name, s in self.to_tokens.items()},
             "num_images": self.num_images,
             "left_out": dict(self.left_out),
         }
@@ -84,6 +95,7 @@ class _Layer:
             [_nearest(rows, key[self.placed, 0]), _nearest(columns, key[self.placed, 1])]
         )
         self.shape = len(rows), len(columns)
+        self.asking = coordinates.query[self.window, :, 0].isnan()  # queries without a place
         at = coordinates.query[self.window, self.row]
         self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
 
@@ -94,6 +106,18 @@ class _Layer:
         out = total.new_zeros(len(total), *self.shape)
         out[:, self.index[0], self.index[1]] = total
         return out
+
+    def of_tokens(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over images: maps of tokens without a place, and what patches give to them.
+
+        Returns:
+            (P, H, h, w) and (S, H)
+        """
+        rows = weights[:, :, self.asking].double().sum(0).cpu().transpose(0, 1)  # (P, H, S)
+        out = rows.new_zeros(*rows.shape[:2], *self.shape)
+        out[:, :, self.index[0], self.index[1]] = rows[..., self.placed]
+        given = weights[:, :, ~self.asking][..., ~self.placed].double().mean(2).sum(0)
+        return out, given.mT.cpu()
 
 
 def _levels(values: Tensor) -> Tensor:
@@ -134,12 +158,18 @@ class StreamingMaps(StreamingInstrument, name="maps"):
         self.gated = {n: gated[module_of(n)] for n in coordinates if module_of(n) in gated}
         parts = ("mixed", "content", "position")
         self.maps = {name: parts if name in self.gated else parts[:1] for name in coordinates}
-        self.sums: dict[str, dict[str, Any]] = {part: {} for part in parts}
+        self.names = {n: structure.token_names(c.key) for n, c in coordinates.items()}
+        self.names = {name: tokens for name, tokens in self.names.items() if tokens}
+        self.sums: dict[str, dict[str, Any]] = {p: {} for p in (*parts, "tokens", "to_tokens")}
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
         known = self.sums[part]
         known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
+        if part == "mixed" and layer in self.names:
+            found = self.read[layer].of_tokens(weights)
+            for key, value in zip(("tokens", "to_tokens"), found, strict=True):
+                self.sums[key][layer] = self.sums[key].get(layer, 0.0) + value
 
     def result(self, num_images: int) -> MapsOfQuery:
         """Means over images."""
@@ -153,6 +183,7 @@ class StreamingMaps(StreamingInstrument, name="maps"):
             query={name: read.at for name, read in self.read.items()},
             num_images=num_images,
             left_out=self.left_out,
+            token_names=self.names,
         )
 
 

@@ -71,7 +71,7 @@ def hessian(
     Args:
         model: Any classifier; it is left as it came. Weights that do not train do not count.
         batches: (images, targets), augmented already; targets are classes (B,) or probabilities
-            (B, K). The paper takes 16 images a batch.
+            (B, K). The paper takes 16 images per batch.
         num_eigenvalues: k of each mini-batch; 5 in the paper.
         weight_decay: Of the l2 term, which adds it to every eigenvalue; the paper's recipe has
             0.05.

@@ -15,7 +15,7 @@ import numpy as np
 from vitascope.errors import UserError
 from vitascope.record import Record
 
-__all__ = ["HessianSpectrum", "Side"]
+__all__ = ["HessianSpectrum", "Side", "negative_share", "positive_mean"]
 
 PER_BATCH = (
     "eigenvalues",
@@ -47,6 +47,17 @@ def side(values: np.ndarray, total: int, bins: int, reach: float) -> Side:
     return Side(edges=edges, share=np.histogram(values, edges)[0] / total)
 
 
+def negative_share(eigenvalues: np.ndarray) -> float:
+    """NEP: the share of eigenvalues below 0."""
+    return float((eigenvalues < 0).mean())
+
+
+def positive_mean(eigenvalues: np.ndarray) -> float:
+    """APE: the mean of the eigenvalues above 0; not a number without any."""
+    positive = eigenvalues[eigenvalues > 0]
+    return float(positive.mean()) if positive.size else np.nan
+
+
 @dataclass(frozen=True, kw_only=True)
 class HessianSpectrum:
     """The k eigenvalues of largest magnitude of every mini-batch, and how well they are known."""
@@ -64,13 +75,13 @@ class HessianSpectrum:
     @property
     def nep(self) -> float:
         """Negative max-eigenvalue proportion: the share of all eigenvalues below 0."""
-        return float((self.eigenvalues < 0).mean())
+        return negative_share(self.eigenvalues)
 
     @property
     def ape(self) -> float | None:
         """Average of the positive max eigenvalues; None where there is none."""
-        positive = self.eigenvalues[self.eigenvalues > 0]
-        return float(positive.mean()) if positive.size else None
+        mean = positive_mean(self.eigenvalues)
+        return None if np.isnan(mean) else mean
 
     @property
     def note(self) -> str:

@@ -11,7 +11,7 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument
 
-__all__ = ["UnitMeans"]
+__all__ = ["UnitMeans", "no_grid"]
 
 
 class UnitMeans(StreamingInstrument):
@@ -28,7 +28,7 @@ class UnitMeans(StreamingInstrument):
     ):
         self.statistic, self.what = statistic, what
         chosen = structure.chosen_units(pattern)
-        self.left_out = {unit.name: why for unit in chosen if (why := _no_grid(unit))}
+        self.left_out = {unit.name: why for unit in chosen if (why := no_grid(unit))}
         self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
         if not self.units:
             raise UserError(
@@ -51,7 +51,8 @@ class UnitMeans(StreamingInstrument):
         return {name: value / num_images for name, value in self.sums.items()}
 
 
-def _no_grid(unit: capture.Unit) -> str | None:
+def no_grid(unit: capture.Unit) -> str | None:
+    """Why a unit has no feature map; None where it has one."""
     if unit.grid is not None:
         return None if max(unit.grid) > 1 else "a single place is left"
     if len([size for size in unit.shape[1:] if size > 1]) <= 1:

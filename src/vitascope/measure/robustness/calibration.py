@@ -3,7 +3,8 @@
     NLL   = -1/N sum_i log p_i[y_i]
     Brier = 1/N sum_i sum_k (p_i[k] - [k = y_i])^2        (0 to 2)
 
-and the expected calibration error (ECE) over bins of confidence (:mod:`vitascope.reliability`).
+and the expected calibration error (ECE) over bins of confidence, adaptive and class by class
+(:mod:`vitascope.reliability`), with standard errors by the bootstrap over images.
 Accuracy against confidence in each bin is the reliability diagram (Guo et al. 2017,
 https://arxiv.org/abs/1706.04599).
 A model that always says 1.0 and is right half the time has ECE 0.5.
@@ -29,9 +30,19 @@ from vitascope.errors import UserError
 from vitascope.measure.robustness.changed_images import classes_of, labelled_batches
 from vitascope.measure.robustness.temperature import fit_temperature, nll
 from vitascope.record import Record
-from vitascope.reliability import NUM_BINS, bin_sums, reliability
+from vitascope.reliability import (
+    NUM_BINS,
+    adaptive_sums,
+    bin_sums,
+    class_wise,
+    reliability,
+    with_intervals,
+)
 
 __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
+
+RESAMPLES = 100  # of the bootstrap
+MOST_RESAMPLED = 300_000  # images times classes, above which the class-wise ECE is not resampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +58,14 @@ class Scores:
     bin_count: tuple[int, ...]  # (M,)
     bin_confidence: tuple[float, ...]  # mean in each bin, 0 where it is empty
     bin_accuracy: tuple[float, ...]
+    bin_low: tuple[float, ...]  # 95 % interval of the accuracy of each bin
+    bin_high: tuple[float, ...]
+    ece_error: float  # standard error by the bootstrap over images
+    adaptive_ece: float  # bins of equal numbers of images
+    adaptive_error: float
+    adaptive_bins: dict[str, tuple[float, ...]]  # as bin_confidence, bin_accuracy, ...
+    class_wise_ece: float  # mean over classes
+    class_wise_error: float | None  # None where images times classes are too many to resample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +111,34 @@ def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> 
     hit = log_p.argmax(1) == labels
     better = (log_p > log_p[rows, labels, None]).sum(1)
     square = (p**2).sum(1) - 2 * p[rows, labels] + 1
-    sums = bin_sums(np.minimum(p.max(1), 1.0), hit.astype(float), num_bins)
+    confidence, right = np.minimum(p.max(1), 1.0), hit.astype(float)
+    adaptive = with_intervals(adaptive_sums(confidence, right, num_bins))
+
+    def resampled(statistic: Callable[[np.ndarray], float]) -> float:
+        rng = np.random.default_rng(0)
+        drawn = [statistic(rng.integers(len(labels), size=len(labels))) for _ in range(RESAMPLES)]
+        return float(np.std(drawn, ddof=1))
+
+    few = logits.size <= MOST_RESAMPLED
     return Scores(
         top1=float(hit.mean()),
         top5=float((better < 5).mean()) if logits.shape[1] >= 5 else None,
         nll=float(-log_p[rows, labels].mean()),
         brier=float(square.mean()),
         num_images=len(labels),
-        **reliability(sums),
+        **with_intervals(bin_sums(confidence, right, num_bins)),
+        ece_error=resampled(
+            lambda i: reliability(bin_sums(confidence[i], right[i], num_bins))["ece"]
+        ),
+        adaptive_ece=adaptive.pop("ece"),
+        adaptive_error=resampled(
+            lambda i: reliability(adaptive_sums(confidence[i], right[i], num_bins))["ece"]
+        ),
+        adaptive_bins=adaptive,
+        class_wise_ece=float(class_wise(p, labels, num_bins).mean()),
+        class_wise_error=resampled(lambda i: float(class_wise(p[i], labels[i], num_bins).mean()))
+        if few
+        else None,
     )
 
 

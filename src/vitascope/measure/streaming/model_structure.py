@@ -39,6 +39,16 @@ class ModelStructure:
         return capture.units(self.model, self.images, **self.known)  # type: ignore[arg-type]
 
     @cached_property
+    def prefix_tokens(self) -> tuple[str, ...]:
+        """Names of the tokens before the patches, in their order."""
+        return capture.prefix_tokens(self.model, self.images)
+
+    def token_names(self, coordinates: Tensor) -> list[str]:
+        """Names of the tokens without a place among a layer's (W, T, 2); windows have padding."""
+        count = int(coordinates[0, :, 0].isnan().sum()) if len(coordinates) == 1 else 0
+        return capture.token_names(self.prefix_tokens, count) if count else []
+
+    @cached_property
     def _traced(self) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
         return capture.trace_tokens(self.model, self.images, **self.known)  # type: ignore[arg-type]
 

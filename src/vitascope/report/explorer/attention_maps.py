@@ -8,6 +8,9 @@ What the page's script computes, in numpy: for the drawing that needs no script,
     distance    sum_j A_ij |p_i - p_j|, in patches               (ConViT, eq. 8, one row)
     entropy     -sum_j A_ij log A_ij, in nats
 
+Tokens without a place (class, distillation, registers) come after the patches as queries; as keys
+they have shares of each query's attention, and rows are among patches.
+
 Shapes: H heads, Q queries on a grid (h, w), K keys on a grid.
 """
 
@@ -17,13 +20,34 @@ import numpy as np
 
 from vitascope.record import Record
 
-__all__ = ["FLOOR", "content", "distances", "mixed", "position", "row_distance", "row_entropy"]
+__all__ = [
+    "FLOOR",
+    "content",
+    "distances",
+    "mixed",
+    "position",
+    "row_distance",
+    "row_entropy",
+    "token_shares",
+    "with_tokens",
+]
 
 FLOOR = 1e-5  # the weight of level 1, as vitascope.studies.explorer.compression writes it
 
 
 def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
     """The stored maps of a layer: content where it is gated, else what it uses. (H, Q, K)"""
+    described = next(one for one in record.values["layers"] if one["name"] == layer)
+    return with_tokens(record, layer, epoch, image)[:, : int(np.prod(described["grid"]))]
+
+
+def token_shares(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
+    """What each query gives to class tokens and registers, of 1. (H, queries, tokens)"""
+    return np.asarray(record.arrays[f"shares/{layer}"][epoch, image] / 65535)
+
+
+def with_tokens(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
+    """As :func:`content`, with the rows of tokens without a place behind. (H, queries, K)"""
     if f"levels/{layer}" in record.arrays:
         levels = record.arrays[f"levels/{layer}"][epoch, image].astype(float)
         weights = np.where(levels > 0, FLOOR ** ((255 - levels) / 254), 0.0)
@@ -34,7 +58,7 @@ def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.nd
         )
         scores = (query * scale[:, None]) @ key.swapaxes(-1, -2)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.asarray(weights / weights.sum(-1, keepdims=True))
+    return np.asarray(weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300))
 
 
 def position(record: Record, layer: str, epoch: int = 0) -> np.ndarray | None:

@@ -15,16 +15,20 @@ from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.figures.style import styles_of
 
-__all__ = ["as_json", "data_of", "labels_of"]
+__all__ = ["as_json", "data_of", "kind_of", "labels_of"]
 
-_PACKED = ("levels", "query", "key", "scale", "gate", "down", "across")
+RELEVANCE_NAMES = {
+    "rollout": "Attention rollout",
+    "gradient": "Gradient-weighted attention",
+    "grad-cam": "Grad-CAM",
+}
+_PACKED = ("levels", "query", "key", "scale", "shares", "gate", "down", "across")
 
 
 def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
     """All that the script needs, in types JSON knows."""
     labels = labels_of(records)
-    gated = [any(layer["gated"] for layer in record.values["layers"]) for record in records]
-    kinds = ["convit" if each else "vit" for each in gated]
+    kinds = [kind_of(record.values) for record in records]
     own = styles_of(zip(labels, kinds, strict=True))
     images: dict[str, Any] = {}
     models = []
@@ -43,10 +47,11 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
                 "images": keys,
                 "answers": _judged(values["answers"], values["images"]),
                 "layers": [_layer(record, layer) for layer in values["layers"]],
+                "relevance": [_relevance(record, one) for one in values.get("relevance") or ()],
                 "notes": [*values["notes"], *_missing(values["left_out"])],
             }
         )
-    shown = _beside(gated)
+    shown = _beside(kinds)
     return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
 
 
@@ -73,13 +78,21 @@ def labels_of(records: Sequence[Record]) -> list[str]:
     return labels
 
 
-def _beside(gated: Sequence[bool]) -> list[int]:
-    """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both."""
-    if len(gated) < 2:
-        return [0]
-    if any(gated) and not all(gated):
-        return sorted([gated.index(False), gated.index(True)], key=lambda place: gated[place])
-    return [0, 1]
+def kind_of(values: Mapping[str, Any]) -> str:
+    """Gates make a ConViT of a model, attention without them a ViT."""
+    layers = values.get("layers") or ()
+    gated = any(layer.get("gated") for layer in layers)
+    return "convit" if gated else "vit" if layers else "other"
+
+
+def _beside(kinds: Sequence[str]) -> list[int]:
+    """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both.
+
+    >>> _beside(["other", "convit", "vit"]), _beside(["other", "vit"]), _beside(["vit", "vit"])
+    ([2, 1], [1, 0], [0, 1])
+    """
+    order = [kinds.index(kind) for kind in ("vit", "convit", "other") if kind in kinds]
+    return [*order, *(place for place in range(len(kinds)) if place not in order)][:2]
 
 
 def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:
@@ -106,12 +119,22 @@ def _missing(left_out: Mapping[str, str]) -> list[str]:
 def _layer(record: Record, layer: Mapping[str, Any]) -> dict[str, Any]:
     arrays = {part: record.arrays.get(f"{part}/{layer['name']}") for part in _PACKED}
     there = {part: array for part, array in arrays.items() if array is not None}
-    rank = there["key"].shape[-1] if "key" in there else 0
     wanted = ("name", "heads", "gated", "grid", "keys", "query_axes", "key_axes")
     return {
         **{name: layer[name] for name in wanted},
-        "rank": rank,
+        "queryTokens": list(layer.get("query_tokens") or ()),  # records before them have none
+        "keyTokens": list(layer.get("key_tokens") or ()),
+        "rank": there["key"].shape[-1] if "key" in there else 0,
         "packed": {part: _text(array) for part, array in there.items()},
+    }
+
+
+def _relevance(record: Record, one: Mapping[str, Any]) -> dict[str, Any]:
+    method = str(one["method"])
+    return {
+        "name": RELEVANCE_NAMES.get(method, method),
+        "grid": one["grid"],
+        "packed": _text(record.arrays[f"relevance/{method}"]),
     }
 
 

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.report.explorer.data import as_json, data_of, labels_of
+from vitascope.report.explorer.data import RELEVANCE_NAMES, as_json, data_of, labels_of
 from vitascope.report.figures.style import COLOURS
 
 __all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "ExplorerPart", "page", "section", "within"]
@@ -80,7 +80,10 @@ def section(
             ],
             several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
             gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
-            error=f"{100 * max(errors):.1f}\u00a0%",
+            attention=bool(errors),
+            tokens=any(layer.get("key_tokens") for r in kept for layer in r.values["layers"]),
+            rests=any(record.values.get("relevance") for record in kept),
+            error=f"{100 * max(errors, default=0.0):.1f}\u00a0%",
             notes=words,
         )
     )
@@ -123,10 +126,16 @@ def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str
 
 
 def _still(record: Record) -> list[tuple[str, Markup]]:
-    """The middle patch in the first and the last layer's first head, drawn without a script."""
-    layers = record.values["layers"]
-    drawn = []
-    for number in dict.fromkeys((0, len(layers) - 1)):
+    """The middle patch in the first and the last layer's first head, and what the answer rests on.
+
+    Drawn without a script.
+    """
+    layers, drawn = record.values["layers"], []
+    for one in record.values.get("relevance") or ():
+        row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
+        name = RELEVANCE_NAMES.get(one["method"], one["method"])
+        drawn.append((f"rests on: {name}", _svg(row / max(row.sum(), 1.0), None, row.shape)))
+    for number in dict.fromkeys((0, len(layers) - 1)) if layers else ():
         layer = layers[number]
         maps = stored_maps.mixed(record, layer["name"], epoch=len(record.values["epochs"]) - 1)
         h, w = layer["grid"]
@@ -136,7 +145,7 @@ def _still(record: Record) -> list[tuple[str, Markup]]:
     return drawn
 
 
-def _svg(row: np.ndarray, query: tuple[int, int], grid: tuple[int, int]) -> Markup:
+def _svg(row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...]) -> Markup:
     height, width = row.shape
     share = np.log(np.clip(row * row.size / 0.05, 1, None)) / np.log(row.size / 0.05)
     steps = np.clip((share * len(_RAMP)).astype(int), 0, len(_RAMP) - 1)
@@ -146,14 +155,15 @@ def _svg(row: np.ndarray, query: tuple[int, int], grid: tuple[int, int]) -> Mark
         + '"/>'
         for number, colour in enumerate(_RAMP)
     ]
-    down, across = height / grid[0], width / grid[1]
-    frame = (
-        f'x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" height="{down:g}"'
-    )
+    frame, said = "", "Relevance of each place of the first image"
+    if query is not None:
+        down, across = height / grid[0], width / grid[1]
+        said = "Attention of the middle patch"
+        frame = f'<rect x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" '
+        frame += f'height="{down:g}" fill="none" stroke="#fff" stroke-width="{across / 7:g}"/>'
     return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Attention of the middle patch"'
-        f' shape-rendering="crispEdges">{"".join(paths)}'
-        f'<rect {frame} fill="none" stroke="#fff" stroke-width="{across / 7:g}"/></svg>'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{said}"'
+        f' shape-rendering="crispEdges">{"".join(paths)}{frame}</svg>'
     )
 
 

@@ -156,6 +156,8 @@ def _spread(axis: Axes, panel: Lines, line: Series, run: Sequence[int]) -> None:
             axis.fill_between(xs, low, high, color=colour, alpha=0.15, lw=0)
         else:
             axis.vlines(xs, low, high, color=colour, lw=1)
+    for strand in line.strands or ():
+        axis.plot(xs, _array(strand, run), color=colour, lw=0.7, alpha=0.5)
     if line.each is not None:
         dots = [(x, v) for x, i in zip(xs, run, strict=True) for v in line.each[i] if v is not None]
         faint: Any = {"color": colour, "ms": 2.5, "mew": 0, "alpha": 0.4}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.figure import Figure, Maps
+from vitascope.figure import Figure, Lines, Maps, Panel, Series, Style
 from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
@@ -133,7 +133,8 @@ def _relative(seen: Seen) -> list[np.ndarray]:
 
 def maps(models: Sequence[Seen]) -> Figure:
     """What one patch attends to, a panel per model; gated layers also by content and position."""
-    panels = tuple(_maps(seen, len(models) > 1) for seen in models)
+    panels: tuple[Panel, ...] = tuple(_maps(seen, len(models) > 1) for seen in models)
+    panels += tuple(_to_tokens(seen) for seen in models if seen.values.get("token_share"))
     parts = []
     for seen in models:
         first = np.asarray(seen.record.arrays[f"mixed/{seen.values['layers'][0]}"], float)
@@ -161,10 +162,13 @@ def _maps(seen: Seen, titled: bool) -> Maps:
     names = short_names(layers)
     rows: list[tuple[str, np.ndarray]] = []
     for name, short in zip(layers, names, strict=True):
-        title = f"layer {int(short) + 1}" if short.isdigit() else short
+        title, last = f"layer {int(short) + 1}" if short.isdigit() else short, name == layers[-1]
         if name in gated and len(layers) <= 5:
             rows += [(f"{title}, {p}", arrays[f"{p}/{name}"]) for p in ("content", "position")]
         rows.append((title, arrays[f"mixed/{name}"]))
+        if (last or len(layers) <= 5) and f"tokens/{name}" in arrays:
+            pairs = zip(seen.values["token_names"][name], arrays[f"tokens/{name}"], strict=False)
+            rows += [(f"{title}, {token}", found) for token, found in pairs]
     most = max(len(part) for _, part in rows)
     high, wide = (max(part.shape[axis] for _, part in rows) for axis in (1, 2))
     same = all(part.shape[1:] == (high, wide) for _, part in rows)
@@ -185,16 +189,48 @@ def _maps(seen: Seen, titled: bool) -> Maps:
     )
 
 
+def _to_tokens(seen: Seen) -> Lines:
+    """Share of the patches' attention that goes to class tokens and registers, layer by layer."""
+    shares, layers = seen.values["token_share"], seen.values["layers"]
+    names = list(dict.fromkeys(n for names in seen.values["token_names"].values() for n in names))
+    by_layer = {
+        n: dict(zip(seen.values["token_names"].get(n, ()), shares.get(n, ()), strict=True))
+        for n in layers
+    }
+    at = short_names(layers)
+    series = []
+    for place, token in enumerate(names):
+        found = [by_layer[name].get(token) for name in layers]
+        series.append(
+            Series(
+                label=token,
+                x=list(range(len(layers))),
+                y=[None if share is None else 100 * share for share in found],
+                style=Style(place % 6, "circle"),
+            )
+        )
+    return Lines(
+        title=f"{seen.label}: attention of patches to tokens without a place",
+        x_label="attention layer",
+        y_label="share of attention (%)",
+        series=tuple(series),
+        x_names=tuple(f"{int(n) + 1}" if n.isdigit() else n for n in at),
+        floor=0.0,
+        include=(0.0,),
+        marks=True,
+    )
+
+
 def first_maps(record: Record) -> Figure:
-    """Positional attention of a fresh GPSA layer, one row per locality strength (Fig. 3)."""
+    """Positional attention before training, one row per locality strength (Fig. 3)."""
     maps = np.asarray(record.arrays["maps"], float)
     heads = tuple(f"head {head + 1}" for head in range(maps.shape[1]))
     panel = Maps(
-        title="Positional attention of a fresh GPSA layer",
+        title="Positional attention before training",
         rows=tuple(f"α = {strength:g}" for strength in record.values["strengths"]),
         columns=heads,
         values=maps / maps.max((1, 2, 3), keepdims=True),
-        query=((maps.shape[2] - 1) / 2, (maps.shape[3] - 1) / 2),
+        query=(float(record.values["query"][0]), float(record.values["query"][1])),
     )
     return Figure(name="first_maps", title=panel.title, reading="", panels=(panel,))
 

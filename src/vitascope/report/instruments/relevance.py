@@ -1,6 +1,6 @@
 """What several models' answers rest on: maps of relevance, and how faithful they are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,11 @@ def relevance(models: Sequence[Seen]) -> Figure:
         name="relevance",
         title="What the answer rests on",
         reading=joined(parts),
-        how="Maps: one column an image, each map from 0 to its largest value. Curves: probability "
+        how="Maps: one column per image, each map from 0 to its largest value. Curves: probability "
         "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
         "on an empty image (insertion, high is good); dashed: the same places in random order. "
         "± is the standard error over images.",
-        panels=tuple(
-            panel
-            for seen in models
-            for panel in (_maps(seen, len(models) > 1), *(_curve(seen, curve) for curve in CURVES))
-        ),
+        panels=tuple(panel for seen in models for panel in _panels(seen, len(models) > 1)),
         definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "
         "mean max(0, ∇A · A)) (Chefer et al. 2021); Grad-CAM: max(0, Σ_c α_c A_c) (Selvaraju et "
         "al. 2017); deletion and insertion: areas below the curves (Petsiuk et al. 2018).",
@@ -61,6 +57,11 @@ def relevance(models: Sequence[Seen]) -> Figure:
 
 def _total(seen: Seen, method: str) -> float:
     return float(sum(seen.values[curve][method]["gain"] for curve in CURVES))
+
+
+def _panels(seen: Seen, titled: bool) -> Iterator[Maps | Lines]:
+    yield _maps(seen, titled)
+    yield from (_curve(seen, curve) for curve in CURVES)
 
 
 def _maps(seen: Seen, titled: bool) -> Maps:

@@ -183,7 +183,13 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
             100 * np.asarray(binned[f"bin_{name}"], float)[there]
             for name in ("confidence", "accuracy")
         )
-        series.append(Series(label=seen.label, x=x.tolist(), y=y.tolist(), style=seen.style))
+        ends: dict[str, Any] = {}
+        if "bin_low" in binned and len(models) == 1:
+            for side in ("low", "high"):
+                ends[side] = (100 * np.asarray(binned[f"bin_{side}"], float)[there]).tolist()
+        series.append(
+            Series(label=seen.label, x=x.tolist(), y=y.tolist(), style=seen.style, **ends)
+        )
     even = Series(label="perfect", x=[0, 100], y=[0, 100], style=Style(6, "circle", "2 3"))
     panel = Lines(
         title="",
@@ -198,7 +204,8 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
         name="calibration",
         title="As sure as it should be?",
         reading=reading,
-        how="Below the dotted line the model is too sure.",
+        how="Below the dotted line the model is too sure."
+        + (" Band: 95 % interval of each bin's accuracy." if "low" in ends else ""),
         panels=(panel,),
         definition="ECE = Σ_m |B_m|/N |accuracy(B_m) − confidence(B_m)| over bins of confidence.",
     )

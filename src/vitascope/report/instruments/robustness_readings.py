@@ -14,6 +14,19 @@ Values = Mapping[str, Any]
 Number = tuple[str, str, str]  # setting; value with its unit; points of accuracy lost there
 
 
+def with_error(values: Mapping[str, Any], key: str, error: str) -> str:
+    """A share of 1 in percent, with its standard error where it is known.
+
+    >>> (
+    ...     with_error({"ece": 0.05, "ece_error": 0.01}, "ece", "ece_error"),
+    ...     with_error({"ece": 0.05}, "ece", "ece_error"),
+    ... )
+    ('5.00 ± 1.00 %', '5.00 %')
+    """
+    found = values.get(error)
+    return f"{100 * values[key]:.2f}" + ("" if found is None else f" ± {100 * found:.2f}") + " %"
+
+
 def robustness_numbers(record: Record) -> list[Number]:
     """Every number of a record."""
     return _NUMBERS[record.kind](record)
@@ -109,7 +122,15 @@ def _calibration(record: Record) -> list[Number]:
     found = [("top-1", percent(values["top1"]), "")]
     found += [] if values["top5"] is None else [("top-5", percent(values["top5"]), "")]
     found += [
-        (f"ECE, {len(values['bin_count'])} bins", f"{100 * values['ece']:.2f} %", ""),
+        (f"ECE, {len(values['bin_count'])} bins", with_error(values, "ece", "ece_error"), ""),
+        *(
+            (f"{words}, {len(values['bin_count'])} bins", with_error(values, key, error), "")
+            for words, key, error in (
+                ("ECE of bins with equally many images", "adaptive_ece", "adaptive_error"),
+                ("ECE of each class's probability, mean", "class_wise_ece", "class_wise_error"),
+            )
+            if key in values  # records before them have none
+        ),
         ("NLL", f"{values['nll']:.4f} nats", ""),
         ("Brier, 0 to 2", f"{values['brier']:.4f}", ""),
     ]

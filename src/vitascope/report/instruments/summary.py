@@ -6,6 +6,7 @@ from vitascope.record import Record
 from vitascope.report.instruments.curvature import CURVATURE
 from vitascope.report.instruments.heads import HEADS
 from vitascope.report.instruments.instrument import Instrument
+from vitascope.report.instruments.norms import NORMS
 from vitascope.report.instruments.relevance import RELEVANCE
 from vitascope.report.instruments.robustness import ROBUSTNESS
 from vitascope.report.instruments.units import UNITS
@@ -14,7 +15,7 @@ from vitascope.report.tables.table import Table, row
 __all__ = ["INSTRUMENTS", "left_out", "summary_table"]
 
 INSTRUMENTS: dict[str, Instrument] = (  # in a page's order
-    HEADS | RELEVANCE | UNITS | ROBUSTNESS | CURVATURE
+    HEADS | NORMS | RELEVANCE | UNITS | ROBUSTNESS | CURVATURE
 )
 
 

@@ -1,11 +1,14 @@
 """A build-up search: where attention in place of convolutions helped (Park & Kim, Fig. 12a)."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from vitascope.figure import Dots, DotSeries, Figure
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.buildup import buildup_table, tried_networks
+from vitascope.report.tables.buildup import buildup_table, tried_networks, verdict_of
 from vitascope.settings import command_line
 
 __all__ = ["says", "section"]
@@ -25,15 +28,24 @@ def says(record: Record) -> str:
             f"{base['top1']:.2f} % of {before}, and {kept['test_top1']:.2f} % against "
             f"{base['test_top1']:.2f} % on the test images."
         )
-    clear = sum(abs(row["change"]) > row["noise"] for row in rows[1:])
-    found += f" {clear} of {tried} changes {'is' if clear == 1 else 'are'} beyond the noise (95 %)."
+    clear = sum(verdict_of(row) != "undecided" for row in rows[1:])
+    one = base["top1_std"] is None
+    found += f" {clear} of {tried} changes {'is' if clear == 1 else 'are'} decided"
+    found += ": the 95 % interval, paired over validation images and crossed with seeds, says so."
     if clear < tried:
-        found += " More seeds or images would tell more."
-    if base["top1_std"] is None:
-        found += " One seed a network: the spread between runs is unknown."
+        found += f" {_undecided(rows[1:])}"
+    if one:
+        found += " One seed a network: another may differ, so nothing is decided."
     if not record.values["complete"]:
         found += " The rule has blocks left to try."
     return found
+
+
+def _undecided(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the changes that are not decided would have had to be."""
+    seen = [row["detectable"] for row in rows if row.get("detectable") is not None]
+    more = "More seeds or images would tell more"
+    return f"{more}: here {min(seen):.1f} points or more would be found." if seen else f"{more}."
 
 
 def section(source: Source, styles: Styles) -> Section:

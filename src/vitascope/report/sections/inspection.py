@@ -95,7 +95,7 @@ def labels_of(sittings: Sequence[Session]) -> list[str]:
 
 
 def section(sources: Sequence[Source], styles: Styles) -> Section:
-    """All inspections in one section, a figure an instrument."""
+    """All inspections in one section, a figure per instrument."""
     sittings = _sittings(sources)
     names = labels_of(sittings)
     chosen = apart([styles.of(model_name(_any(session))) for session in sittings])
@@ -146,7 +146,7 @@ def _figures(
 
 
 def _tables(sittings: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
-    """One table a model: what each instrument found."""
+    """One table per model: what each instrument found."""
     for session, name in zip(sittings, names, strict=True):
         records = {kind: session[kind].record for kind in INSTRUMENTS if kind in session}
         table = summary_table(records, f"inside {name}", f"What the instruments found in {name}")

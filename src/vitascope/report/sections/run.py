@@ -116,7 +116,7 @@ def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
         ("classes", data.get("num_classes")),
         ("recipe", recipe.get("name")),
         ("epochs", recipe.get("epochs")),
-        ("images a step", recipe.get("batch_size")),
+        ("images per step", recipe.get("batch_size")),
     ]
     return tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v is not None)
 
@@ -150,7 +150,7 @@ def _figures(sources: Sequence[Source], names: Sequence[str], styles: Styles) ->
             name="learning",
             title="Learning curves",
             reading=_reading(sources, names),
-            how="One line a run, measured after each epoch.",
+            how="One line per run, measured after each epoch.",
             panels=tuple(panels),
         ),
     )

@@ -1,4 +1,4 @@
-"""What a part of the page is made of: its answer, its figures and tables, and how to get it again.
+"""What a part of the page is made of: its answer, its figures and tables, and how to reproduce it.
 
 The other modules here make one from each record of their kind, or one from all of them together;
 :mod:`vitascope.report.contents` lists them.
@@ -55,7 +55,7 @@ class ModelCard:
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """How to get it again: a command, and the circumstances of each record."""
+    """How to reproduce it: a command, and the circumstances of each record."""
 
     command: str = ""
     rows: tuple[tuple[str, Any], ...] = ()

@@ -76,7 +76,10 @@ def section(source: Source, styles: Styles) -> Section:
         title="Hessian spectra",
         question="How convex and how sharp is each model's loss?",
         answer=answer,
-        leads=("“Within noise” in the table: the mini-batches differ as much as the runs.",),
+        leads=(
+            "“Undecided” in the table: with other mini-batches the difference might be the other "
+            "way round. All of it speaks of these runs; another seed may differ.",
+        ),
         figures=(figure,),
         tables=(spectra_table(record, styles),),
         terms=_TERMS,

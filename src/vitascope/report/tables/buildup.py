@@ -9,7 +9,7 @@ from vitascope.report.figures.scale import count
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["buildup_table", "tried_networks"]
+__all__ = ["buildup_table", "tried_networks", "verdict_of"]
 
 
 def tried_networks(record: Record) -> Sequence[Mapping[str, Any]]:
@@ -30,18 +30,18 @@ def buildup_table(record: Record) -> Table:
     """All networks, accuracies in percent."""
     rows = []
     for place, network in enumerate(tried_networks(record)):
-        new, change, verdict = "", "", "base"
+        new, change, verdict, done = "", "", "", "base"
         if place:
             new = f"c{network['stage'] + 1}"
-            sign = "+" if network["change"] >= 0 else ""
-            change = f"{sign}{number(network['change'], 2)} ± {number(network['noise'], 2)}"
-            verdict = "kept" if network["kept"] else "not kept"
+            change, verdict = _change(network), verdict_of(network)
+            done = "kept" if network["kept"] else "not kept"
         cells = [
             new,
             str(network["num_msa"]),
             _with_spread(network, "top1"),
             change,
             verdict,
+            done,
             _with_spread(network, "test_top1"),
             count(network["parameters"]),
             count(network["seconds"]),
@@ -55,14 +55,37 @@ def buildup_table(record: Record) -> Table:
             "New in",
             "MSAs",
             "Validation (%)",
-            "Change",
+            "Change, 95 % interval",
             "Verdict",
+            "Rule",
             "Test (%)",
             "Parameters",
             "Seconds",
         ),
         rows=tuple(rows),
     )
+
+
+def verdict_of(network: Mapping[str, Any]) -> str:
+    """Whether the change would come again: helps, hurts, or undecided."""
+    if "noise" in network:  # an old record: half of an interval
+        beyond = abs(network["change"]) > network["noise"]
+        return ("helps" if network["change"] > 0 else "hurts") if beyond else "undecided"
+    return str(network["verdict"])
+
+
+def _change(network: Mapping[str, Any]) -> str:
+    """Points against the network kept so far, with the interval."""
+
+    def signed(value: float) -> str:
+        return ("+" if value >= 0 else "") + number(value, 2)
+
+    change = signed(network["change"])
+    if "noise" in network:
+        return f"{change} ± {number(network['noise'], 2)}"
+    if network.get("low") is None:
+        return change
+    return f"{change} [{signed(network['low'])}, {signed(network['high'])}]"
 
 
 def _with_spread(network: Mapping[str, Any], name: str) -> str:

@@ -148,7 +148,7 @@ def correction(claims: Sequence[CountedClaim]) -> str:
     >>> correction(
     ...     [CountedClaim("A Fig. 1", "agrees", 1e-4), CountedClaim("A Fig. 2", "disagrees", 0.045)]
     ... )
-    'At a false discovery rate of 5 % a paper, 1 of 2 decided claims stands: 1 agrees.'
+    'At a false discovery rate of 5 % per paper, 1 of 2 decided claims stands: 1 agrees.'
     """
     decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
     if not decided or all(claim.p_value is None for claim in claims):
@@ -167,4 +167,4 @@ def correction(claims: Sequence[CountedClaim]) -> str:
     said = f"{count or 'none'} of {len(decided)} decided claim{'s' * (len(decided) > 1)} "
     said += "stands" if count == 1 else "stand"
     told = f": {' and '.join(words)}" if words else ""
-    return f"At a false discovery rate of 5 % a paper, {said}{told}."
+    return f"At a false discovery rate of 5 % per paper, {said}{told}."

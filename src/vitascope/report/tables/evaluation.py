@@ -26,7 +26,7 @@ def standard_error(record: Record) -> float:
 def evaluation_table(
     records: Sequence[Record], names: Sequence[str], styles: Sequence[Style | None]
 ) -> Table:
-    """One line a model; the highest top-1 of several is bold."""
+    """One line per model; the highest top-1 of several is bold."""
     best = max(float(record.values["top1"]) for record in records)
     rows = []
     for record, name, style in zip(records, names, styles, strict=True):

@@ -1,6 +1,6 @@
 """The table of a study of Hessian spectra: how convex and how sharp each run's loss is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vitascope.record import Record
@@ -18,15 +18,15 @@ def spectra_table(record: Record, styles: Styles | None = None) -> Table:
         cells = [
             "last" if epoch is None else str(epoch),
             _with_error(found["nep"], 100),
-            found["nep_verdict"],
+            _against(found, "nep", 100),
             _with_error(found["ape"]),
-            found["ape_verdict"],
+            _against(found, "ape"),
             _with_error(found["loss"]),
         ]
         rows.append(row(run, cells, style=styles.of(run) if styles else None))
     return Table(
         name="spectra",
-        title="Mean over mini-batches with its standard error, against the first run",
+        title="Over mini-batches, with standard errors; differences with 95 % intervals",
         corner="Run",
         columns=(
             "Epoch",
@@ -38,6 +38,18 @@ def spectra_table(record: Record, styles: Styles | None = None) -> Table:
         ),
         rows=tuple(rows),
     )
+
+
+def _against(found: Mapping[str, Any], what: str, scale: float = 1.0) -> str:
+    """More, less or undecided against the first run, with the 95 % interval of the difference.
+
+    >>> _against({"nep_verdict": "more", "nep_low": 0.1, "nep_high": 0.3}, "nep", 100)
+    'more [+10, +30]'
+    """
+    verdict, low, high = (found.get(f"{what}_{name}") for name in ("verdict", "low", "high"))
+    if low is None or high is None:
+        return str(verdict)
+    return f"{verdict} [{scale * low:+.3g}, {scale * high:+.3g}]".replace("-", "−")
 
 
 def _with_error(pair: Sequence[Any], scale: float = 1.0) -> str:

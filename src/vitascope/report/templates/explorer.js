@@ -32,9 +32,16 @@ function firstPart(model) {
 function controls() {
   var parts = shown().map(firstPart), layers = 0, heads = 0, longest = parts[0];
   parts.forEach(function (part) { if (part.layers.length > layers) { layers = part.layers.length; longest = part; } });
-  state.layer = Math.min(state.layer, layers - 1);
+  state.layer = Math.max(0, Math.min(state.layer, layers - 1));
   parts.forEach(function (part) { var l = part.layers[state.layer]; if (l) heads = Math.max(heads, l.heads); });
-  state.head = Math.min(state.head, heads - 1);
+  state.head = Math.max(0, Math.min(state.head, heads - 1));
+  var tokens = tokensShown();
+  if (tokens.indexOf(state.token) < 0) state.token = "";
+  choices("ex-tokens", "ex-token", ["patch"].concat(tokens), tokens.indexOf(state.token) + 1, function (n) { state.token = n ? tokens[n - 1] : ""; refresh(); },
+    function (n) { return n ? "The " + tokens[n - 1] + " looks" : "The patch under the pointer looks"; });
+  $("ex-asks").hidden = !tokens.length;
+  ["ex-l", "ex-h"].forEach(function (id) { $(id).parentNode.hidden = !layers; });
+  $("ex-legend").hidden = $("ex-gates").hidden = !layers;
   function counted(n) { return Array.apply(null, Array(n)).map(function (_, k) { return String(k + 1); }); }
   choices("ex-layers", "ex-layer", counted(layers), state.layer, function (n) { state.layer = n; controls(); },
     function (n) { return "Layer " + (n + 1) + ": " + longest.layers[n].name; });
@@ -99,6 +106,7 @@ function build() {  // a card a model
     card.mixed = tile(card, "mixed", "Attention");
     card.content = tile(card, "content", "Content");
     card.position = tile(card, "position", "Position");
+    card.shares = card.body.appendChild(make("p", "ex-shares"));
     card.plain = card.tiles.appendChild(make("p", "ex-plain", "Plain attention: it looks by content, and has no gate."));
     card.gate = card.body.appendChild(make("div", "ex-gate"));
     card.gate.appendChild(make("span", "", "content"));
@@ -133,6 +141,9 @@ function build() {  // a card a model
     whole.appendChild(card.all);
     whole.appendChild(make("figcaption", "", "Every head at this patch, one row per layer. Click one."));
     card.body.appendChild(whole);
+    card.rests = card.node.appendChild(make("div", "ex-rests"));
+    card.rests.appendChild(make("h4", "", "What the answer rests on"));
+    card.resting = card.rests.appendChild(make("div", "ex-tiles"));
     box.appendChild(card.node);
     return card;
   });
@@ -140,14 +151,45 @@ function build() {  // a card a model
   controls();
 }
 
-function number(value) { return value.toFixed(2); }
+function number(value) { return isNaN(value) ? "\u2013" : value.toFixed(2); }
+function sentence(words) { return words.charAt(0).toUpperCase() + words.slice(1); }
+function percent(share) { return (100 * share).toFixed(1) + "\u00a0%"; }
+
+function sharesOf(layer, rows, whole) {  // what goes to class tokens and registers, in words
+  if (!layer.keyTokens.length) return "";
+  var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + " (the head's patches " + percent(whole.shares[n]) + ")"; });
+  return "Of its attention goes to: " + said.join(", ") + "; evenly it would be " + percent(1 / (layer.K + layer.keyTokens.length)) + " each. The maps show the rest.";
+}
+
+function restsOn(card, view) {  // maps of relevance of the image that is shown, at the last weights
+  var part = view.part, found = part && part.relevance || [];
+  card.rests.hidden = !found.length;
+  found.forEach(function (one, n) {
+    if (!card.resting.children[n]) {
+      var figure = make("figure", "ex-rest"), canvas = make("canvas");
+      canvas.setAttribute("role", "img");
+      figure.appendChild(canvas);
+      figure.appendChild(make("figcaption", "", one.name));
+      card.resting.appendChild(figure);
+    }
+    if (!one.open) one.open = bytes(one.packed);
+    var h = one.grid[0], w = one.grid[1], row = one.open.subarray(view.image * h * w, (view.image + 1) * h * w), best = 0;
+    for (var k = 1; k < row.length; k++) if (row[k] > row[best]) best = k;
+    var shown = card.resting.children[n].firstChild;
+    drawLight(shown, row, h, w, null);
+    shown.setAttribute("aria-label", one.name + ": the answer rests most on row " + (Math.floor(best / w) + 1) + " of " + h + ", column " + (best % w + 1) + " of " + w);
+  });
+  while (card.resting.children.length > found.length) card.resting.removeChild(card.resting.lastChild);
+}
 
 function aboutOf(model, view) {
-  var words = [], part = view.part, epoch = part.epochs[view.epoch];
+  var words = [], part = view.part;
   if (model.about) words.push(model.about);
+  if (!part) return words.join(" · ");
+  var at = view.layer ? view.epoch : part.epochs.length - 1, epoch = part.epochs[at];
   if (epoch !== null) words.push("epoch " + epoch);
-  words.push(view.layer.name);
-  var said = part.answers && part.answers[view.epoch][view.image];
+  if (view.layer) words.push(view.layer.name);
+  var said = part.answers && part.answers[at][view.image];
   if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + "\u00a0%" + (said[2] === false ? " (wrong)" : ""));
   return words.join(" · ");
 }
@@ -162,10 +204,11 @@ function draw() {
     card.why.hidden = !view.why; card.body.hidden = !!view.why;
     card.why.textContent = view.why || "";
     card.said = "";
-    if (view.why) { card.about.textContent = card.model.about || ""; return; }
+    restsOn(card, view);
+    if (view.why) { card.about.textContent = aboutOf(card.model, view); return; }
     var layer = view.layer, query = queryOf(layer), rows = rowsOf(view, state.head, query.q);
     card.about.textContent = aboutOf(card.model, view);
-    drawLight(card.light.canvas, rows.mixed, layer, query);
+    drawLight(card.light.canvas, rows.mixed, layer.keys[0], layer.keys[1], query);
     drawMap(card.mixed.canvas, rows.mixed, layer, query);
     card.mixed.caption.textContent = layer.gated ? "Mixed" : "Attention";
     ["content", "position"].forEach(function (part) {
@@ -177,18 +220,20 @@ function draw() {
       card.knob.style.left = 100 * rows.gate + "%";
       card.number.textContent = "gate " + number(rows.gate) + (state.gate === "learned" ? "" : ", forced");
     }
-    var whole = headOf(view, state.head), far = distance(layer, query.q, rows.mixed), dense = entropy(rows.mixed);
+    var whole = headOf(view, state.head), far = query.token ? NaN : distance(layer, query.q, rows.mixed), dense = entropy(rows.mixed);
     [[far, whole.distance, whole.uniform], [dense, whole.entropy, Math.log(layer.K)]].forEach(function (line, n) {
       line.forEach(function (value, m) { card.cells[n][m].textContent = number(value); });
     });
+    card.shares.hidden = !layer.keyTokens.length;
+    card.shares.textContent = sharesOf(layer, rows, whole);
     overview(card, view);
     var best = 0;
     for (var k = 1; k < layer.K; k++) if (rows.mixed[k] > rows.mixed[best]) best = k;
     var there = "row " + (Math.floor(best / layer.keys[1]) + 1) + ", column " + (best % layer.keys[1] + 1);
-    card.said = card.model.label + " looks " + number(far) + " patches away on average, most at " + there + " (" +
-      Math.round(100 * rows.mixed[best]) + " %)" + (layer.gated ? ", gate " + number(rows.gate) : "") + ", entropy " + number(dense) + ".";
-    card.alt = "of the patch in row " + (query.y + 1) + ", column " + (query.x + 1) + ", highest at " + there;
-    card.place = "Patch in row " + (query.y + 1) + " of " + query.h + ", column " + (query.x + 1) + " of " + query.w + "; layer " + (state.layer + 1) + ", head " + (state.head + 1) + ". ";
+    card.said = card.model.label + (query.token ? " looks most at " : " looks " + number(far) + " patches away on average, most at ") + there + " (" +
+      Math.round(100 * rows.mixed[best]) + " %)" + (layer.gated ? ", gate " + number(rows.gate) : "") + ", entropy " + number(dense) + "." + (layer.keyTokens.length ? " " + card.shares.textContent : "");
+    card.alt = (query.token ? "of the " + query.token : "of the patch in row " + (query.y + 1) + ", column " + (query.x + 1)) + ", highest at " + there;
+    card.place = query.token ? sentence(query.token) + "; layer " + (state.layer + 1) + ", head " + (state.head + 1) + ". " : "Patch in row " + (query.y + 1) + " of " + query.h + ", column " + (query.x + 1) + " of " + query.w + "; layer " + (state.layer + 1) + ", head " + (state.head + 1) + ". ";
   });
   $("ex-when").textContent = epochs.length ? "epoch " + epochs[state.step] : "";
   $("ex-epoch").setAttribute("aria-valuetext", $("ex-when").textContent);
@@ -232,6 +277,7 @@ function refresh() { if (!waiting) waiting = requestAnimationFrame(draw); }
 
 function pointing(canvas) {
   function move(event) {
+    if (state.token) { state.token = ""; controls(); }
     var at = canvas.getBoundingClientRect();
     state.fy = Math.max(0, Math.min(0.9999, (event.clientY - at.top) / at.height));
     state.fx = Math.max(0, Math.min(0.9999, (event.clientX - at.left) / at.width));
@@ -269,6 +315,7 @@ $("ex-picture").addEventListener("keydown", function (event) {
   var step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
   if (!step) return;
   event.preventDefault();
+  if (state.token) { state.token = ""; controls(); }
   var view = shown().map(viewOf).filter(function (v) { return v.layer; })[0];
   if (!view) return;
   var at = queryOf(view.layer);

@@ -14,18 +14,20 @@ var pictures = data.images, keys = Object.keys(pictures);  // key -> {src, label
 models.forEach(function (model) { model.parts = [model]; });
 var state = {
   picture: keys[0], layer: 0, head: 0, gate: "learned", fy: 0.5, fx: 0.5, pinned: false, stretch: false,
-  shown: models.length > 1 ? data.shown : [0], step: 0
+  shown: models.length > 1 ? data.shown : [0], step: 0, token: ""  // "": a patch asks
 };
-state.head = Math.min.apply(null, state.shown.map(function (i) { return models[i].layers[0].heads; })) >> 1;
+state.head = Math.min.apply(null, state.shown.map(function (i) { var first = models[i].layers[0]; return first ? first.heads : 2; })) >> 1;
 var epochs = [];
 
 function viewOf(model) {  // what there is to see of a model at the choice made, or why nothing
   for (var p = 0; p < model.parts.length; p++) {
     var part = model.parts[p], image = part.images.indexOf(state.picture);
     if (image < 0) continue;
-    if (state.layer >= part.layers.length) return { why: "It has " + part.layers.length + " attention layers here." };
+    if (!part.layers.length) return { why: "A network without attention: no patch looks at another.", part: part, image: image };
+    if (state.layer >= part.layers.length) return { why: "It has " + part.layers.length + " attention layers here.", part: part, image: image };
     var layer = opened(part.layers[state.layer]);
-    if (state.head >= layer.heads) return { why: "This layer has " + layer.heads + " heads." };
+    if (state.head >= layer.heads) return { why: "This layer has " + layer.heads + " heads.", part: part, image: image };
+    if (state.token && layer.queryTokens.indexOf(state.token) < 0) return { why: "There is no " + state.token + " in this layer.", part: part, image: image };
     var epoch = 0;
     for (var e = 0; e < part.epochs.length; e++) if (part.epochs[e] === null || part.epochs[e] <= epochs[state.step]) epoch = e;
     return { id: model.label + p, part: part, layer: layer, index: state.layer, epoch: epoch, image: image };
@@ -35,6 +37,15 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
 function queryOf(layer) {
   var h = layer.grid[0], w = layer.grid[1];
   var y = Math.min(h - 1, Math.floor(state.fy * h)), x = Math.min(w - 1, Math.floor(state.fx * w));
+  var token = state.token ? layer.queryTokens.indexOf(state.token) : -1;
+  if (token >= 0) return { q: h * w + token, token: state.token, h: h, w: w, y: y, x: x };
   return { y: y, x: x, q: y * w + x, h: h, w: w };
+}
+function tokensShown() {  // names of the tokens without a place, of all layers that are shown
+  var names = [];
+  shown().forEach(function (model) { model.parts[0].layers.forEach(function (layer) {
+    layer.queryTokens.forEach(function (name) { if (names.indexOf(name) < 0) names.push(name); });
+  }); });
+  return names;
 }
 function shown() { return state.shown.map(function (i) { return models[i]; }); }

@@ -53,7 +53,7 @@ function drawMap(canvas, row, layer, query) {
   paint(row, layer.keys[0], layer.keys[1]);
   g.imageSmoothingEnabled = false;
   g.drawImage(small, 0, 0, canvas.width, canvas.height);
-  box(g, canvas.width, canvas.height, query);
+  if (!query.token) box(g, canvas.width, canvas.height, query);
 }
 function drawPicture(canvas) {
   var g = sized(canvas, state.ratio), image = images[state.picture];
@@ -65,8 +65,8 @@ function drawPicture(canvas) {
   }
   return g;
 }
-function drawLight(canvas, row, layer, query) {  // the image, lit where the patch looks
-  var g = drawPicture(canvas), kh = layer.keys[0], kw = layer.keys[1], top = 0, k;
+function drawLight(canvas, row, kh, kw, query) {  // the image, lit where the patch looks
+  var g = drawPicture(canvas), top = 1e-12, k;
   for (k = 0; k < row.length; k++) top = Math.max(top, row[k]);
   small.width = kw; small.height = kh;
   var out = pen.createImageData(kw, kh);
@@ -74,7 +74,7 @@ function drawLight(canvas, row, layer, query) {  // the image, lit where the pat
   pen.putImageData(out, 0, 0);
   g.imageSmoothingEnabled = true;
   g.drawImage(small, 0, 0, canvas.width, canvas.height);
-  box(g, canvas.width, canvas.height, query);
+  if (query && !query.token) box(g, canvas.width, canvas.height, query);
 }
 function drawMain() {
   var canvas = $("ex-picture"), g = drawPicture(canvas), first = null;
@@ -86,6 +86,7 @@ function drawMain() {
   for (n = 1; n < query.w; n++) { g.moveTo(n / query.w * canvas.width, 0); g.lineTo(n / query.w * canvas.width, canvas.height); }
   for (n = 1; n < query.h; n++) { g.moveTo(0, n / query.h * canvas.height); g.lineTo(canvas.width, n / query.h * canvas.height); }
   g.stroke();
+  if (query.token) return;
   box(g, canvas.width, canvas.height, query, state.pinned ? "#fcac11" : "#fff");
 }
 function drawAll(card, view) {  // every layer and head at this patch

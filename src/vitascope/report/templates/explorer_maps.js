@@ -1,4 +1,4 @@
-// Maps read from their bytes, mixed, and measured: as vitascope/report/stored_maps.py does.
+// Maps read from their bytes, mixed, and measured: as vitascope/report/explorer/attention_maps.py does.
 var TABLE = new Float64Array(256);  // weight of a level
 for (var t = 1; t < 256; t++) TABLE[t] = Math.pow(data.floor, (255 - t) / 254);
 
@@ -23,8 +23,10 @@ function opened(layer) {  // decoded once
     layer.down = floats(packed.down);
     layer.across = floats(packed.across);
   }
+  if (packed.shares) layer.shares = new Uint16Array(bytes(packed.shares).buffer);
   layer.Q = layer.grid[0] * layer.grid[1];
   layer.K = layer.keys[0] * layer.keys[1];
+  layer.allQ = layer.Q + layer.queryTokens.length;  // tokens without a place come after patches
   layer.open = true;
   return layer;
 }
@@ -36,14 +38,14 @@ function normalised(row) {
   return row;
 }
 
-function contentRow(layer, number, head, q) {  // number: epoch and image
+function contentRow(layer, number, head, q) {  // among patches; number: epoch and image
   var K = layer.K, row = new Float64Array(K), map = number * layer.heads + head, k, c;
   if (layer.levels) {
-    var from = (map * layer.Q + q) * K;
+    var from = (map * layer.allQ + q) * K;
     for (k = 0; k < K; k++) row[k] = TABLE[layer.levels[from + k]];
     return normalised(row);
   }
-  var R = layer.rank, queries = (map * layer.Q + q) * R, keys = map * K * R, top = -Infinity;
+  var R = layer.rank, queries = (map * layer.allQ + q) * R, keys = map * K * R, top = -Infinity;
   var weights = new Float64Array(R);
   for (c = 0; c < R; c++) weights[c] = layer.scale[map * R + c] * layer.query[queries + c];
   for (k = 0; k < K; k++) {
@@ -54,6 +56,12 @@ function contentRow(layer, number, head, q) {  // number: epoch and image
   }
   for (k = 0; k < K; k++) row[k] = Math.exp(row[k] - top);
   return normalised(row);
+}
+
+function sharesRow(layer, number, head, q) {  // what goes to class tokens and registers
+  var S = layer.keyTokens.length, from = ((number * layer.heads + head) * layer.allQ + q) * S, out = new Float64Array(S);
+  for (var s = 0; s < S; s++) out[s] = layer.shares[from + s] / 65535;
+  return out;
 }
 
 function positionRow(layer, epoch, head, q) {
@@ -72,12 +80,12 @@ function gateOf(layer, epoch, head) {
 
 function rowsOf(view, head, q) {
   var layer = view.layer, number = view.epoch * view.part.images.length + view.image;
-  var content = contentRow(layer, number, head, q);
-  if (!layer.gated) return { mixed: content };
+  var content = contentRow(layer, number, head, q), shares = sharesRow(layer, number, head, q);
+  if (!layer.gated) return { mixed: content, shares: shares };
   var position = positionRow(layer, view.epoch, head, q), g = gateOf(layer, view.epoch, head);
   var mixed = new Float64Array(layer.K);
   for (var k = 0; k < layer.K; k++) mixed[k] = (1 - g) * content[k] + g * position[k];
-  return { mixed: mixed, content: content, position: position, gate: g };
+  return { mixed: mixed, content: content, position: position, gate: g, shares: shares };
 }
 
 function distance(layer, q, row) {
@@ -99,15 +107,16 @@ var known = {};
 function headOf(view, head) {  // means over all rows of a head
   var name = [view.id, view.epoch, view.image, view.index, head, state.gate].join("|");
   if (!known[name]) {
-    var far = 0, dense = 0, even = 0, layer = view.layer;
+    var far = 0, dense = 0, even = 0, layer = view.layer, shares = new Float64Array(layer.keyTokens.length);
     var alike = new Float64Array(layer.K).fill(1 / layer.K);
     for (var q = 0; q < layer.Q; q++) {
-      var row = rowsOf(view, head, q).mixed;
+      var rows = rowsOf(view, head, q), row = rows.mixed;
+      for (var s = 0; s < shares.length; s++) shares[s] += rows.shares[s] / layer.Q;
       far += distance(layer, q, row) / layer.Q;
       even += distance(layer, q, alike) / layer.Q;
       dense += entropy(row) / layer.Q;
     }
-    known[name] = { distance: far, entropy: dense, uniform: even };
+    known[name] = { distance: far, entropy: dense, uniform: even, shares: shares };
   }
   return known[name];
 }

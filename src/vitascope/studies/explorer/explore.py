@@ -1,4 +1,4 @@
-"""Attention maps of every patch, layer and head, stored small enough for a page.
+"""Attention maps of every patch and token, layer and head, stored small enough for a page.
 
 For some test images and the epochs a run kept: where each patch attends (ConViT,
 https://arxiv.org/abs/2103.10697, Fig. 7 and 16-17). A gated layer stores its content map per image,
@@ -6,10 +6,14 @@ its positional map once (two small matrices, see :mod:`vitascope.layers.position
 The reader computes the mix (1 - g) content + g position, with the learned gates or others. Any
 other layer stores the map it uses. What would make the record too large is left out, and named.
 
+With them go maps of what the answer on each image rests on, at the last weights; a network without
+attention has these alone.
+
 Deviation: entropy read off these maps is that of patches among patches (class tokens are dropped,
 rows made to sum to one again); the instrument counts class tokens.
 
-Shapes: E epochs, n images, H heads, Q queries on a grid (h, w), K keys on a grid, R components.
+Shapes: E epochs, n images, H heads, Q queries (on a grid, then class tokens and registers), K keys
+on a grid, R components.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
@@ -34,6 +39,7 @@ from vitascope.studies.explorer.layer_maps import (
     stack_epochs,
     top_answers,
 )
+from vitascope.studies.explorer.relevance_maps import explainer_of, relevance_maps
 from vitascope.studies.explorer.selection import (
     choose_images,
     counts_that_fit,
@@ -70,7 +76,7 @@ def explore(
     weights: Mapping[int | None, Path | None] | None = None,
     **known: Any,
 ) -> Record:
-    """Attention maps of a model on some of its test images, at every epoch its run kept.
+    """Maps of a model on some of its test images: attention at every epoch its run kept, relevance.
 
     Args:
         session: The model and its images; the model is left as it came.
@@ -86,17 +92,27 @@ def explore(
     where = choose_images(dataset.test.labels, num_images, seed)
     batches = session.batches(where, batch_size=len(where))
     images = torch.cat([batch.images for batch in batches]).to(session.device)
-    layouts, left_out = layouts_of(ModelStructure(model, images, **known), layers)
+    structure = ModelStructure(model, images, **known)
+    rests, resting = relevance_maps(explainer_of(structure), images)
     weights = kept_weights(session) if weights is None else weights
-    one = {
-        name: compress(parts["maps"][0])
-        for name, parts in attention_maps(model, images[:1], layouts)[0].items()
-    }
-    names, fewer = layers_that_fit(one, most_bytes, len(images))
-    left_out |= fewer
-    layouts = {name: layouts[name] for name in names}
-    room = most_bytes // sum(one[name].num_bytes for name in names)
-    count, epochs = counts_that_fit(len(images), len(weights), room)
+    count, epochs = len(images), len(weights)
+    try:
+        layouts, left_out = layouts_of(structure, layers)
+    except UserError:
+        if not resting:
+            raise
+        layouts, left_out, epochs = {}, {}, 1
+        weights = dict([*weights.items()][-1:])
+    if layouts:
+        one = {
+            name: compress(parts["maps"][0])
+            for name, parts in attention_maps(model, images[:1], layouts)[0].items()
+        }
+        names, fewer = layers_that_fit(one, most_bytes, len(images))
+        left_out |= fewer
+        layouts = {name: layouts[name] for name in names}
+        room = most_bytes // sum(one[name].num_bytes for name in names)
+        count, epochs = counts_that_fit(len(images), len(weights), room)
     kept = evenly_spaced(list(weights), epochs)
     parts, answers = _over_epochs(model, images[:count], layouts, [weights[e] for e in kept])
     arrays, described = stack_epochs(parts, layouts)
@@ -108,6 +124,7 @@ def explore(
         arrays, described = stack_epochs(parts, layouts)
     pictures = dataset.test.pixels(where[:count])
     arrays |= {f"image/{i}": image_bytes(pixels) for i, pixels in enumerate(pictures)}
+    arrays |= {name: maps[:count] for name, maps in rests.items()}
     labels = [dataset.classes[dataset.test.labels[i]] for i in where[:count]]
     classes = session.classes or dataset.classes
     values = {
@@ -118,6 +135,7 @@ def explore(
         "images": [{"index": int(i), "label": v} for i, v in zip(where, labels, strict=False)],
         "answers": top_answers([each[:count] for each in answers], classes),
         "layers": described,
+        "relevance": resting,
         "left_out": left_out,
         "notes": left_out_notes(len(images), count, len(weights), epochs),
     }
@@ -159,6 +177,9 @@ def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
 def _fewer(parts: Sequence[LayerMaps], count: int, epochs: int) -> list[LayerMaps]:
     """The maps of fewer images and epochs."""
     return [
-        {name: {**part, "maps": part["maps"][:count]} for name, part in found.items()}
+        {
+            name: {k: v[:count] if k in ("maps", "shares") else v for k, v in part.items()}
+            for name, part in found.items()
+        }
         for found in evenly_spaced(parts, epochs)
     ]

@@ -1,12 +1,16 @@
-"""Attention maps of a layer, laid out on the grid: from every patch to every patch of the image.
+"""Attention maps of a layer, laid out on the grid: from every patch or token to every other.
 
-Tokens without a place (class, distillation, registers, padding) are dropped and the rows made to
-sum to one again, as :mod:`vitascope.measure.attention.nonlocality` does. Windows become whole maps
-that are zero outside the query's window; pooled keys lie at the middle of what they pool.
+Tokens without a place (class, distillation, registers) come after the patches as queries; as keys
+they have a share of each query's attention, and the rows among patches are made to sum to one
+again, as :mod:`vitascope.measure.attention.nonlocality` does. Padding of windows is dropped.
+Windows become whole maps that are zero outside the query's
+window; pooled keys lie at the middle of what they pool.
 
-Shapes: B images, W windows an image, H heads, T queries, S keys; Q queries on the grid, K keys.
+Shapes: B images, W windows an image, H heads, T queries, S keys; Q queries: those on the grid, then
+those without a place; K keys on the grid.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,12 +26,17 @@ MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
 
 @dataclass(frozen=True)
 class GridLayout:
-    """Where a layer's queries and keys go on their grids; -1 for those that have no place."""
+    """Where a layer's queries and keys go: on their grids, then tokens without a place.
+
+    -1 for padding.
+    """
 
     query: Tensor  # (W, T)
     key: Tensor  # (W, S)
     query_axes: tuple[list[float], list[float]]  # places down and across, in patches
     key_axes: tuple[list[float], list[float]]
+    query_tokens: tuple[str, ...] = ()  # names of those without a place
+    key_tokens: tuple[str, ...] = ()
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -39,20 +48,35 @@ class GridLayout:
         """Keys down and across."""
         return len(self.key_axes[0]), len(self.key_axes[1])
 
-    def __call__(self, weights: Tensor) -> Tensor:
-        """From (B * W, H, T, S) to (B, H, Q, K), rows summing to one."""
+    def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """From (B * W, H, T, S) to maps among patches, rows summing to one, and tokens' shares.
+
+        Returns:
+            (B, H, Q, K) on the grid of keys, and what each query gives to the keys without a place,
+            of 1 with what it gives to patches. (B, H, Q, tokens)
+        """
         weights = weights.float().cpu().unflatten(0, (-1, len(self.query)))
         (h, w), (kh, kw) = self.grid, self.keys
-        out = weights.new_zeros(len(weights), weights.shape[2], h * w, kh * kw)
+        size = (h * w + len(self.query_tokens), kh * kw + len(self.key_tokens))
+        out = weights.new_zeros(len(weights), weights.shape[2], *size)
         for window, (query, key) in enumerate(zip(self.query, self.key, strict=True)):
             rows, columns = (query >= 0).nonzero()[:, 0], (key >= 0).nonzero()[:, 0]
             part = weights[:, window][:, :, rows[:, None], columns]
             out[:, :, query[rows][:, None], key[columns]] += part
-        return out / out.sum(-1, keepdim=True).clamp(min=1e-12)
+        patches, tokens = out[..., : kh * kw], out[..., kh * kw :]
+        shares = tokens / out.sum(-1, keepdim=True).clamp(min=1e-12)
+        return patches / patches.sum(-1, keepdim=True).clamp(min=1e-12), shares
 
 
-def grid_layout(places: TokenCoordinates) -> GridLayout:
+def grid_layout(
+    places: TokenCoordinates, query_tokens: Sequence[str] = (), key_tokens: Sequence[str] = ()
+) -> GridLayout:
     """The layout of a layer's maps on the grid of patches.
+
+    Args:
+        places: Of its queries and keys.
+        query_tokens: Names of the queries without a place; without names they are dropped.
+        key_tokens: Of the keys.
 
     Raises:
         UserError: If its patches do not fill a grid, or are too many, with the reason.
@@ -60,13 +84,20 @@ def grid_layout(places: TokenCoordinates) -> GridLayout:
     step = places.step
     query, query_axes = _cells(places.query, step)
     key, key_axes = _cells(places.key, step)
-    made = GridLayout(query, key, query_axes, key_axes)
-    h, w = made.grid
+    h, w = map(len, query_axes)
     if len(query[query >= 0].unique()) != h * w:
         raise UserError("its patches do not fill a grid")
     if h * w > MOST_QUERIES:
         raise UserError(f"it has {h * w} patches; the explorer shows at most {MOST_QUERIES}")
-    return made
+    _append(query, h * w, len(query_tokens))
+    _append(key, len(key_axes[0]) * len(key_axes[1]), len(key_tokens))
+    return GridLayout(query, key, query_axes, key_axes, tuple(query_tokens), tuple(key_tokens))
+
+
+def _append(cells: Tensor, first: int, count: int) -> None:
+    """Number the tokens without a place of the only window from ``first`` on."""
+    if count:
+        cells[0, (cells[0] < 0).nonzero()[:, 0]] = torch.arange(first, first + count)
 
 
 def separable(

@@ -4,7 +4,8 @@ A gated layer has a content map per image, a positional map stored as two small 
 same for all images, and separable) and its gates. Any other layer has the map it uses; so has a
 gated one whose positional map is not separable.
 
-Shapes: E epochs, n images, H heads, Q queries on a grid (h, w), K keys on a grid.
+Shapes: E epochs, n images, H heads, Q queries: those on a grid, then tokens without a place; K keys
+on a grid.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ __all__ = [
 PHOTO = 64  # pixels; larger images are stored as JPEG
 SIDE = 256  # pixels a stored image has at most
 
-LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), gate (H,), down, across
+LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, gate, down, across
 
 
 def layouts_of(
@@ -47,7 +48,8 @@ def layouts_of(
     found = {}
     for name, places in able.items():
         try:
-            found[name] = grid_layout(places)
+            tokens = [structure.token_names(side) for side in (places.query, places.key)]
+            found[name] = grid_layout(places, *tokens)
         except UserError as error:
             left_out[name] = str(error)
     if not found:
@@ -61,12 +63,15 @@ def attention_maps(
 ) -> tuple[LayerMaps, Tensor]:
     """Maps of every layer on a batch, and the model's probabilities. (n, K)"""
     gated = {n: m for n, m in capture.gated_layers(model).items() if n in layouts}
+    gated = {n: m for n, m in gated.items() if not layouts[n].query_tokens + layouts[n].key_tokens}
     wanted = {n: ("content", "position") if n in gated else ("mixed",) for n in layouts}
     raw: dict[str, dict[str, Tensor]] = {name: {} for name in layouts}
 
     def show(layer: str, part: str, weights: Tensor) -> None:
         some = weights[:1] if part == "position" else weights  # the same for every image
-        raw[layer][part] = layouts[layer](some)
+        raw[layer][part], shares = layouts[layer](some)
+        if shares.shape[-1]:
+            raw[layer]["shares"] = shares
 
     with capture.evaluating(model), capture.watch_maps(model, wanted, show):
         answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
@@ -74,7 +79,8 @@ def attention_maps(
     for name, layout in layouts.items():
         maps = raw[name]
         if "mixed" in maps:
-            found[name] = {"maps": maps["mixed"]}
+            found[name] = {part: maps[part] for part in ("mixed", "shares") if part in maps}
+            found[name]["maps"] = found[name].pop("mixed")
             continue
         gate = torch.from_numpy(gates_in_force(gated[name])).float()
         axes = separable(maps["position"][0], layout.grid, layout.keys)
@@ -98,6 +104,9 @@ def stack_epochs(
         small = compress(maps.flatten(0, 2))
         for key, value in small.arrays.items():
             arrays[f"{key}/{name}"] = value.reshape(*maps.shape[:3], *value.shape[1:])
+        if all("shares" in part[name] for part in parts):
+            shares = torch.stack([part[name]["shares"] for part in parts])
+            arrays[f"shares/{name}"] = (65535 * shares.double()).round().numpy().astype(np.uint16)
         for key in ("gate", "down", "across"):
             if all(key in part[name] for part in parts):
                 arrays[f"{key}/{name}"] = torch.stack([part[name][key] for part in parts]).numpy()
@@ -110,6 +119,8 @@ def stack_epochs(
                 "keys": layout.keys,
                 "query_axes": layout.query_axes,
                 "key_axes": layout.key_axes,
+                "query_tokens": layout.query_tokens,
+                "key_tokens": layout.key_tokens,
                 "mean_error": small.mean_error,
                 "max_error": small.max_error,
             }

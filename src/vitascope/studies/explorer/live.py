@@ -20,6 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from vitascope.data.decoding import TooLarge, fit, opened, upright
 from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
+from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore
@@ -31,6 +32,7 @@ from vitascope.studies.explorer.layer_maps import (
     stack_epochs,
     top_answers,
 )
+from vitascope.studies.explorer.relevance_maps import explainer_of, relevance_maps
 from vitascope.studies.grid.training import file_name
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
@@ -109,6 +111,7 @@ class _Model:
 
     session: Session
     layouts: dict[str, GridLayout]
+    explain: Explainer | None  # gives maps of relevance
     record: Record  # of its own images
 
 
@@ -129,8 +132,10 @@ class Live:
             record = explore(session)
             blank = torch.zeros(1, *session.loaded.test.size, device=session.device)
             names = [layer["name"] for layer in record.values["layers"]]
-            layouts, _ = layouts_of(ModelStructure(session.model, blank), names)
-            models.append(_Model(session, {name: layouts[name] for name in names}, record))
+            structure = ModelStructure(session.model, blank)
+            found = layouts_of(structure, names)[0] if names else {}
+            layouts = {name: found[name] for name in names}
+            models.append(_Model(session, layouts, explainer_of(structure), record))
         return cls(models)
 
     @property
@@ -167,5 +172,7 @@ def _explore(model: _Model, image: Image.Image, number: int) -> Record:
         "layers": described,
         "notes": [],
     }
+    rests, values["relevance"] = relevance_maps(model.explain, batch)
+    arrays |= rests
     arrays["image/0"] = image_bytes(pixels)
     return Record(kind="explorer", values=values, arrays=arrays, config=session.config)

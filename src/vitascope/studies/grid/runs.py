@@ -46,7 +46,7 @@ def images_of(training: Training) -> Dataset:
     """The images of a training, in the preprocessing of the weights that it starts from."""
     if training.start:
         return images_of_start(training.model, training.data, training.image_size)
-    return load_images(training.data, training.image_size, training.validation)
+    return load_images(training.data, training.image_size, training.validation, training.fold)
 
 
 def folder_of(training: Training, seed: int, out: Path) -> Path:
@@ -182,6 +182,7 @@ def command(
         ("--recipe", plan.name),
         ("--image-size", training.image_size),
         ("--validation", training.validation),
+        ("--fold", None if training.fold is None else f"{training.fold[0] + 1}/{training.fold[1]}"),
         ("--model-args", changed(training.model_args)),
         ("--set", changed(plan.to_dict(), named(plan.name).to_dict())),
         ("--teacher", teacher),

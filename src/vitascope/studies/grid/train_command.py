@@ -15,12 +15,20 @@ from vitascope.models import create_model
 from vitascope.record import plain
 from vitascope.settings import Seed, check_value
 from vitascope.studies.grid.training import changed_recipe
-from vitascope.studies.session.held_out import held_out
+from vitascope.studies.session.held_out import held_out, one_fold
 from vitascope.studies.session.models import build, reopen, split_file
 from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
 from vitascope.train import RECIPES, Recipe, Run, Teacher, train
 
-__all__ = ["load_images", "pairs", "recipe_from", "teacher_from", "train_model", "train_once"]
+__all__ = [
+    "fold_from",
+    "load_images",
+    "pairs",
+    "recipe_from",
+    "teacher_from",
+    "train_model",
+    "train_once",
+]
 
 
 def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
@@ -56,6 +64,18 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     return changed_recipe(name, epochs, overrides)
 
 
+def fold_from(words: str) -> tuple[int, int]:
+    """A fold as ``WHICH/COUNT``, counted from 1.
+
+    >>> fold_from("2/5")
+    (1, 5)
+    """
+    which, slash, count = words.partition("/")
+    if not (slash and which.isdecimal() and count.isdecimal() and 0 < int(which) <= int(count)):
+        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {words!r}")
+    return int(which) - 1, int(count)
+
+
 def teacher_from(name: str) -> Teacher:
     """A finished run, or a timm model with its weights."""
     if Path(name).is_dir():
@@ -66,14 +86,30 @@ def teacher_from(name: str) -> Teacher:
     return Teacher.of_timm(create_model(name, pretrained=True))
 
 
-@lru_cache(maxsize=2)
-def load_images(source: str, image_size: int | None, validation: float | None = None) -> Dataset:
+@lru_cache(maxsize=3)
+def load_images(
+    source: str,
+    image_size: int | None,
+    validation: float | None = None,
+    fold: tuple[int, int] | None = None,
+    *,
+    split: bool = True,
+) -> Dataset:
     """Images, loaded once in each process (``load_images.cache_clear()`` forgets them).
 
-    With ``validation`` that share of each class's training images takes the test images' place.
+    Args:
+        source: Where from.
+        image_size: Side to resize them to.
+        validation: This share of each class's training images takes the test images' place.
+        fold: This fold of so many of them does; where the source has no test images, of all.
+        split: Split test images off where the source has none; otherwise there are none.
     """
+    if fold is not None:
+        return one_fold(load_images(source, image_size, split=False), fold)
     if validation is not None:
         return held_out(load_images(source, image_size), validation)
+    if not split:
+        return load(source, image_size=image_size, test_fraction=0.0)
     return load(source, image_size=image_size)
 
 
@@ -159,6 +195,7 @@ def train_once(
     epochs: int | None = None,
     fraction: float | None = None,
     validation: float | None = None,
+    fold: str | None = None,
     changes: Sequence[str] = (),
     model_args: Sequence[str] = (),
     image_size: int | None = None,
@@ -179,17 +216,21 @@ def train_once(
         fields["distillation"] = distillation
     plan = recipe_from(recipe, epochs, changes, **fields)
     given = pairs(model_args, "--model-args")
+    if validation is not None and fold is not None:
+        raise UserError("--validation and --fold both name images to measure on; give one")
     source = pretrained_source(model, pretrained, weights)
     if source is None and keep_head:
         raise UserError("--keep-head is for pretrained weights; give --pretrained or --weights too")
+    load_images.cache_clear()  # they may have changed since
+    which = None if fold is None else fold_from(fold)
     start = None
-    if source is not None:
-        start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
-        dataset = images_for(data, start)
+    if source is None:
+        dataset = load_images(data, image_size, validation, which)
     else:
-        dataset = load(data, image_size=image_size)
-    if validation is not None:
-        dataset = held_out(dataset, validation)
+        start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
+        dataset = images_for(data, start, **({} if which is None else {"test_fraction": 0.0}))
+        dataset = dataset if which is None else one_fold(dataset, which)
+        dataset = dataset if validation is None else held_out(dataset, validation)
     how |= {"start": start, "keep_head": keep_head}
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if int(os.environ.get("RANK", "0")) == 0 else None

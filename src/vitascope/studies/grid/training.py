@@ -52,6 +52,7 @@ class Training:
     data: str
     image_size: int | None = None
     validation: float | None = None  # share of the training images that replaces the test images
+    fold: tuple[int, int] | None = None  # or this fold (from 0) of so many
     recipe: str | Recipe
     start: Literal["", "pretrained", "random"] = ""  # the source's weights, or its network alone
     epochs: int | None = None
@@ -81,6 +82,8 @@ class Training:
         names = ("model", "model_args", "data", "image_size", "validation", "subset_per_seed")
         values = {name: getattr(self, name) for name in names}
         values |= {"teacher": teacher, "recipe": self.full_recipe.to_dict()}
+        if self.fold is not None:
+            values["fold"] = self.fold
         if self.start:
             values["start"] = self.start
         return f"{file_name(self.model)[-80:]}-{_hashed(values)}"

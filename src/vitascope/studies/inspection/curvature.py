@@ -40,7 +40,7 @@ class Curvature:
     """How curvature is measured; the defaults are the paper's, with fewer batches."""
 
     num_batches: int = Inspect.batches
-    batch_size: int = 16  # images a mini-batch
+    batch_size: int = 16  # images per mini-batch
     num_eigenvalues: int = Inspect.eigenvalues
     tolerance: float = Inspect.tolerance  # relative error of an eigenvalue
     points: int = Inspect.points  # of a landscape along each direction

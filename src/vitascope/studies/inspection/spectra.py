@@ -2,9 +2,11 @@
 
 Park & Kim 2022 (https://arxiv.org/abs/2202.06709), Fig. 1c and 4: early in training a ViT has more
 negative eigenvalues than a ResNet, and fewer with average pooling in place of the class token or
-with locality; a ResNet's positive ones are larger. NEP and APE are means over mini-batches, here
-with the standard error that the mini-batches give; a difference to the first run counts when it is
-beyond twice its own. Every run is measured on mini-batches that its own recipe augments.
+with locality; a ResNet's positive ones are larger. NEP and APE are taken over mini-batches, here
+with the standard error that the mini-batches give. For a difference to the first run they are
+resampled, the same ones in both (`vitascope.studies.stats`): it counts when its 95 % interval
+leaves out zero, and is undecided otherwise. That speaks of these runs: another seed may differ.
+Every run is measured on mini-batches that its own recipe augments.
 
 `vitascope study spectra RUN RUN ... --epochs 1` takes about a minute a run of the micro models.
 """
@@ -18,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.measure.curvature.spectrum import negative_share, positive_mean
 from vitascope.progress import OnStep
 from vitascope.record import Record
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
+from vitascope.studies.stats import contrast_of_batches
 from vitascope.train import load_run
 
 __all__ = ["compared", "numbers", "spectra"]
@@ -47,24 +51,35 @@ def mean_error(values: np.ndarray) -> tuple[float, float | None]:
 def numbers(eigenvalues: np.ndarray) -> dict[str, Any]:
     """NEP and APE of (b, k) eigenvalues, with standard errors over mini-batches.
 
+    APE is the mean of all positive eigenvalues; its error is that of the mini-batches' own means.
+
     >>> numbers(np.array([[1.0, -1.0], [3.0, 2.0]]))["nep"]
     (0.25, 0.25)
     """
     per_batch = [row[row > 0].mean() for row in eigenvalues if (row > 0).any()]
-    ape = mean_error(np.array(per_batch)) if per_batch else (None, None)
+    ape: tuple[float | None, float | None] = (None, None)
+    if per_batch:
+        ape = positive_mean(eigenvalues), mean_error(np.array(per_batch))[1]
     return {"nep": mean_error((eigenvalues < 0).mean(axis=1)), "ape": ape}
 
 
-def compared(mine: tuple[Any, Any], first: tuple[Any, Any]) -> str:
-    """More, fewer or within noise: beyond twice the standard error of the difference.
+STATISTICS = {"nep": negative_share, "ape": positive_mean}
 
-    >>> compared((0.5, 0.1), (0.1, 0.1)), compared((0.2, 0.1), (0.1, 0.1))
-    ('more', 'within noise')
+
+def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
+    """How far a run's NEP or APE is above the first run's, of (b, k) eigenvalues each.
+
+    >>> convex, bent = np.full((8, 2), 1.0), np.tile([[1.0, -1.0], [-2.0, -1.0]], (4, 1))
+    >>> compared(bent, convex, "nep")["verdict"]
+    'more'
     """
-    if None in (*mine, *first):
-        return "unknown"
-    change, noise = mine[0] - first[0], 2 * float(np.hypot(mine[1], first[1]))
-    return "within noise" if abs(change) <= noise else ("more" if change > 0 else "less")
+    both = len(mine) == len(first) > 1
+    cells = [mine[None], first[None]]
+    found = contrast_of_batches(cells, (1.0, -1.0), STATISTICS[what]) if both else None
+    if found is None:
+        return {"verdict": "unknown"}
+    verdict = "more" if found.low > 0 else "less" if found.high < 0 else "undecided"
+    return {"verdict": verdict, "change": found.value, "low": found.low, "high": found.high}
 
 
 def spectra(
@@ -117,7 +132,9 @@ def spectra(
     for row in rows:
         first = next(r for r in rows if r["epoch"] == row["epoch"])
         for what in ("nep", "ape"):
-            row[f"{what}_verdict"] = "" if row is first else compared(row[what], first[what])
+            pair = arrays[row["name"]], arrays[first["name"]]
+            against = {"verdict": ""} if row is first else compared(*pair, what)
+            row |= {f"{what}_{name}": value for name, value in against.items()}
     answer = Record(
         kind="spectra",
         values={"rows": rows, "reference": names[0]},

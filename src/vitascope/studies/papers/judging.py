@@ -158,7 +158,8 @@ def _trainings(cells: Sequence[WeightedCell]) -> list[list[WeightedCell]]:
 
 def _of_images(cells: Sequence[WeightedCell]) -> Estimate:
     """Means over the same images: accuracies, and what else is measured image by image."""
-    runs, weights = [], []
+    runs: list[Runs] = []
+    weights: list[float] = []
     for group in _trainings(cells):
         samples: list[Any] = [cell.sample for cell in group]
         each = [cell.weight * cell.ask.factor / PERCENT for cell in group]
@@ -191,7 +192,7 @@ def _of_batches(cells: Sequence[WeightedCell], table: Table) -> Estimate | None:
 
 
 def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate | None:
-    """One number a run, and of accuracies the size of the test set."""
+    """One number per run, and of accuracies the size of the test set."""
     numbers, weights, sampling = [], [], 0.0
     for group in _trainings(cells):
         seeds = [row for row in zip(*(c.numbers for c in group), strict=True) if None not in row]
@@ -236,6 +237,6 @@ def _sentence(told: Mapping[str, Any]) -> str:
     if told["one_run"]:
         said += f" The interval and p = {told['p_value']:.2g} speak of these runs alone."
     if told["detectable"] is not None:
-        said += f" To be found four times of five it must be {told['detectable']:.{digits}f}"
-        said += f"; the paper's is {signed(told['paper'])}." if told["paper"] is not None else "."
+        said += f" {told['detectable']:.{digits}f} would be found four times of five"
+        said += f"; the paper has {signed(told['paper'])}." if told["paper"] is not None else "."
     return said

@@ -4,7 +4,7 @@ A study is a function from a scale to a plan. The plan names every number by the
 comes from and by what is read off the finished run, so two studies that need the same training
 share it, and `paper` and `laptop` fill the same table. Nothing here needs torch.
 
-    rows x columns of Ask(training, reading, key)  --run-->  a list of values a cell, one a seed
+    rows x columns of Ask(training, reading, key)  --run-->  a list of values per cell, one per seed
     claims: linear contrasts of cells that the paper predicts to be positive
 
 A number may be a statistic of a sample: an accuracy of test images, an eigenvalue of mini-batches.
@@ -46,7 +46,7 @@ Key = str | Callable[..., float | None]  # of the record of a seed; with others,
 class Sample:
     """What a number is a statistic of; by this the noise of a claim is told.
 
-    images: one number an image, whose mean is the cell; the same images in all runs. (N,)
+    images: one number per image, whose mean is the cell; the same images in all runs. (N,)
     batches: what every mini-batch gave. (b, ...)
     points: the pairs of numbers whose rank correlation is the cell. (2, n)
     """
@@ -145,7 +145,7 @@ def above(source: str, claims: Mapping[str, tuple[str, str, str, str]]) -> list[
 
 @dataclass(frozen=True)
 class Findings:
-    """What the runs gave: records by training and reading, one a seed."""
+    """What the runs gave: records by training and reading, one per seed."""
 
     records: Mapping[tuple[str, str], Sequence[Record]]
 
@@ -154,17 +154,17 @@ class Findings:
         return self.records[training.key, reading.key]
 
     def per_seed(self, ask: Ask) -> list[float | None]:
-        """One number a seed; None where there is none."""
+        """One number per seed; None where there is none."""
         key = ask.key
         found = [key(*rs) if callable(key) else rs[0].values.get(key) for rs in self._together(ask)]
         return [None if value is None else ask.factor * float(value) for value in found]
 
     def values(self, ask: Ask) -> list[float]:
-        """One number a seed; a seed without one is left out."""
+        """One number per seed; a seed without one is left out."""
         return [value for value in self.per_seed(ask) if value is not None]
 
     def sample(self, ask: Ask) -> np.ndarray | None:
-        """What the number is a statistic of, a row a seed; None if a seed did not keep it."""
+        """What the number is a statistic of, a row per seed; None if a seed did not keep it."""
         known = ask.sample or (HITS if ask.key == "top1" else None)
         rows = [known.of(*records) if known else None for records in self._together(ask)]
         found = [row for row in rows if row is not None]

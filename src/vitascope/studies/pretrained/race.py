@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 from vitascope.errors import UserError
 
-__all__ = ["Plan", "Runner", "planned", "runners", "seconds_from"]
+__all__ = ["Plan", "Runner", "planned", "runners"]
 
 BEST = 2  # by the linear probe
 LEAST = 2  # candidates that a race has
 TRAINING = 3.0  # forward passes that a step of training costs
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +38,6 @@ class Plan:
     models: tuple[str, ...]
     epochs: int
     left_out: tuple[str, ...]
-
-
-def seconds_from(words: str) -> float:
-    """A time as it is typed.
-
-    >>> seconds_from("90s"), seconds_from("20m"), seconds_from("1.5h")
-    (90.0, 1200.0, 5400.0)
-    """
-    try:
-        found = float(words[:-1]) * _UNITS[words[-1:]]
-    except (ValueError, KeyError):
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise UserError(f"--budget takes a time such as 90s, 20m or 2h, not {words!r}")
-    return found
 
 
 def runners(probed: Sequence[Runner], best: int = BEST) -> list[Runner]:

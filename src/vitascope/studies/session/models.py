@@ -3,7 +3,7 @@
 A model is named as on the command line: one of ours or timm's (``convit_micro``,
 ``timm:vit_tiny_patch16_224``), the folder of a finished run, ``hf:NAME`` for a Hugging Face model,
 ``NAME@FILE`` for a name with the weights of a file, or a Python factory
-``package.module:function``. All but a run take a suffix: ``vit_micro+cb``.
+``package.module:function``. All but a run take suffixes: ``vit_micro+lsa+cb``.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models import create_model
 from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.models.weights import check_weights, load_weights
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
@@ -78,11 +78,13 @@ def build(
     channels, height, width = dataset.train.size
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
-    _, made_with = OURS.get(split_suffix(name)[0], (None, {}))
+    _, made_with = OURS.get(read_name(name).base, (None, {}))
     for part, least in (("patch_size", 2), ("stem_stride", 1)):
         if {"img_size", part} <= set(made_with):
             cells = made_with["img_size"] // made_with[part]
             wanted[part] = fitting_patch(height, width, cells, least)
+    if read_name(name).patch_size is not None:
+        wanted["patch_size"] = read_name(name).patch_size
     wanted |= kwargs
     torch.manual_seed(seed)
     try:
@@ -167,12 +169,13 @@ def reopen(
         first_classes=run.recipe.subset.first_classes,
         source=data["name"],
         given=images,
+        fold=tuple(data["fold"]) if data.get("fold") else None,
     )
 
 
 def is_named(text: str) -> bool:
     """Whether ``text`` is the name of a model of ours or timm's, with a suffix or without."""
-    source, colon, _ = split_suffix(text)[0].partition(":")
+    source, colon, _ = read_name(text).base.partition(":")
     return not Path(text).is_dir() and (not colon or source in ("timm", "hf-hub", "local-dir"))
 
 
@@ -318,7 +321,9 @@ def _from_file(text: str, image_size: int | None) -> Session:
 
 def _from_elsewhere(text: str) -> Session:
     """A Hugging Face model or what a Python factory returns, with a suffix if there is one."""
-    base, suffix = split_suffix(text)
+    base, changes, suffix, patch = read_name(text)
+    if changes or patch:
+        raise UserError(f"{text}: but for +cb, suffixes change a ViT of ours, not {base}")
     source, _, name = base.partition(":")
     opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
     if suffix is None:

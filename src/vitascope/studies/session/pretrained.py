@@ -191,8 +191,11 @@ def open_pretrained(
     return found
 
 
-def images_for(source: str, found: Pretrained | Preprocessing) -> Dataset:
-    """Images as a model takes them: its size, crop, interpolation, mean and std."""
+def images_for(source: str, found: Pretrained | Preprocessing, **more: Any) -> Dataset:
+    """Images as a model takes them: its size, crop, interpolation, mean and std.
+
+    ``more`` are further arguments of :func:`vitascope.data.load`.
+    """
     how = found if isinstance(found, Preprocessing) else found.preprocessing
     images = load(
         source,
@@ -200,6 +203,7 @@ def images_for(source: str, found: Pretrained | Preprocessing) -> Dataset:
         in_chans=how.size[0],
         crop_pct=how.crop_pct,
         interpolation=how.interpolation,
+        **more,
     )
     return replace(images, mean=how.mean, std=how.std)
 

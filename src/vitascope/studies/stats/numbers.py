@@ -1,6 +1,6 @@
 """How far do numbers differ that are not shares of test images: units, spectra, correlations?
 
-- :func:`contrast_of_numbers`: one number a run. V = sum_k w_k^2 s_k^2 / n_k with the variance of
+- :func:`contrast_of_numbers`: one number per run. V = sum_k w_k^2 s_k^2 / n_k with the variance of
   each cell by itself, t with Satterthwaite's degrees of freedom (Welch's test for two cells);
   columns of other units lend nothing. **No spread is not certainty**: a cell whose runs all gave
   the same number, or that has one run, takes the mean variance of the contrast's other cells, and
@@ -34,7 +34,7 @@ def contrast_of_numbers(
     """A contrast of means over runs; None where nothing shows the noise.
 
     Args:
-        cells: One number a run each; logarithms where factors are compared. Readings of the same
+        cells: One number per run each; logarithms where factors are compared. Readings of the same
             runs are combined seed by seed first.
         weights: Of the cells.
         sampling: Variance of the contrast by what all runs were measured on, where it is known.

@@ -21,7 +21,7 @@ __all__ = ["World"]
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """True accuracies and spreads between seeds, in percent and points, one a model."""
+    """True accuracies and spreads between seeds, in percent and points, one per model."""
 
     accuracies: tuple[float, ...]
     spreads: tuple[float, ...]

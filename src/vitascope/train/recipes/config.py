@@ -205,7 +205,8 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         if value is False and "no" in args:  # YAML reads a bare no as false
             value = "no"
         if value not in args:
-            raise UserError(f"recipe field {name} must be one of {', '.join(args)}, not {value!r}")
+            given = f"{value!r:.80}"
+            raise UserError(f"recipe field {name} must be one of {', '.join(args)}, not {given}")
         return value
     if hint is str:
         return str(value)
@@ -224,4 +225,4 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     except (TypeError, ValueError, OverflowError, RecursionError, yaml.YAMLError):
         pass
     kind = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
-    raise UserError(f"recipe field {name} takes {kind}, not {value!r}")
+    raise UserError(f"recipe field {name} takes {kind}, not {value!r:.80}")

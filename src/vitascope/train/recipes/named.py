@@ -12,7 +12,17 @@ from vitascope.data import Subset, augment
 from vitascope.errors import unknown
 from vitascope.train.recipes.config import Recipe
 
-__all__ = ["RECIPES", "broadcast", "cifar", "deit", "finetune", "laptop", "recipe"]
+__all__ = [
+    "RECIPES",
+    "broadcast",
+    "cifar",
+    "deit",
+    "finetune",
+    "laptop",
+    "recipe",
+    "segmentation",
+    "vqa",
+]
 
 
 def deit(plus: bool = False) -> Recipe:
@@ -108,6 +118,50 @@ def laptop() -> Recipe:
     )
 
 
+def segmentation() -> Recipe:
+    """ADE20K under UPerNet, for ``train --task segmentation``: Swin's published recipe.
+
+    160,000 updates of 16 crops are 127 epochs of 20,210 images; 1,500 of them warm up. Liu et al.
+    2021 (https://arxiv.org/abs/2103.14030, A2.3); the documents on context broadcasting that we
+    have give none. Crops and mirrors are the task's own.
+    """
+    return replace(
+        deit(),
+        name="segmentation",
+        epochs=127,
+        batch_size=16,
+        lr=6e-5,
+        lr_batch=None,
+        weight_decay=0.01,
+        schedule="linear",
+        schedule_by="step",
+        warmup_epochs=1.19,
+        warmup_lr=6e-11,
+        min_lr=0.0,
+        augmentation=augment.none(),
+        scale_epochs=False,
+        eval_every=8,
+    )
+
+
+def vqa() -> Recipe:
+    """VQAv2, for ``train --task vqa``: ViLT's fine-tuning.
+
+    Kim et al. 2021 (https://arxiv.org/abs/2102.03334, section 4.2): AdamW, lr 1e-4, weight decay
+    0.01, warm-up over a tenth of the steps and a linear fall to 0, 10 epochs of batches of 256.
+    """
+    return replace(
+        segmentation(),
+        name="vqa",
+        epochs=10,
+        batch_size=256,
+        lr=1e-4,
+        warmup_epochs=1.0,
+        warmup_lr=0.0,
+        eval_every=1,
+    )
+
+
 def finetune() -> Recipe:
     """Pretrained weights on other images. Ours: few epochs, light augmentation, and layer-wise lr.
 
@@ -142,6 +196,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "broadcast_base": lambda: broadcast(base=True),
     "laptop": laptop,
     "finetune": finetune,
+    "segmentation": segmentation,
+    "vqa": vqa,
 }
 
 

@@ -1,4 +1,4 @@
-"""Into which networks, and where: context broadcasting in other families and other places.
+"""Context broadcasting in other families of networks, and at other positions in a block.
 
 Hyeon-Woo et al. 2023, https://arxiv.org/abs/2210.08457, supplement: Table S3 (networks with stages
 or convolutions), S5 (the kinds in the MLP, the MSA or both), S6 (front, middle or end of the MLP).

@@ -1,4 +1,4 @@
-"""Does uniform attention make a ViT robust? Context broadcasting under occlusion and attack.
+"""Context broadcasting: accuracy under occlusion and adversarial attack.
 
 Hyeon-Woo et al. 2023, https://arxiv.org/abs/2210.08457, supplement, Table S2, on the distilled
 networks of Table S1. FGSM's epsilon is not given there: its number stands beside our 8/255.

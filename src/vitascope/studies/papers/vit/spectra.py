@@ -47,20 +47,21 @@ def _batches(record: Record) -> np.ndarray | None:
     return record.arrays.get("eigenvalues")
 
 
-def negative_share(eigenvalues: np.ndarray) -> float:
-    """NEP: the share below zero."""
-    return float((eigenvalues < 0).mean())
+def _nep(eigenvalues: np.ndarray) -> float:
+    from vitascope.measure.curvature.spectrum import negative_share  # needs torch
+
+    return negative_share(eigenvalues)
 
 
-def positive_mean(eigenvalues: np.ndarray) -> float:
-    """APE: the mean of those above zero; not a number without any."""
-    positive = eigenvalues[eigenvalues > 0]
-    return float(positive.mean()) if positive.size else np.nan
+def _ape(eigenvalues: np.ndarray) -> float:
+    from vitascope.measure.curvature.spectrum import positive_mean  # needs torch
+
+    return positive_mean(eigenvalues)
 
 
 SPECTRA = {
-    "nep": Sample(kind="batches", of=_batches, statistic=negative_share),
-    "ape": Sample(kind="batches", of=_batches, statistic=positive_mean),
+    "nep": Sample(kind="batches", of=_batches, statistic=_nep),
+    "ape": Sample(kind="batches", of=_batches, statistic=_ape),
 }
 
 
@@ -75,7 +76,7 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
 def eigenvalues(
     runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
 ) -> list[Table]:
-    """NEP and APE, a row a network and a column a reading."""
+    """NEP and APE, a row per network and a column per reading."""
     tables = []
     for name, title, unit, factor in (
         ("nep", "Negative eigenvalues", "NEP, %", 100.0),

@@ -1,0 +1,190 @@
+"""Norms of tokens: do a few patches become much larger than the others, where, and who looks there?
+
+Large vision transformers turn some patches of plain background into "artifacts": tokens of high
+norm that hold nothing of their place and draw attention from everywhere; extra register tokens take
+their part (Darcet et al. 2024, https://arxiv.org/abs/2309.16588). Measured here, after each unit,
+on the residual stream x of each patch i of an image:
+
+    |x_i|,      high_i = |x_i| > 3 median_j |x_j|          (j over the patches of the image)
+
+with the quantiles of |x_i|, the share of high patches, where on the image they lie, the norms of
+the class token and the registers, and for each attention layer the share of all attention that the
+patches draw that were high when they entered it.
+
+Deviation: the paper sets a cut-off by hand (150 for DINOv2-g, about three times the usual norm).
+
+Shapes: B images, T tokens, C channels, H heads, S keys, h x w patches.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vitascope.capture.coordinates.layout import Layout
+from vitascope.errors import UserError
+from vitascope.measure.features.per_unit import no_grid
+from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
+from vitascope.record import Record
+
+__all__ = ["FACTOR", "QUANTILES", "StreamingNorms", "TokenNorms", "high_norm", "norms"]
+
+FACTOR = 3.0  # times the median of an image's patches
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+RARE = 1e-3  # share of high patches from which on they are said to be there
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenNorms:
+    """Norms after every unit on a grid, in order of execution; means over images."""
+
+    quantiles: Mapping[str, np.ndarray]  # unit -> of an image's patches, at QUANTILES
+    high: Mapping[str, float]  # unit -> share of its patches that are high
+    where: Mapping[str, np.ndarray]  # unit -> share of images with a high patch there. (h, w)
+    tokens: Mapping[str, np.ndarray]  # unit -> norm of each prefix token
+    token_names: tuple[str, ...]
+    kind: Mapping[str, str]
+    stage: Mapping[str, int]
+    drawn: Mapping[str, float]  # attention layer -> share of attention that high patches draw
+    even: Mapping[str, float]  # the same if attention were even
+    num_images: int
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
+
+    @property
+    def appears(self) -> str | None:
+        """The first unit after which more than a thousandth of the patches are high."""
+        return next((unit for unit, share in self.high.items() if share > RARE), None)
+
+    def to_record(self) -> Record:
+        """Shares and medians as values; quantiles (U, Q) and ``where/UNIT`` as arrays."""
+        names = list(self.quantiles)
+        values = {
+            "units": names,
+            "kind": [self.kind[name] for name in names],
+            "stage": [self.stage[name] for name in names],
+            "median": [float(self.quantiles[name][QUANTILES.index(0.5)]) for name in names],
+            "high": list(self.high.values()),
+            "appears": self.appears,
+            "factor": FACTOR,
+            "quantiles": list(QUANTILES),
+            "tokens": [self.tokens[name].tolist() for name in names],
+            "token_names": list(self.token_names),
+            "layers": list(self.drawn),
+            "drawn": list(self.drawn.values()),
+            "even": list(self.even.values()),
+            "num_images": self.num_images,
+            "left_out": dict(self.left_out),
+        }
+        arrays = {"quantiles": np.stack(list(self.quantiles.values()))}
+        arrays |= {f"where/{name}": value for name, value in self.where.items()}
+        return Record(kind="norms", values=values, arrays=arrays)
+
+
+def high_norm(norms: Tensor, factor: float = FACTOR) -> Tensor:
+    """Which patches of each image are high. (B, N)
+
+    >>> high_norm(torch.tensor([[1.0, 1.0, 1.0, 2.9, 3.1]])).tolist()
+    [[False, False, False, False, True]]
+    """
+    return norms > factor * norms.median(1, keepdim=True).values
+
+
+class StreamingNorms(StreamingInstrument, name="norms"):
+    """Sums norms over images, and the attention that high patches draw in the next layer."""
+
+    wildcards = "units"
+
+    def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
+        chosen = structure.chosen_units(units)
+        self.left_out = {unit.name: why for unit in chosen if (why := no_grid(unit))}
+        self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
+        if not self.units:
+            raise UserError(f"norms needs features on a grid; no unit of {structure.kind} has one")
+        self.streams = tuple(self.units)
+        prefixed = any(unit.num_prefix_tokens for unit in self.units.values())
+        self.names = structure.prefix_tokens if prefixed else ()
+        self.keys = {
+            name: ~tokens.key[0, :, 0].isnan()
+            for name, tokens in structure.coordinates.items()
+            if tokens.over_tokens and len(tokens.key) == 1
+        }
+        self.maps = dict.fromkeys(self.keys, ("mixed",))
+        self.sums: dict[str, dict[str, Any]] = {"quantiles": {}, "high": {}, "tokens": {}}
+        self.attention: dict[str, dict[str, float]] = {"drawn": {}, "even": {}}
+        self.latest: Tensor | None = None  # high patches of the stream that runs now. (B, N)
+
+    def add_features(self, unit: str, tensor: Tensor) -> None:
+        """Add a batch of streams."""
+        described = self.units[unit]
+        assert described.layout is not None  # it has a grid
+        assert described.grid is not None
+        prefix = described.num_prefix_tokens
+        layout = Layout(described.layout, described.grid, prefix)
+        found = layout.as_tokens(tensor).float().norm(dim=-1)  # (B, T)
+        patches = found[:, prefix:]
+        if not bool(patches.isfinite().all()):
+            raise UserError(f"norms: the features of {unit} are not finite")
+        self.latest = high_norm(patches)
+        levels = torch.quantile(patches.double(), patches.new_tensor(QUANTILES).double(), dim=1)
+        self._add("quantiles", unit, levels.sum(1))
+        self._add("high", unit, self.latest.double().sum(0).unflatten(0, described.grid))
+        self._add("tokens", unit, found[:, :prefix].double().sum(0))
+
+    def _add(self, what: str, unit: str, value: Tensor) -> None:
+        known = self.sums[what]
+        known[unit] = known.get(unit, 0.0) + value.cpu()
+
+    def add_map(self, layer: str, part: str, weights: Tensor) -> None:
+        """Add the attention that the patches draw which are high in the stream before the layer."""
+        placed = self.keys[layer].to(weights.device)
+        if self.latest is None or self.latest.shape != (len(weights), int(placed.sum())):
+            return  # pooled keys, or maps and features come in passes of their own
+        share = weights.mean((1, 2))[:, placed]  # (B, N)
+        for name, value in (("drawn", share * self.latest), ("even", self.latest / share.shape[1])):
+            known = self.attention[name]
+            known[layer] = known.get(layer, 0.0) + float(value.double().sum())
+
+    def end_batch(self, images: Tensor) -> None:
+        """The next batch starts at the image."""
+        self.latest = None
+
+    def result(self, num_images: int) -> TokenNorms:
+        """Means over images."""
+        mean = {
+            what: {unit: (value / num_images).numpy() for unit, value in sums.items()}
+            for what, sums in self.sums.items()
+        }
+        return TokenNorms(
+            quantiles=mean["quantiles"],
+            high={unit: float(share.mean()) for unit, share in mean["high"].items()},
+            where=mean["high"],
+            tokens=mean["tokens"],
+            token_names=self.names,
+            kind={name: unit.kind for name, unit in self.units.items()},
+            stage={name: unit.stage for name, unit in self.units.items()},
+            drawn={n: value / num_images for n, value in self.attention["drawn"].items()},
+            even={n: value / num_images for n, value in self.attention["even"].items()},
+            num_images=num_images,
+            left_out=self.left_out,
+        )
+
+
+def norms(
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+) -> TokenNorms:
+    """Measure the norms of all tokens after every unit of ``model`` that has a grid.
+
+    Args:
+        model: Any vision model; it is left as it came.
+        batches: Images (B, C, height, width), all of one size, or (images, labels).
+        units: Wildcards for the units.
+        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
+    """
+    found: TokenNorms = run_instrument(
+        model, batches, lambda structure: StreamingNorms(structure, units), **known
+    )
+    return found
