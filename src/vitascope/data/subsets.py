@@ -70,13 +70,18 @@ def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
     return chosen.of_classes(classes)
 
 
-def split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(
+    labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions for training and for testing, ``fraction`` of each class for the latter.
 
-    A class with one image keeps it for training; every other class has images on both sides.
+    A class with one image keeps it for training; every other class has images on both sides. With
+    groups all images of a group are on one side, and the share is only about right.
     """
     if not 0 < fraction < 1:
         raise UserError(f"test_fraction {fraction} is out of range; give 0 < test_fraction < 1")
+    if groups is not None:
+        return _split_groups(labels, fraction, seed, groups)
     test = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -101,3 +106,21 @@ def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
         found[shuffled] = (dealt + np.arange(len(members))) % count
         dealt += len(members)
     return found
+
+
+def _split_groups(
+    labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One of 1 / fraction folds that keep groups together, by scikit-learn."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    count = len(np.unique(groups))
+    number = max(2, round(1 / fraction))
+    if count < number:
+        raise UserError(
+            f"{count} groups cannot be split with {100 * fraction:g} % for testing; give a pattern "
+            "that makes more groups, or a test set"
+        )
+    parts = StratifiedGroupKFold(number, shuffle=True, random_state=seed)
+    kept, held_out = next(iter(parts.split(labels, labels, groups)))
+    return np.asarray(kept), np.asarray(held_out)

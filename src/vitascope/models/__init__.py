@@ -6,6 +6,7 @@ checkpoints.
 Imports `layers` and `record`; used by `studies` and `bench`.
 """
 
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.convit.convit import ConViT, GatePruning
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.convit.from_resnet import convit_from_resnet
+from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS, PREFIX
 from vitascope.models.suffix import read_name
 from vitascope.models.vit.cifar import CIFAR
@@ -94,8 +96,10 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
             raise unknown("model", name, [*KNOWN, *timm.list_models()])
     else:
         full = name
+    wanted = bool(kwargs.get("pretrained")) or source == "hf-hub"
     try:
-        model = timm.create_model(full, **kwargs)
+        with hub_download(name) if wanted else nullcontext():
+            model = timm.create_model(full, **kwargs)
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
             raise UserError(f"{name} takes no such argument: {error}") from None

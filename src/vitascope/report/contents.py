@@ -19,6 +19,7 @@ from vitascope.report.sections import (
     comparison,
     evaluation,
     inspection,
+    pretrained,
     run,
     spectra,
     study,
@@ -47,6 +48,7 @@ class Builder:
 
 BUILDERS = (  # in the page's order
     Builder(kinds=("compare",), each=comparison.section, models=comparison.models),
+    Builder(kinds=("pretrained",), each=pretrained.section, models=pretrained.models),
     Builder(kinds=("study",), each=study.section, models=study.models),
     Builder(kinds=("buildup",), each=buildup.section),
     Builder(kinds=("spectra",), each=spectra.section, models=spectra.models),

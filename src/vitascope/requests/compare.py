@@ -31,15 +31,28 @@ class Compare:
       vitascope compare --data photos/ --image-size 64 --fractions 0.1 0.3 1 --seeds 0 1 2 --out c
       vitascope compare --data photos/ --image-size 64 --folds 5 --metric balanced --budget 2h
       vitascope compare --data photos/ --models vit_micro convit_micro swin_tiny_patch4_window7_224
+      vitascope compare --data photos/ --pretrained --probe-only
+      vitascope compare --data photos/ --pretrained --models resnet18 tf_efficientnet_lite0@a.pt
       vitascope compare --data photos/ --models vit_mini convit_mini --patch-sizes 2 4
     """
 
     data: Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
-    """Models of ours or timm's; gains are relative to the first."""
+    """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
+    NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder; twelve of timm's when left out."""
     patch_sizes: tuple[Annotated[int, Within(1, 1024)], ...] = ()
     """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
     grid may bring accuracy and costs compute; the table has both."""
+    pretrained: bool = False
+    """Which pretrained backbone: probe frozen features, fine-tune the best (recipe finetune), and
+    recommend one."""
+    probe_only: bool = False
+    """With --pretrained: stop after the probe."""
+    groups: str | None = None
+    """Images that belong together, such as a patient's or a video's: a column of csv:, or a pattern
+    on file names (its first bracket, if there is one). Splits of test images know."""
+    class_names: Path | None = None
+    """A file of readable class names: lines of folder,name."""
     fractions: tuple[float, ...] = (0.1, 1.0)
     """Shares of each class to train on."""
     seeds: tuple[Seed, ...] = (0, 1, 2)

@@ -31,7 +31,8 @@ Model = Annotated[
     Positional,
     arg(
         metavar="MODEL",
-        help="A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function.",
+        help="A run's folder, a model's name, NAME@FILE, timm:NAME, hf-hub:, local-dir:, hf:NAME, "
+        "or package.module:function.",
     ),
 ]
 Data = Annotated[

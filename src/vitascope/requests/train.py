@@ -29,13 +29,15 @@ class Train:
       vitascope train --model convit_micro --data digits --recipe laptop --epochs 4 --out runs/a
       vitascope train --model convit_small --data imagenet:/data/imagenet --recipe deit \\
           --set augmentation.mixup=0 --out runs/b --resume
+      vitascope train --model resnet18 --pretrained --data photos/ --recipe finetune --out runs/d
       torchrun --nproc-per-node 8 -m vitascope train --model convit_base --data ... --out runs/c
       vitascope train --task segmentation --model convit_small --data ade20k:/data/ade --out runs/d
       vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
     model: str
-    """A model of ours or timm's: `vitascope models` lists them."""
+    """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
+    starts from their weights."""
     data: Data
     out: Path
     """Folder for the run."""
@@ -58,9 +60,11 @@ class Train:
     segmentation also head=fpn width=128."""
     image_size: ImageSize = None
     pretrained: bool = False
-    """Start from timm's pretrained weights for the model."""
+    """Start from timm's pretrained weights for the model, with a new head for these classes."""
     weights: Path | None = None
-    """Start from the weights in this file."""
+    """Start from the weights in this file, with a new head; the same as --model NAME@FILE."""
+    keep_head: bool = False
+    """With pretrained weights: keep their head, which must be for these classes."""
     teacher: str | None = None
     """Distil from this timm model or run (with --distillation)."""
     distillation: Literal["none", "hard", "soft"] = "none"

@@ -177,6 +177,8 @@ def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
         "std": list(dataset.std),
         "notes": list(dataset.notes),
         "classes": list(images.classes),
+        "crop_pct": dataset.crop_pct,
+        "interpolation": dataset.interpolation,
         **fold,
     }
 
