@@ -32,7 +32,7 @@ from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, Opened, o
 from vitascope.studies.pretrained.cost import Cost, cost_of
 from vitascope.studies.pretrained.features import frozen_features
 from vitascope.studies.pretrained.probe import Probed, linear, probe
-from vitascope.studies.pretrained.race import Plan, Runner, order_of, planned, runners
+from vitascope.studies.pretrained.race import RacePlan, Runner, order_of, planned, runners
 from vitascope.studies.pretrained.twice import SHARES, Twice, twice
 from vitascope.studies.session.pretrained import images_for
 from vitascope.train import Recipe, load_run, lock_folder, recipe
@@ -65,7 +65,7 @@ class PretrainedQuestion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class ProbedCandidate:
     """A candidate that was probed."""
 
     opened: Opened
@@ -125,8 +125,8 @@ def choose_pretrained(
 
 def _probe_all(
     question: PretrainedQuestion, out: Path, tell: Tell, on_image: OnImage
-) -> tuple[dict[str, Candidate], dict[str, str], Dataset]:
-    found: dict[str, Candidate] = {}
+) -> tuple[dict[str, ProbedCandidate], dict[str, str], Dataset]:
+    found: dict[str, ProbedCandidate] = {}
     skipped: dict[str, str] = {}
     images = None
     for each in opened(question.models, question.image_size):
@@ -152,7 +152,7 @@ def _probe_all(
 
 def _probed(
     question: PretrainedQuestion, each: Opened, images: Dataset, folder: Path, on_image: OnImage
-) -> Candidate:
+) -> ProbedCandidate:
     assert each.found is not None
     model, size = each.found.model, each.found.preprocessing.size
     total, done = len(images.train) + len(images.test), 0
@@ -175,7 +175,7 @@ def _probed(
         seeds=question.seeds,
         groups=images.train.groups,
     )
-    return Candidate(
+    return ProbedCandidate(
         opened=each,
         twice=_twice(question, probed.c, train, test, images),
         probed=probed,
@@ -216,10 +216,10 @@ def some(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def _plan(
     question: PretrainedQuestion,
-    candidates: Mapping[str, Candidate],
+    candidates: Mapping[str, ProbedCandidate],
     left: float | None,
     engine: Engine,
-) -> Plan:
+) -> RacePlan:
     able = {name: each for name, each in candidates.items() if _rebuildable(each)}
     if not able:
         raise UserError(
@@ -247,7 +247,7 @@ def _plan(
     )
 
 
-def _rebuildable(each: Candidate) -> bool:
+def _rebuildable(each: ProbedCandidate) -> bool:
     return each.opened.found is not None and each.opened.found.config is not None
 
 
@@ -264,8 +264,8 @@ def _training(question: PretrainedQuestion, model: str, epochs: int, start: Any)
 
 def _race(
     question: PretrainedQuestion,
-    plan: Plan,
-    candidates: Mapping[str, Candidate],
+    plan: RacePlan,
+    candidates: Mapping[str, ProbedCandidate],
     out: Path,
     engine: Engine,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -299,10 +299,10 @@ def _correct(folder: Path) -> np.ndarray:
 
 def _answer(
     question: PretrainedQuestion,
-    candidates: Mapping[str, Candidate],
+    candidates: Mapping[str, ProbedCandidate],
     race: Mapping[str, np.ndarray],
     scratch: np.ndarray | None,
-    plan: Plan | None,
+    plan: RacePlan | None,
     images: Dataset,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     final = dict(race) or {name: each.probed.linear for name, each in candidates.items()}
@@ -369,7 +369,7 @@ def _answer(
     return values, arrays
 
 
-def _row(name: str, each: Candidate, race: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _row(name: str, each: ProbedCandidate, race: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """One candidate, as ``--json`` has it."""
     found = each.opened.found
     assert found is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from vitascope.errors import UserError
 
-__all__ = ["Plan", "Runner", "planned", "runners"]
+__all__ = ["RacePlan", "Runner", "planned", "runners"]
 
 BEST = 2  # by the linear probe
 LEAST = 2  # candidates that a race has
@@ -32,7 +32,7 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RacePlan:
     """Who runs, for how long."""
 
     models: tuple[str, ...]
@@ -65,7 +65,7 @@ def planned(
     epochs: int,
     budget: float | None,
     processes: int = 1,
-) -> Plan:
+) -> RacePlan:
     """Epochs and candidates that fit.
 
     Args:
@@ -81,12 +81,12 @@ def planned(
     """
     chosen, left_out = list(wanted), list[str]()
     if budget is None:
-        return Plan(tuple(each.model for each in chosen), epochs, ())
+        return RacePlan(tuple(each.model for each in chosen), epochs, ())
     while True:
         each = sum(one.seconds for one in chosen) * TRAINING * num_images * num_seeds / processes
         fits = int(budget / each) if each else epochs
         if fits >= 1:
-            return Plan(tuple(o.model for o in chosen), min(epochs, fits), tuple(left_out))
+            return RacePlan(tuple(o.model for o in chosen), min(epochs, fits), tuple(left_out))
         if len(chosen) <= LEAST:
             raise UserError(
                 f"the race needs about {each:.0f} s for one epoch of {len(chosen)} candidates with "
