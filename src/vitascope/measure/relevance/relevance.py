@@ -17,6 +17,7 @@ Shapes: n images (m of them kept with their maps), h x w places, S shares.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import length_hint
 from typing import Any
 
@@ -256,7 +257,7 @@ def relevance(
             with capture.evaluating(model):
                 if grid not in grids:
                     rows = range(done, done + len(batch))
-                    order = drawn(seed, rows, lambda rng, g=grid: rng.permutation(g[0] * g[1]))
+                    order = drawn(seed, rows, partial(_permutation, grid[0] * grid[1]))
                     order = order.to(batch.device).unflatten(1, grid)
                     grids[grid] = curves(model, batch, answers, order)
                 pair = curves(model, batch, answers, ranks(values))
@@ -290,10 +291,14 @@ def relevance(
     )
 
 
+def _permutation(count: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(count)
+
+
 def _small(images: Tensor) -> Tensor:
     """Grey images from 0 to 1, at most ``PICTURE`` pixels a side. (B, h, w)"""
     grey = images.float().mean(1, keepdim=True)
-    side = [min(PICTURE, size) for size in grey.shape[-2:]]
-    grey = nn.functional.adaptive_avg_pool2d(grey, side)[:, 0]
+    height, width = (min(PICTURE, size) for size in grey.shape[-2:])
+    grey = nn.functional.adaptive_avg_pool2d(grey, (height, width))[:, 0]
     low, high = (grey.flatten(1).aminmax(dim=1)[i][:, None, None] for i in (0, 1))
     return ((grey - low) / (high - low).clamp(min=1e-12)).cpu()
