@@ -1,6 +1,6 @@
 """ConViT against timm's ConViT and a ViT of the same width: `vitascope bench gpsa`.
 
-The record goes beside this file unless --out says otherwise. Takes about four minutes on one core.
+The record goes beside this file unless --out says otherwise. Takes about half an hour on two cores.
 """
 
 import sys

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
+from vitascope.bench.machine_share import machine_shares, training_flops
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
 from vitascope.bench.timing import peak_memory, take_turns
 from vitascope.layers import NeighborhoodAttention
@@ -75,3 +76,15 @@ def test_errors_of_eigenvalues_are_of_their_magnitudes():
     found = by_magnitude([2.0, -4.04, 1.0])
     assert found.tolist() == [-4.04, 2.0, 1.0]
     assert worst_error(found, by_magnitude([4.0, -2.0, 1.0])) == pytest.approx(0.01)
+
+
+def test_a_share_of_the_machine_is_arithmetic_over_time():
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 4)
+    assert training_flops(layer, torch.randn(5, 8)) == 3 * 5 * 2 * 8 * 4
+    ((label, rate, gflops, low, middle, high),) = machine_shares(
+        {"small": "resnet_micro"}, batch_size=2, rounds=1
+    )
+    assert label == "small"
+    assert 0 < low <= middle <= high < 1.5
+    assert rate > 0 < gflops

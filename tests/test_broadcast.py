@@ -17,7 +17,7 @@ from vitascope.layers import ContextBroadcast, broadcast_cost
 from vitascope.layers.context_broadcasting.broadcast import context_broadcast, mean_token
 from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 from vitascope.layers.context_broadcasting.whole_image import visible
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.models.weights import load_weights, save_weights
 from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.model_sizes import count
@@ -398,7 +398,7 @@ def test_a_run_of_such_a_name_opens_again(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("vit_micro+bc", "unknown kind of context broadcasting 'bc'"),
+        ("vit_micro+bc", "unknown suffix 'bc'"),
         ("vit_micro+cb:centre", "unknown place of context broadcasting 'centre'"),
         ("vit_micro+cb:mid:end", "two of front, mid, end"),
         ("vit_mico+cb", "unknown model 'vit_mico'"),
@@ -411,8 +411,8 @@ def test_names_that_cannot_be_are_refused(name, said):
 
 
 def test_a_plus_in_a_path_is_not_a_suffix():
-    assert split_suffix("local-dir:a+b") == ("local-dir:a+b", None)
-    assert split_suffix("local-dir:a+b+cb") == ("local-dir:a+b", {"kind": "cb"})
+    assert read_name("local-dir:a+b") == ("local-dir:a+b", (), None, None)
+    assert read_name("local-dir:a+b+cb") == ("local-dir:a+b", (), {"kind": "cb"}, None)
 
 
 # refusals

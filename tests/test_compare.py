@@ -16,7 +16,8 @@ from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.comparison.compare import Comparison, _describe, commands
+from vitascope.studies.comparison.compare import _describe, commands
+from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.readings import gates_and_nonlocality
 from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe
@@ -41,7 +42,7 @@ def test_the_answer_is_a_record_and_a_page(folder):
     record = load(folder / "compare")
     values = record.values
     assert len(values["cells"]) == 12
-    assert [row["num_images"] for row in values["table"]] == [143, 287]
+    assert [row["num_images"] for row in values["table"]] == [116, 229]
     assert values["recommendation"]["model"] in [m["name"] for m in values["models"]]
     assert {m["name"]: m["kind"] for m in values["models"]} == {
         "vit_micro": "vit",
@@ -91,6 +92,48 @@ def test_the_page_is_made_for_machines_too(folder, capsys):
     assert len(answer["table"]) == 2
 
 
+def test_validation_images_choose_and_are_neither_trained_on_nor_reported(folder):
+    values = load(folder / "compare").values
+    assert values["chosen_by"] == {
+        "images": "validation",
+        "count": 287,
+        "share": 0.2,
+        "folds": None,
+    }
+    assert values["reported_on"] == {"images": "test", "count": 359}
+    chosen = {row["fraction"]: row["entries"] for row in values["table_chosen"]}
+    best = max(chosen[0.2], key=lambda entry: entry["mean"])
+    assert best["model"] in (
+        values["recommendation"]["model"],
+        *values["recommendation"]["headline"].split(),
+    )
+    page = (folder / "report.html").read_text()
+    assert "validation images that chose" in page
+    assert "359 test images, which chose nothing," in page
+
+
+def test_every_image_is_held_out_once_in_folds(tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "--seeds", "0"]
+    words += ["--models", "vit_micro", "resnet_micro", "--set", "scale_epochs=false"]
+    words += ["--folds", "3", "--metric", "balanced", "--processes", "1", "--quiet"]
+    assert main([*words, "--out", str(tmp_path / "c")]) == 0
+    said = capsys.readouterr().out
+    assert "1,797 held-out images" in said
+    assert "balanced accuracy" in said
+    record = load(tmp_path / "c/compare")
+    assert record.values["chosen_by"]["count"] == 1797
+    assert record.values["data"]["num_test"] == 0  # digits have no test part: all are dealt out
+    assert record.arrays["correct/vit_micro/0.1"].shape == (1, 1797)
+    folders = [tmp_path / "c" / cell["folder"] for cell in record.values["cells"]]
+    assert len(folders) == 6
+    held = [len(load_run(folder).predictions.label) for folder in folders[:3]]
+    assert sum(held) == 1797
+    assert main(["evaluate", str(folders[0]), "--json"]) == 0  # on its own fold
+    again = json.loads(capsys.readouterr().out)
+    assert again["num_images"] == held[0]
+    assert again["top1"] == pytest.approx(load_run(folders[0]).final["top1"])
+
+
 def folder_in(folder, model, fraction, seed):
     """The folder of one run, as the record says it."""
     (found,) = (
@@ -124,7 +167,12 @@ def test_the_record_says_which_images_every_run_got_right(folder):
         assert correct.shape == (2, 359)
         for seed, row in enumerate(correct):
             run = load_run(folder_in(folder, entry["model"], entry["fraction"], seed))
-            assert row.mean() == pytest.approx(run.final["top1"])
+            test = load(run.folder / "readings/test")
+            assert row.mean() == pytest.approx(test.values["top1"])
+            assert set(test.arrays) >= {"predicted", "probability", "label"}
+            chosen = record.arrays[entry["array"].replace("correct", "chosen")]
+            assert chosen.shape == (2, 287)
+            assert chosen[seed].mean() == pytest.approx(run.final["top1"])
 
 
 def test_a_fraction_is_drawn_anew_with_each_seed(folder):
@@ -143,7 +191,8 @@ def test_a_fraction_is_drawn_anew_with_each_seed(folder):
 
 
 def test_a_study_in_the_same_folder_shares_the_runs():
-    question = Comparison(data="digits", recipe=changed_recipe("laptop", LAPTOP.epochs, {}))
+    plan = changed_recipe("laptop", LAPTOP.epochs, {})
+    question = Comparison(data="digits", recipe=plan, validation=0.0)
     ours = {training.key for training in question.trainings().values()}
     theirs = {LAPTOP.training("DeiT-S", fraction=f).key for f in (0.1, 1.0)}
     assert theirs < ours
@@ -154,7 +203,7 @@ def test_a_run_on_other_images_than_now_is_refused(folder, tmp_path):
     training = Comparison(data="digits", recipe=recipe("laptop")).trainings()["vit_micro", 0.1]
     there = folder_of(training, 0, tmp_path)
     shutil.copytree(folder_in(folder, "vit_micro", 0.2, 0), there)
-    with pytest.raises(UserError, match="data.train_images was 287, now 143"):
+    with pytest.raises(UserError, match="data.train_images was 229, now 116"):
         is_finished(training, (), 0, tmp_path)
 
 
@@ -293,6 +342,6 @@ def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
     ],
 )
 def test_a_model_is_called_what_it_is_made_of(name, kind):
-    found = _describe(name, data.load("digits"), recipe("laptop"))
+    found = _describe(name, data.load("digits"))
     assert found["kind"] == kind
     assert ("mixed" in found["locality"]) == (name == "alternet_micro")

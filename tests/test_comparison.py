@@ -1,22 +1,35 @@
 """From the runs of a comparison to an answer, on made-up runs."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from vitascope.studies.comparison.advice import advise, cautions
-from vitascope.studies.comparison.evidence import RunResult, crossings, tabulate
+from vitascope.studies.comparison.advice import advise
+from vitascope.studies.comparison.cautions import Trainings
+from vitascope.studies.comparison.evidence import Evidence, RunResult, crossings, tabulate
+from vitascope.studies.stats import accuracy, difference
 
 COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
 
 
-def cells(table, num_test=20_000, num_images=(100, 1000)):
+def cells(table, num_test=20_000, num_images=(100, 1000), name="test"):
     """{model: [[top-1 of each seed] at each fraction]} as runs; hard images are hard for all."""
-    return [
+    runs = [
         RunResult(model, fraction, seed, images, np.arange(num_test) < round(top1 * num_test / 100))
         for model, rows in table.items()
         for fraction, images, row in zip((0.1, 1.0), num_images, rows, strict=True)
         for seed, top1 in enumerate(row)
     ]
+    return Evidence(name=name, runs=tuple(runs))
+
+
+def advised(table, margin=1.0, trainings=None, tests=None, num_test=20_000, **images):
+    """Advice by validation images, and by test images on which all is the same or ``tests``."""
+    chosen = cells(table, num_test=num_test, name="validation")
+    reported = cells(tests or table, num_test=num_test)
+    return advise(chosen, reported, COST, "vit", margin=margin, trainings=trainings, **images)
 
 
 CLEAR = {"vit": [[40, 41], [80, 81]], "convit": [[70, 71], [90, 91]], "cnn": [[50, 51], [60, 61]]}
@@ -52,13 +65,14 @@ def test_pairing_by_images_sees_what_two_test_sets_would_not():
 
 
 def test_one_run_each_is_never_ahead_and_says_so():
-    one = cells({"vit": [[40], [80]], "convit": [[60], [90]]})
-    entry = tabulate(one, "vit")[1].entry("convit")
+    one = {"vit": [[40], [80]], "convit": [[60], [90]]}
+    entry = tabulate(cells(one), "vit")[1].entry("convit")
     assert (entry.std, entry.verdict) == (None, "within noise")
-    advice = advise(one, COST, "vit")
+    advice = advised(one)
     assert (advice.model, advice.confidence) == ("convit", "undecided")
     assert "One seed" in advice.cautions[0]
     assert set(advice.cautions) <= set(advice.sentences)
+    assert advice.badge == "With caution: one seed"
 
 
 def test_curves_that_cross_are_said_to_cross_where_they_do():
@@ -72,9 +86,14 @@ def test_curves_that_cross_are_said_to_cross_where_they_do():
 
 
 def test_a_clear_winner_is_recommended():
-    advice = advise(cells(CLEAR), COST, "vit")
+    advice = advised(CLEAR)
     assert (advice.model, advice.confidence) == ("convit", "clear")
-    assert "90.5 %" in advice.headline
+    level = accuracy(cells(CLEAR).correct(1.0)["convit"])
+    assert advice.headline == (
+        f"Take convit: 90.5 % top-1 [{level.low:.1f}, {level.high:.1f}] on 20,000 test images; "
+        "ahead of the rest, by 20,000 validation images."
+    )
+    assert advice.badge == "A clear result"
     assert any("grows with fewer images" in s for s in advice.sentences)
     assert len(advice.evidence) == 2
     assert not advice.cautions
@@ -82,22 +101,100 @@ def test_a_clear_winner_is_recommended():
 
 def test_the_cheaper_of_equals_is_recommended_only_where_that_is_shown():
     equal = {"vit": [[40, 41], [80, 80.2]], "convit": [[41, 42], [80.1, 80.3]]}
-    advice = advise(cells(equal), COST, "vit", margin=3.0)
+    advice = advised(equal, margin=3.0)
     assert (advice.model, advice.confidence) == ("vit", "equivalent")
     noisy = {"vit": [[40, 44], [76, 84]], "convit": [[41, 45], [80, 88]]}
-    advice = advise(cells(noisy, num_test=200), COST, "vit")
+    advice = advised(noisy, num_test=200)
     assert (advice.model, advice.confidence) == ("convit", "undecided")
     assert advice.headline.startswith("Undecided between convit and vit")
 
 
-def test_training_that_had_not_ended_and_accuracy_that_falls_are_cautions():
-    rows = tabulate(cells(CLEAR), "vit")
+def test_training_that_had_not_ended_is_in_the_badge():
     rising = [("vit", [10, 20, 30, 40, 50, 60, 70, 80]), ("cnn", [10, 50, 60, 60, 60, 60, 60, 60])]
-    (said,) = cautions(rows, rising, 1.0)
-    assert said.startswith("Not converged: vit gained")
-    falling = tabulate(cells({"vit": [[80, 81], [40, 41]], "cnn": [[50, 51], [60, 61]]}), "vit")
-    (said,) = cautions(falling, [], 1.0)
-    assert said.startswith("vit is worse with 1,000 images than with 100")
+    advice = advised(CLEAR, trainings=Trainings(curves=rising))
+    assert advice.badge == "With caution: not converged (vit)"
+    (said,) = advice.cautions
+    assert "more than 1 (vit +20.0 points)" in said
+    assert not advised(CLEAR, margin=21.0, trainings=Trainings(curves=rising)).cautions
+
+
+def test_accuracy_that_falls_with_more_images_is_in_the_badge():
+    advice = advised({"vit": [[80, 81], [40, 41]], "cnn": [[50, 51], [60, 61]]})
+    assert advice.badge == "With caution: worse with more images (vit)"
+    assert advice.cautions[0].startswith("vit is worse with 1,000 images than with 100")
+
+
+def test_classes_that_are_never_predicted_are_in_the_badge():
+    advice = advised(CLEAR, trainings=Trainings(never={"vit": [], "cnn": ["3", "8"]}))
+    assert advice.badge == "With caution: classes never predicted (cnn)"
+    assert advice.cautions[0].startswith("cnn never predicts 3, 8:")
+
+
+def test_several_cautions_are_all_in_the_badge():
+    one = {"vit": [[80], [40]], "cnn": [[50], [60]]}
+    badge = advised(one, trainings=Trainings(never={"cnn": ["3"]})).badge
+    assert badge == (
+        "With caution: one seed; classes never predicted (cnn); worse with more images (vit)"
+    )
+
+
+def test_the_images_that_choose_are_not_those_that_measure():
+    """Validation images say convit; its accuracy and leads are those of the test images."""
+    tests = {"vit": [[40, 41], [94, 95]], "convit": [[70, 71], [82, 83]], "cnn": [[50, 51]] * 2}
+    advice = advised(CLEAR, tests=tests)
+    assert advice.model == "convit"
+    assert "82.5 % top-1 [" in advice.headline
+    assert any("test images, which chose nothing, convit is" in s for s in advice.sentences)
+    assert advice.accuracy["mean"] == pytest.approx(82.5)
+    assert any("90.5 %" in said and "validation" in said for said in advice.sentences)
+    (said,) = advice.cautions  # and the test images say otherwise
+    assert said.startswith("On the 20,000 test images vit is ahead of convit by +12.0 points")
+    assert advice.badge == "With caution: the test images disagree"
+
+
+def test_images_that_choose_and_measure_are_in_the_badge():
+    both = cells(CLEAR)
+    advice = advise(both, both, COST, "vit")
+    assert advice.badge == "With caution: chosen on the test images"
+    assert not any("chose nothing" in said for said in advice.sentences)
+    alone = both.of("vit")
+    assert not advise(alone, alone, COST, "vit").cautions  # nothing was chosen
+
+
+def test_folds_are_advised_where_test_images_are_few():
+    assert any("--folds 5" in said for said in advised(CLEAR, num_test=400).sentences)
+    assert not any("--folds 5" in said for said in advised(CLEAR, num_test=600).sentences)
+
+
+def test_images_in_folds_have_the_interval_of_nadeau_and_bengio():
+    folds = np.arange(1000) % 5
+    held = replace(cells(CLEAR, num_test=1000), folds=folds, name="held-out")
+    entry = tabulate(held, "vit")[1].entry("convit")
+    expected = difference(*(held.correct(1.0)[m] for m in ("convit", "vit")), folds=folds)
+    assert (entry.points_low, entry.points_high) == (expected.low, expected.high)
+    advice = advise(held, held, COST, "vit")
+    assert advice.badge == "With caution: chosen and measured on the same images"
+
+
+def test_balanced_accuracy_counts_every_class_alike():
+    """Nine images of ten are of one class, which is all that vit knows."""
+    labels = np.array([0] * 900 + [1] * 100)
+    knows = {"vit": np.arange(1000) < 900, "cnn": np.arange(1000) % 10 < 8}
+    runs = [RunResult(m, 1.0, seed, 100, right) for m, right in knows.items() for seed in (0, 1)]
+    by_image = Evidence(name="test", runs=tuple(runs))
+    by_class = replace(by_image, labels=labels)
+    (plain,), (fair,) = (tabulate(each, "vit") for each in (by_image, by_class))
+    assert (plain.entry("vit").mean, plain.entry("cnn").mean) == pytest.approx((90, 80))
+    assert (fair.entry("vit").mean, fair.entry("cnn").mean) == pytest.approx((50, 80))
+    assert (plain.entry("cnn").points, fair.entry("cnn").points) == pytest.approx((-10, 30))
+    advice = advise(by_class, by_class, COST, "vit", metric="balanced")
+    assert advice.model == "cnn"
+    assert "80.0 % balanced accuracy" in advice.headline
+
+
+def test_a_relative_gain_is_never_told_without_its_points():
+    for said in (*advised(CLEAR).sentences, *advised(CLEAR).evidence, advised(CLEAR).headline):
+        assert "points" in said or "%" not in said or not re.search(r"[+-][0-9.]+ %", said)
 
 
 def test_perfect_scores_do_not_break_the_arithmetic():

@@ -155,11 +155,25 @@ def test_spectra_of_several_models_share_a_panel():
     assert (second.x, second.y) == ([-1.0, 4.0], [50.0, 100.0])
 
 
+def test_a_histogram_of_eigenvalues_counts_each_sign_apart_and_adds_up():
+    values = np.random.default_rng(0).lognormal(size=80) * np.repeat([-1, 1], [20, 60])
+    figure = hessian([seen("a", spectrum(*values))])
+    negative, positive = figure.panels[1:]
+    assert (negative.title, positive.title) == ("negative", "positive")
+    for panel, percent in ((negative, 25.0), (positive, 75.0)):
+        (line,) = panel.series
+        assert sum(line.y[::2]) == pytest.approx(percent)
+        assert line.y[::2] == line.y[1::2]
+
+
 def test_paths_of_several_models_share_a_panel():
     values = {"angle": [0.0, np.pi / 6, 0.0], "radius": [1.0, 0.5, 0.0]}
     record = Record(kind="trajectory", values=values)
     figure = trajectory([seen("a", record), seen("b", record)])
-    lines = figure.panels[0].series
+    polar, straight = figure.panels
+    assert polar.series[0].x == pytest.approx([1.0, 0.5 * np.cos(np.pi / 6), 0.0])
+    assert polar.series[0].y == pytest.approx([0.0, 0.25, 0.0])
+    lines = straight.series
     assert [line.label for line in lines] == ["a", "b"]
     assert lines[0].x == [0.0, 0.5]  # the end has no angle
     assert lines[0].y == pytest.approx([0.0, 30.0], rel=1e-5)

@@ -7,7 +7,7 @@ import torch
 
 from vitascope.layers import ContextBroadcast
 from vitascope.models import create_model
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.record import Record
 from vitascope.studies.papers.broadcasting.accuracy import _entropy
 from vitascope.studies.papers.broadcasting.robustness import _under
@@ -47,7 +47,7 @@ MODELS = {(t.model, *t.model_args.items()): t for t in trainings(PAPER).values()
 def test_every_network_of_the_papers_scale_can_be_built(training):
     with torch.device("meta"):
         model = create_model(training.model, **training.model_args)
-    _, suffix = split_suffix(training.model)
+    suffix = read_name(training.model).broadcast
     layers = [m for m in model.modules() if isinstance(m, ContextBroadcast)]
     assert bool(layers) == (suffix is not None)
     if suffix is not None:
@@ -62,7 +62,7 @@ def test_with_and_without_differ_in_the_module_alone(scale):
             for row in table.rows:
                 for ask in row.cells:
                     if ask is not None:
-                        base, _ = split_suffix(ask.training.model)
+                        base = read_name(ask.training.model).base
                         families.setdefault(base, []).append(ask.training)
             for base, members in families.items():
                 assert len({t.model for t in members}) > 1, (name, table.name)

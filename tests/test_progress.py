@@ -46,10 +46,19 @@ def test_a_log_gets_a_line_every_half_minute_with_the_time_left(clock):
         clock[0] = 300.0
         bar.advance(10)
     first, second = stream.getvalue().splitlines()
-    # 150 of the 300 that were left took 31 s, so the other 150 take as long
-    assert first == "training: 62 %, 31 s left, the first half"
-    # 210 of them took 300 s, the other 90 take 129 s
-    assert second == "training: 78 %, 2 min left"
+    # after the first advance 50 took 31 s, so the other 150 take three times as long
+    assert first == "training: 62 %, 2 min left, the first half"
+    # 110 of them took 300 s, the other 90 take 245 s
+    assert second == "training: 78 %, 4 min left"
+
+
+def test_the_time_left_is_right_after_a_tenth_though_it_took_long_to_begin(clock):
+    """A minute of preparation, then 100 s of work: at a tenth 90 s are left."""
+    with Progress("training", 100, stream=stream_of(terminal=False)) as bar:
+        for second in range(1, 12):
+            clock[0] = 60.0 + second
+            bar.advance(1)
+        assert bar.line() == "training: 11 %, 89 s left"
 
 
 def test_the_length_may_change_on_the_way():
@@ -65,10 +74,10 @@ def test_runs_count_by_what_an_epoch_of_each_costs(tmp_path):
     folders = [tmp_path / "small", tmp_path / "large"]
     for folder in folders:
         folder.mkdir()
-    watcher = _Watcher(folders, [4, 4], [1.0, 9.0], quiet=True)
+    watcher = _Watcher(folders, [4, 4], [1.0, 9.0], 0.0, quiet=True)
     (folders[0] / "metrics.jsonl").write_text("{}\n{}\n")
-    watcher.look()
+    watcher.look(ended=0)
     assert (watcher.bar.done, watcher.bar.total) == (2.0, 40.0)
     (folders[1] / "metrics.jsonl").write_text("{}\n{}\n")
-    watcher.look()
+    watcher.look(ended=0)
     assert watcher.bar.done == 20.0

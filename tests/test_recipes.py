@@ -63,9 +63,25 @@ NUMBERS = {
     | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1}
     | {"augmentation.random_erasing": 0.0, "augmentation.label_smoothing": 0.0},
     "finetune": DEIT
-    | {"epochs": 20, "batch_size": 64, "base_lr": 5e-5, "schedule_by": "step"}
+    | {"epochs": 20, "batch_size": 64, "base_lr": 5e-4, "schedule_by": "step"}
     | {"warmup_epochs": 1, "min_lr": 1e-6, "clip_grad": 1.0, "scale_epochs": False}
-    | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1},
+    | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1}
+    | {"augmentation.rand_augment": None, "augmentation.random_erasing": 0.0, "layer_decay": 0.75}
+    | {"augmentation.scale": (0.6, 1.0), "augmentation.label_smoothing": 0.0},
+}
+_TASK = DEIT | {"schedule": "linear", "schedule_by": "step", "weight_decay": 0.01, "min_lr": 0.0}
+_TASK |= {"scale_epochs": False, "augmentation.crop": "none", "augmentation.rand_augment": None}
+_TASK |= {
+    f"augmentation.{name}": 0.0 for name in ("mixup", "cutmix", "random_erasing", "label_smoothing")
+} | {"augmentation.repeats": 1}
+NUMBERS |= {
+    # Swin, A2.3: 160,000 updates of 16 crops of 20,210 images, 1,500 to warm up
+    "segmentation": _TASK
+    | {"epochs": round(160_000 * 16 / 20_210), "batch_size": 16, "base_lr": 6e-5}
+    | {"warmup_epochs": pytest.approx(1_500 * 16 / 20_210, abs=0.01), "warmup_lr": 6e-11},
+    # ViLT, section 4.2: a tenth of the steps warms up
+    "vqa": _TASK
+    | {"epochs": 10, "batch_size": 256, "base_lr": 1e-4, "warmup_epochs": 1.0, "warmup_lr": 0.0},
 }
 
 
@@ -81,6 +97,16 @@ def test_a_recipe_has_the_numbers_of_its_paper(name):
         holder, _, last = field.rpartition(".")
         found[field] = getattr(getattr(made, holder) if holder else made, last)
     assert found == NUMBERS[name]
+
+
+def below(name, decay):
+    """The lr of a parameter of a ViT with four blocks, as a multiple of the head's."""
+    if name.startswith("head"):
+        return 1.0
+    if name.startswith("norm"):
+        return decay
+    block = int(name.split(".")[1]) if name.startswith("blocks.") else -1
+    return decay ** (4 - block)
 
 
 def by_hand(model, images, plan):
@@ -108,7 +134,7 @@ def by_hand(model, images, plan):
     with torch.no_grad():
         for name, weight in model.named_parameters():
             faster = name.endswith(("gating_param", "pos_proj.weight"))
-            step = lr * (plan.travel_lr if faster else 1.0)
+            step = lr * (plan.travel_lr if faster else 1.0) * below(name, plan.layer_decay)
             if weight.ndim > 1 and name not in spared:
                 weight.mul_(1 - step * plan.weight_decay)
             g = weight.grad * factor

@@ -125,18 +125,25 @@ def test_sample_efficiency_shows_means_spreads_seeds_and_crossings():
         assert words in figures_of()["efficiency"].how
 
 
-def test_attention_over_training_has_a_panel_for_each_model_and_share():
+def test_attention_over_training_has_a_panel_per_layer_and_a_line_per_head():
     record = made_up(fractions=(0.1, 1.0))
     panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
-    assert [panel.title for panel in panels] == [
-        "ConViT, 10 % (143 images)",
-        "ConViT, all (1,437 images)",
-    ]
+    layers = [f"ConViT, {share}, layer {number}" for share in ("10 % (143 images)",
+              "all (1,437 images)") for number in (1, 2, 3)]  # fmt: skip
+    assert [panel.title for panel in panels] == layers
     heads = record.arrays[record.values["gates"][0]["array"]][:, 1]
-    line = panels[0].series[1]
-    assert line.label == "layer 2"
+    (line,) = panels[1].series
     np.testing.assert_allclose(line.y, heads.mean(1), rtol=1e-6)
-    np.testing.assert_allclose(line.low, heads.min(1), rtol=1e-6)
+    np.testing.assert_allclose(np.array(line.strands), heads.T, rtol=1e-6)
+    assert draw_panel(panels[1]).count('class="strand') == heads.shape[1]
+
+
+def test_attention_over_training_of_many_layers_has_a_line_per_layer(monkeypatch):
+    monkeypatch.setattr("vitascope.report.sections.comparison_figures._MOST_PANELS", 5)
+    panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
+    assert [panel.title for panel in panels] == ["ConViT, 10 % (143 images)",
+                                                 "ConViT, all (1,437 images)"]  # fmt: skip
+    assert [line.label for line in panels[0].series] == ["layer 1", "layer 2", "layer 3"]
 
 
 def test_figures_of_a_comparison_are_written_for_papers_with_their_fonts(tmp_path):

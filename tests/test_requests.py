@@ -108,7 +108,11 @@ def test_a_mistake_in_python_is_one_line(kind, words, says):
         (Bench, "", "Required options were not provided: SUBJECT"),
         (Bench, "gpsa --rounds many", "--rounds takes a whole number, not 'many'"),
         (Bench, "gpsa --rounds", "--rounds takes a whole number, not nothing"),
-        (Bench, "gpsas", "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood or"),
+        (
+            Bench,
+            "gpsas",
+            "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood, throughput or",
+        ),
         (Bench, "gpsa --round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
         (Inspect, "a --query 1 x", "--query takes 2 numbers, not '1 x'"),
         (Inspect, "a --along x", "--along takes random, input or eigenvectors, not 'x'"),
@@ -126,7 +130,7 @@ def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, s
 
 def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.buildup import BuildUp
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.question import Comparison
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.inspect import InspectRequest
@@ -140,7 +144,7 @@ def test_the_studies_have_the_requests_defaults():
     for inner, request in [*pairs, (Curvature, Inspect)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters
-        same = set(own) & set(said) - {"recipe", "model_args", "processes", "map_classes"}
+        same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}
         same -= {"batch_size"} if inner is Curvature else set()
         assert len(same) > 2
         for name in same:

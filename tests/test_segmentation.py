@@ -15,7 +15,7 @@ from vitascope.errors import UserError
 from vitascope.measure.miou import class_iou, confusion, miou, windowed_logits
 from vitascope.models.segmentation.pyramid import SimplePyramid, feature_pyramid
 from vitascope.models.segmentation.segmenter import segmenter
-from vitascope.train.trainer.segmentation import pixel_loss, segmentation_step
+from vitascope.train.trainer.segmentation import pixel_loss
 
 CLASSES = 3
 
@@ -33,6 +33,16 @@ def ade20k(root, sizes=((40, 30), (30, 44), (36, 36)), part="training"):
         Image.fromarray(pixels.astype(np.uint8)).save(root / "images" / part / f"s{number}.jpg")
         Image.fromarray(mask).save(root / "annotations" / part / f"s{number}.png")
     return root
+
+
+def step(model, images, masks, optimizer):
+    """One update; the loss before it."""
+    model.train()
+    optimizer.zero_grad()
+    loss = pixel_loss(model(images), masks)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
 
 @pytest.fixture
@@ -109,7 +119,7 @@ def test_a_step_on_images_from_disk_trains_head_and_backbone(root, name, head):
     (images, masks), *_ = data.batches(2)
     model = segmenter(name, CLASSES, head=head, width=32)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    loss = segmentation_step(model, images, masks, torch.optim.SGD(model.parameters(), lr=0.1))
+    loss = step(model, images, masks, torch.optim.SGD(model.parameters(), lr=0.1))
     assert 0.1 < loss < 10
     assert not [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not [n for n, p in model.named_parameters() if torch.equal(p, before[n])]
@@ -121,7 +131,7 @@ def test_training_lowers_the_loss_and_miou_sees_it(root):
     model = segmenter("resnet_micro", CLASSES, width=16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     batches = [data.batches(3, epoch=epoch) for epoch in range(12)]
-    losses = [segmentation_step(model, *next(b), optimizer) for b in batches]
+    losses = [step(model, *next(b), optimizer) for b in batches]
     assert losses[-1] < 0.5 * losses[0]
     assert miou(model, held.batches(1), window=32).mean > 0.5
 

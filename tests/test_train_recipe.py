@@ -173,3 +173,10 @@ def test_listing_recipes_does_not_load_torch():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("field", ["mixed_precision", "lr", "augmentation.crop"])
+def test_an_endless_value_is_shown_in_part(field):
+    with pytest.raises(UserError) as caught:
+        recipe("laptop", **{field: "9" * 5000})
+    assert len(str(caught.value)) < 600

@@ -14,7 +14,7 @@ from vitascope import _imports
 
 if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
-    from vitascope.api import compare, evaluate, inspect, load, predict, study
+    from vitascope.api import compare, evaluate, export, inspect, load, predict, study
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
@@ -29,6 +29,7 @@ __all__ = [
     "create_model",
     "data",
     "evaluate",
+    "export",
     "inspect",
     "layers",
     "list_models",
@@ -47,6 +48,7 @@ _HOME = {
     "convit_from_resnet": "vitascope.models",
     "create_model": "vitascope.models",
     "evaluate": "vitascope.api",
+    "export": "vitascope.api",
     "inspect": "vitascope.api",
     "list_models": "vitascope.models",
     "load": "vitascope.api",

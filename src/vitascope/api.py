@@ -8,8 +8,8 @@
 
 Every function makes a request (:mod:`vitascope.requests`), as the command line does from what is
 typed, and has it answered by :mod:`vitascope.answers`, so both give the same records.
-``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict`` and ``load`` are these
-functions. Torch is loaded when one is called.
+``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and ``load``
+are these functions. Torch is loaded when one is called.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +22,7 @@ from vitascope.answers.evaluate import run_evaluate
 from vitascope.answers.inspect import run_inspect
 from vitascope.answers.result import Result
 from vitascope.answers.study import run_buildup, run_spectra, study_with_page
+from vitascope.deploy.export import Exported, export
 from vitascope.deploy.loading import Loaded, load
 from vitascope.deploy.prediction import Prediction, predict
 from vitascope.requests.buildup import Buildup
@@ -34,11 +35,13 @@ from vitascope.requests.study import StudyRequest
 from vitascope.settings import recorded_as
 
 __all__ = [
+    "Exported",
     "Loaded",
     "Prediction",
     "Result",
     "compare",
     "evaluate",
+    "export",
     "inspect",
     "load",
     "predict",

@@ -38,4 +38,4 @@ def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
     else:
         shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
         hint = f"there are: {shown}"
-    return UserError(f"unknown {kind} {given!r}; {hint}")
+    return UserError(f"unknown {kind} {given!r:.80}; {hint}")

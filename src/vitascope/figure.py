@@ -26,6 +26,7 @@ __all__ = [
     "Series",
     "Style",
     "Surface",
+    "head_panels",
     "restored",
     "stored",
 ]
@@ -60,6 +61,7 @@ class Series:
     low: Numbers | None = None
     high: Numbers | None = None
     each: Sequence[Numbers] | None = None  # what a point is the mean of: heads or seeds
+    strands: Sequence[Numbers] | None = None  # thin lines that the line is the mean of: heads
     marks: Sequence[str] | None = None  # the shape of each point, in place of the style's
 
     def __post_init__(self) -> None:
@@ -182,6 +184,31 @@ class Figure:
     how: str = ""
     definition: str = ""
     wide: bool = False  # all of a page's width, among however many figures
+
+
+def head_panels(
+    epochs: Sequence[float], values: np.ndarray, layers: Sequence[str], **panel: Any
+) -> tuple[Lines, ...]:
+    """Gates or nonlocality over training, a panel per layer: a thin line per head, a thick mean.
+
+    Args:
+        epochs: E of them.
+        values: (E, L, H); NaN for heads that a layer lacks.
+        layers: L titles.
+        panel: Fields of every panel: ``x_label``, ``y_label``, ...
+
+    >>> two = np.array([[[0.2, 0.4, np.nan]], [[0.4, 0.8, np.nan]]])
+    >>> (line,) = head_panels([0, 1], two, ["layer 1"], x_label="", y_label="")[0].series
+    >>> [round(y, 1) for y in line.y], len(line.strands)
+    ([0.3, 0.6], 2)
+    """
+    found = []
+    for place, title in enumerate(layers):
+        heads = values[:, place][:, np.isfinite(values[:, place]).all(0)]
+        means = heads.mean(1).tolist() if heads.size else [None] * len(epochs)
+        line = Series(label="mean", x=list(epochs), y=means, strands=heads.T.tolist())
+        found.append(Lines(title=title, series=(line,), **panel))
+    return tuple(found)
 
 
 def stored(figure: Figure) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -44,7 +44,7 @@ class Progress:
         self.what, self.total, self.done, self.quiet = what, total, start, quiet
         self.stream = stream or sys.stderr
         self.began, self.start = monotonic(), start
-        self.said = self.began
+        self.said, self.running = self.began, False
         self.bar: Any = None  # tqdm's
         if not quiet and self.stream.isatty():
             from tqdm import tqdm
@@ -58,6 +58,7 @@ class Progress:
                 bar_format=_RATE if unit else _SHARE,
                 dynamic_ncols=True,
                 mininterval=0.2,
+                smoothing=0,  # the mean rate: jobs side by side end their epochs in bursts
                 leave=bool(unit),
                 file=self.stream,
             )
@@ -72,6 +73,8 @@ class Progress:
 
     def show(self, step: str, done: float, total: float) -> None:
         """So much is done of all; a callback for whatever counts its steps itself."""
+        if not self.running and done > self.start:
+            self._begin(done)
         self.done, self.total = done, total
         if self.bar is not None:
             self.bar.total = total
@@ -80,6 +83,12 @@ class Progress:
             self.bar.update(done - self.bar.n)
         elif not self.quiet and monotonic() - self.said >= SECONDS:
             self.tell(self.line(step))
+
+    def _begin(self, done: float) -> None:
+        """The first work is done: what came before was preparation and says nothing of the rest."""
+        self.running, self.began, self.start = True, monotonic(), done
+        if self.bar is not None:
+            self.bar.start_t, self.bar.initial = self.bar._time(), done
 
     def line(self, step: str = "") -> str:
         """What is done and how long the rest will take, in words."""

@@ -223,6 +223,8 @@ _DATA: dict[str, Callable[[Any], bool]] = {  # what a run's images are known by
     "size": lambda size: _numbers(size, int) and len(size) == 3 and min(size) > 0,
     "mean": lambda mean: _numbers(mean),
     "std": lambda std: _numbers(std) and min(std, default=0) > 0,
+    "crop_pct": lambda share: isinstance(share, int | float) and 0 < share <= 1,
+    "interpolation": lambda kind: kind in ("bicubic", "bilinear"),
 }
 
 

@@ -124,9 +124,9 @@ def check_value(value: Any, hint: Any, name: str) -> None:
         return
     for bounds in _ranges(hint):
         if value not in bounds:
-            raise UserError(f"{name} must be {bounds}, not {value!r}")
+            raise UserError(f"{name} must be {bounds}, not {value!r:.80}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{name} must be a finite number, not {value!r}")
+        raise UserError(f"{name} must be a finite number, not {value!r:.80}")
 
 
 def _ranges(hint: Any) -> list[Within]:

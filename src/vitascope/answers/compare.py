@@ -1,27 +1,48 @@
 """Answer ``vitascope compare``: train the models, recommend one, write the page."""
 
+import sys
+from dataclasses import replace
 from typing import Any
 
 from vitascope.answers.engine import this_machine
 from vitascope.answers.result import FORMATS, Result
+from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
 from vitascope.settings import fields_of
 
-__all__ = ["question_of", "run_compare"]
+__all__ = ["question_of", "run_compare", "source_of"]
 
 
 def run_compare(request: Compare) -> Result:
     """Train the models and say which one suits the images."""
+    if request.pretrained:
+        from vitascope.answers.pretrained import run_pretrained
+
+        return run_pretrained(request)
+    if request.probe_only:
+        raise UserError("--probe-only is for --pretrained; give that too")
     from vitascope import record
     from vitascope.report.exports import write_figures
     from vitascope.report.folder_page import write_folder_page
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
+    from vitascope.studies.comparison.planning import Wish
+    from vitascope.studies.images import surveyed
 
-    answer = compared(question_of(request), request.out, this_machine(request))
+    look = surveyed(source_of(request))
+    if not request.quiet and not request.json:
+        print(look.short, file=sys.stderr)
+    wish = Wish(**fields_of(request, ("budget", "tune", "match")))
+    answer = compared(question_of(request), request.out, this_machine(request), wish)
+    if look.across:  # what the badge must say
+        advice = answer.values["recommendation"]
+        cautions = [f"{look.across} test images are in the training set too", *advice["cautions"]]
+        advice = {**advice, "cautions": cautions}
+        answer = replace(answer, values={**answer.values, "recommendation": advice})
+        answer.save(request.out / "compare")
     page = write_folder_page(request.out)
-    keys = ("table", "crossings", "recommendation", "models")
+    keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     result = Result(
         records={
@@ -37,13 +58,27 @@ def run_compare(request: Compare) -> Result:
     return result
 
 
+def source_of(request: Compare) -> str:
+    """The images, with their groups and class names."""
+    from vitascope.studies.images import described
+
+    names = None if request.class_names is None else str(request.class_names)
+    return described(request.data, request.groups, names)
+
+
 def question_of(request: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.comparison.compare import Comparison
+    from vitascope.studies.comparison.patch_sizes import at_patch_sizes
+    from vitascope.studies.comparison.question import Comparison, rates_from
     from vitascope.studies.grid.train_command import recipe_from
 
+    models = at_patch_sizes(request.models, request.patch_sizes)
     return Comparison(
+        models=models,
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
-        **fields_of(request, ("data", "models", "fractions", "seeds", "image_size", "margin")),
+        data=source_of(request),
+        rates=rates_from(request.rates, models),
+        **fields_of(request, ("fractions", "seeds", "image_size", "margin")),
+        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -1,7 +1,7 @@
 """Answer ``vitascope evaluate``: accuracy, likelihood and calibration, or robustness."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,11 @@ def run_evaluate(request: Evaluate) -> Result:
     """Accuracy, likelihood and calibration; with ``on``, robustness."""
     use_threads(request.threads)
     from vitascope.studies.session.models import class_pairs
+    from vitascope.studies.tasks.training import load_task_run
 
+    done = load_task_run(request.model)
+    if done is not None:
+        return _task(request, done)
     how: dict[str, Any] = {
         "weights": None if request.weights is None else str(request.weights),
         "num_workers": request.workers,
@@ -29,6 +33,28 @@ def run_evaluate(request: Evaluate) -> Result:
     }
     trial = _trial(request)
     return _robustness(request, trial, how) if trial.on else _accuracy(request, how)
+
+
+def _task(request: Evaluate, done: Any) -> Result:
+    """mIoU of a segmentation run, the VQA score of one that answers questions."""
+    from vitascope.report.tables.task import task_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.tasks.training import evaluate_task
+
+    usual = {field.name: field.default for field in fields(Evaluate)}
+    others = ("on", "weights", "pretrained", "map_classes", "split", "images", "image_size")
+    for name in others:
+        if getattr(request, name) != usual[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{request.model} is a run of {done.task}: {option} does not apply")
+    found = evaluate_task(done, request.data, device=request.device, num_workers=request.workers)
+    if request.out is not None:
+        found.save(request.out)
+    return Result(
+        records={found.kind: found},
+        summary=as_text(task_table(found.values, request.model)),
+        values=dict(found.values),
+    )
 
 
 def _accuracy(request: Evaluate, how: dict[str, Any]) -> Result:

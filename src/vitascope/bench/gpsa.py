@@ -2,7 +2,8 @@
 
 The aim is the price of the plain ViT. Three measurements, all in one process, taking turns:
 
-* whole networks at 224 px, inference and training step (forward and backward);
+* whole networks at 224 px, inference and training step (forward and backward), with each number of
+  threads;
 * one GPSA layer against timm's on grids of 14 x 14, 32 x 32 and 64 x 64 patches, with the memory
   that each needs beyond its input and weights;
 * gate-pruned inference when half of the gates are at 0 or 1, as after training.
@@ -84,11 +85,11 @@ def training(model: nn.Module, images: torch.Tensor) -> Callable[[], object]:
 
 def time_gpsa(
     *,
-    models: tuple[str, ...] = ("convit_tiny",),
+    models: tuple[str, ...] = ("convit_tiny", "convit_small", "convit_base"),
     grids: tuple[int, ...] = (14, 32, 64),
     batch_size: int = 8,
     rounds: int = 11,
-    threads: int = 1,
+    threads: tuple[int, ...] = (1, 2),
     progress: Callable[[str], object] = lambda stage: None,
 ) -> GPSABenchmark:
     """Run the three measurements."""
@@ -98,12 +99,15 @@ def time_gpsa(
     start = perf_counter()
     torch.manual_seed(0)
     speed: list[Row] = []
-    with running_on(threads):
-        for name in models:
-            for kind, mode in (("inference", inference), ("training", training)):
-                progress(f"{name}, {kind}")
-                speed += _networks(name, kind, mode, batch_size, rounds)
-        memory = []
+    for count in threads:
+        with running_on(count):
+            for name in models:
+                for kind, mode in (("inference", inference), ("training", training)):
+                    progress(f"{name}, {kind}, {_threads(count)}")
+                    rows = _networks(name, kind, mode, batch_size, rounds)
+                    speed += [(f"{row[0]}, {_threads(count)}", *row[1:]) for row in rows]
+    memory = []
+    with running_on(threads[0]):
         for side in grids:
             progress(f"one layer on {side} x {side} patches")
             row, sizes = _layer(side, rounds)
@@ -112,6 +116,10 @@ def time_gpsa(
     config = {"models": models, "grids": grids, "batch_size": batch_size, "rounds": rounds}
     config |= {"threads": threads, "img_size": 224}
     return GPSABenchmark(tuple(speed), tuple(memory), config, perf_counter() - start)
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
 
 
 def _networks(

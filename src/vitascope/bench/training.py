@@ -6,7 +6,8 @@ Three candidates on the same model and images take turns, a fixed number of upda
 * ``vitascope``: :func:`vitascope.train.train`, with its data, augmentation, schedule and checks;
 * ``timm``: the same updates fed by timm's loader and Mixup from the same images.
 
-Evaluation is outside of all three.
+Evaluation is outside of all three. Then, for every small model of ours, the share of the machine's
+matrix product that its steps reach: :mod:`vitascope.bench.machine_share`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vitascope.bench.machine_share import machine_shares
 from vitascope.bench.timing import TimedComparison, running_on
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
@@ -39,12 +41,17 @@ class TrainingBenchmark:
 
     speed: tuple[tuple[str, float, float, float], ...]  # pair, quartile, median, quartile
     images_per_second: dict[str, float]
+    shares: tuple[tuple[Any, ...], ...] = ()  # see `machine_shares`
     config: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
     def to_record(self) -> Record:
         """For the disk."""
-        values = {"speed": self.speed, "images_per_second": self.images_per_second}
+        values = {
+            "speed": self.speed,
+            "images_per_second": self.images_per_second,
+            "shares": self.shares,
+        }
         return Record(
             kind="bench-training", values=values, config=self.config, seed=0, seconds=self.seconds
         )
@@ -166,6 +173,8 @@ def time_training(
                 speed.append((pair, *times.speed("vitascope", peer)))
             for who in seconds:
                 rates[f"{name}: {who}"] = steps * batch_size / times.median(who)
+        shares = machine_shares(rounds=rounds, progress=progress)
     config = {"model": model, "batch_size": batch_size, "steps": steps, "rounds": rounds}
     config |= {"threads": threads, "img_size": 32}
-    return TrainingBenchmark(tuple(speed), rates, config, perf_counter() - started)
+    seconds_in_all = perf_counter() - started
+    return TrainingBenchmark(tuple(speed), rates, tuple(shares), config, seconds_in_all)

@@ -16,8 +16,11 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "models": "list the models; parameters and FLOPs beside the paper's",
+    "data": "look at images: balance, sizes, unreadable files, duplicates",
     "train": "train a model into a folder that can be resumed",
     "evaluate": "measure top-1, top-5, NLL and calibration",
+    "predict": "classify image files with a trained run",
+    "export": "write a trained run as ONNX, safetensors or for the Hugging Face hub",
     "inspect": "look inside any model",
     "compare": "find out which model suits your images, and why",
     "study": "answer one of the papers' questions on your images",

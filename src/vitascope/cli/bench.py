@@ -13,12 +13,16 @@ from vitascope.threads import use_threads
 __all__ = ["run"]
 
 GRIDS = {"gpsa": (14, 32, 64), "neighborhood": (32, 64)}  # patches a side
+MODELS = {
+    "gpsa": ("convit_tiny", "convit_small", "convit_base"),
+    "throughput": ("deit_tiny", "convit_tiny"),
+}
 
 
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
-    use_threads(args.threads)
+    use_threads(args.threads or 1)
     from vitascope.report.tables.bench import bench_tables
     from vitascope.report.tables.writers import as_text
 
@@ -38,16 +42,22 @@ def _measured(args: Bench, chosen: dict[str, Any]) -> Any:
     """The measurement that was asked for, with a step of progress for each thing timed."""
     steps = {
         "corruptions": 30,
-        "gpsa": 2 * len(args.models) + len(args.grids or GRIDS["gpsa"]),
+        "gpsa": (2 if args.threads else 4) * len(args.models or MODELS["gpsa"])
+        + len(args.grids or GRIDS["gpsa"]),
         "hessian": 5,
         "inspect": 3,
         "neighborhood": 6 * len(args.grids or GRIDS["neighborhood"]),
-        "training": 2 * (args.rounds or 5),
+        "throughput": 2,
+        "training": 2 * (args.rounds or 5) + 12,  # and the small models
     }
     if args.subject in GRIDS:
         chosen["grids"] = args.grids or GRIDS[args.subject]
+    if args.subject in MODELS:
+        chosen["models"] = args.models or MODELS[args.subject]
+    if args.subject == "throughput":
+        chosen |= {"image_size": args.image_size, "device": args.device}
     if args.subject == "gpsa":
-        chosen["models"] = args.models
+        chosen["threads"] = (args.threads,) if args.threads else (1, 2)
     module = import_module(f"vitascope.bench.{args.subject}")
     with Progress("timing", steps[args.subject], quiet=args.quiet or args.json) as bar:
         return getattr(module, f"time_{args.subject}")(progress=bar.step, **chosen)

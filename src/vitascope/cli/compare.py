@@ -13,7 +13,7 @@ def run(words: Sequence[str]) -> None:
     request = parse(Compare, "vitascope compare", words)
     from vitascope.answers.compare import question_of, run_compare
 
-    if request.print_commands:
+    if request.print_commands and not request.pretrained:
         from vitascope.studies.comparison.compare import commands
 
         print("\n".join(commands(question_of(request), request.out)))

@@ -54,6 +54,7 @@ def list_all(as_json: bool) -> str:
             f"  covers  {', '.join(row['covers'])}",
             f"  claim   {row['claim']}",
             f"  laptop  {row['data']['laptop']}; about {time['laptop']} on two cores",
+            f"  desk    {row['data']['desk']}; {time['desk']} (--plan says how many)",
             f"  paper   {row['data']['paper']}; about {time['paper']}",
         ]
     return "\n".join([*lines, "", "With options of their own:", *searches()])

@@ -34,8 +34,11 @@ def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.folder_page import write_folder_page
     from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
+    from vitascope.studies.grid.keep import keep
     from vitascope.studies.papers.answer import check_images
 
+    if args.keep is not None and args.plan:
+        raise UserError("--plan runs nothing, so there is nothing to --keep; give one of them")
     if args.scale == "paper" or args.plan:
         for study in studies:
             print("\n".join(planned(study, args)), file=sys.stderr if args.json else sys.stdout)
@@ -60,6 +63,8 @@ def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
             print(f"{result}\n", flush=True)
     if values:
         page = write_folder_page(args.out)
+        if args.keep is not None:
+            keep(args.out, args.keep)
     if args.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
@@ -91,6 +96,18 @@ def planned(study: Any, args: StudyRequest) -> list[str]:
             lines.append(f"  not counted: {', '.join(cost.unknown)}")
         extra = [f"--engine slurm --gpus {args.gpus} --nodes {args.nodes} --hours {args.hours:g}"]
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {args.out}")
+    if scale.name == "desk":
+        from vitascope.studies.papers.answer import check_images
+        from vitascope.studies.papers.core_hours import core_hours
+
+        check_images({study.name: plan})
+        left = core_hours(plan, scale.seeds, args.out)
+        lines.append(
+            f"  expected: {left.hours:,.1f} core-hours for {left.num_runs} runs that are not there "
+            "yet (timed steps of every model on this machine; without readings)"
+        )
+        slow, fast = min(left.images_per_second.values()), max(left.images_per_second.values())
+        lines.append(f"  one core trains {slow:,.0f} to {fast:,.0f} images a second")
     launcher = engine_of(args).launcher() if scale.is_paper else ""
     lines += [
         f"  {line(training, scale.seeds[0], args.out, None, launcher)}"
@@ -118,7 +135,7 @@ def listed() -> list[dict[str, Any]]:
             "title": study.title,
             "claim": study.claim,
             "data": dict(study.data),
-            "time": {"smoke": "seconds", "laptop": took, "paper": paper},
+            "time": {"smoke": "seconds", "laptop": took, "desk": "hours", "paper": paper},
         }
         rows.append(row)
     return rows

@@ -37,6 +37,10 @@ class Dataset:
     # Per test image the set of labels that count as a hit (ImageNet-ReaL); ``Batch.indices``
     # says which image of the test set a row is. None: the label alone.
     label_sets: tuple[frozenset[int], ...] | None = None
+    crop_pct: float = 1.0  # share of a resized image that is kept
+    interpolation: str = "bicubic"  # of the resizing
+    # The test images are this fold (from 0) of so many of the training images. None: they are not.
+    fold: tuple[int, int] | None = None
 
 
 def histogram(pixels: Tensor) -> Tensor:

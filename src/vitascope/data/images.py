@@ -25,6 +25,7 @@ __all__ = [
     "ImageSet",
     "MemoryImages",
     "class_numbers",
+    "covering",
     "resize",
     "to_tensor",
 ]
@@ -43,6 +44,7 @@ class ImageSet(ABC):
     labels: np.ndarray  # (N,) int64
     classes: tuple[str, ...]
     size: tuple[int, int, int]  # (C, H, W) of what pixels() returns
+    groups: np.ndarray | None = None  # (N,) text: a patient or video, whose images go together
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,6 +56,16 @@ class ImageSet(ABC):
     @abstractmethod
     def take(self: S, indices: Any) -> S:
         """The set of only these images, in this order; nothing is copied."""
+
+    def name(self, index: int) -> str:
+        """What to call an image when speaking to the user."""
+        return f"image {index}"
+
+    def of_groups(self: S, groups: Any) -> S:
+        """The same images, of which those with the same group belong together."""
+        kept = self.take(np.arange(len(self)))
+        kept.groups = np.asarray(groups, dtype=str)
+        return kept
 
     def of_classes(self: S, classes: Sequence[str]) -> S:
         """The same images with another tuple of class names (the labels must fit it)."""
@@ -120,6 +132,21 @@ def resize(pixels: Tensor, height: int, width: int, interpolation: str = "bicubi
     return F.interpolate(pixels, size=(height, width), mode=interpolation, antialias=True)
 
 
+def covering(
+    pixels: Tensor, height: int, width: int, crop_pct: float = 1.0, interpolation: str = "bicubic"
+) -> Tensor:
+    """A batch as :func:`vitascope.data.decoding.fit` makes one image: scaled, and the centre kept.
+
+    Images of which all is kept are stretched to height x width. (n, C, height, width) uint8
+    """
+    if pixels.shape[-2:] == (height, width) and crop_pct == 1.0:
+        return pixels
+    tall, wide = round(height / crop_pct), round(width / crop_pct)
+    top, left = round((tall - height) / 2), round((wide - width) / 2)
+    scaled = resize(pixels, tall, wide, interpolation)
+    return scaled[..., top : top + height, left : left + width]
+
+
 def printable(name: Any) -> str:
     """A file's name that can be printed and stored, also where it is not UTF-8."""
     return str(name).encode("utf-8", "backslashreplace").decode("utf-8")
@@ -139,10 +166,21 @@ class MemoryImages(ImageSet):
         labels: (N,) whole numbers below the number of classes.
         classes: Their names.
         side: Resize to side x side on the way out (memory holds the images as given).
+        crop_pct: Share of an image resized on the way out that the centre crop keeps.
+        interpolation: Of that resizing.
+        names: What the images are called, such as their files.
     """
 
     def __init__(
-        self, pixels: Tensor, labels: Any, classes: Sequence[str], *, side: int | None = None
+        self,
+        pixels: Tensor,
+        labels: Any,
+        classes: Sequence[str],
+        *,
+        side: int | None = None,
+        crop_pct: float = 1.0,
+        interpolation: str = "bicubic",
+        names: Sequence[str] | None = None,
     ):
         if pixels.dtype != torch.uint8 or pixels.ndim != 4:
             raise UserError(
@@ -157,18 +195,26 @@ class MemoryImages(ImageSet):
         self.labels = checked_labels(labels, self.classes)
         channels, height, width = pixels.shape[1:]
         self.size = (channels, side or height, side or width)
+        self.fitting = (crop_pct if side else 1.0, interpolation)
+        self._names = None if names is None else np.array(names, dtype=object)
 
     def pixels(self, indices: Any) -> Tensor:
         """The images at these positions, resized. (n, C, H, W) uint8"""
         rows = torch.from_numpy(self._rows[np.asarray(indices, dtype=np.int64)])
-        return resize(self._pixels.index_select(0, rows), *self.size[1:])
+        return covering(self._pixels.index_select(0, rows), *self.size[1:], *self.fitting)
+
+    def name(self, index: int) -> str:
+        """The file that an image came from, or its number."""
+        row = int(self._rows[index])
+        return f"image {row}" if self._names is None else str(self._names[row])
 
     def take(self: M, indices: Any) -> M:
         """The set of only these images; the pixels are shared."""
         indices = np.asarray(indices, dtype=np.int64)
         kept = object.__new__(type(self))
-        kept._pixels, kept._rows = self._pixels, self._rows[indices]
-        kept.classes, kept.labels, kept.size = self.classes, self.labels[indices], self.size
+        kept.__dict__.update(self.__dict__)
+        kept._rows, kept.labels = self._rows[indices], self.labels[indices]
+        kept.groups = None if self.groups is None else self.groups[indices]
         return kept
 
 
@@ -182,6 +228,7 @@ class FileImages(ImageSet):
         size: (C, H, W) of what ``pixels`` returns.
         crop_pct: Share of the resized image that the centre crop keeps (0.875 is usual for
             ImageNet at 224, 1 keeps all of the shorter side).
+        interpolation: bicubic, bilinear, or another of pillow's.
     """
 
     def __init__(
@@ -192,6 +239,7 @@ class FileImages(ImageSet):
         *,
         size: tuple[int, int, int] = (3, 224, 224),
         crop_pct: float = 1.0,
+        interpolation: str = "bicubic",
     ):
         self.items = np.empty(len(items), dtype=object)  # also where an item is a tuple
         self.items[:] = items
@@ -199,6 +247,7 @@ class FileImages(ImageSet):
         self.labels = checked_labels(labels, self.classes)
         self.size = size
         self.crop_pct = crop_pct
+        self.interpolation = interpolation
         self._reported: set[str] = set()
 
     def open_item(self, item: Any) -> Image.Image:
@@ -233,7 +282,8 @@ class FileImages(ImageSet):
 
     def view(self, index: int) -> Tensor:
         """One image as evaluation sees it. (C, H, W) uint8"""
-        return to_tensor(fit(self.decode(index), *self.size[1:], self.crop_pct))
+        kind = Image.Resampling[self.interpolation.upper()]
+        return to_tensor(fit(self.decode(index), *self.size[1:], self.crop_pct, kind))
 
     def pixels(self, indices: Any) -> Tensor:
         """The images at these positions, decoded, resized and cut to the centre.
@@ -263,6 +313,7 @@ class FileImages(ImageSet):
         kept = object.__new__(type(self))
         kept.__dict__.update(self.__dict__)
         kept.items, kept.labels = self.items[indices], self.labels[indices]
+        kept.groups = None if self.groups is None else self.groups[indices]
         return kept
 
     def of_size(self: Files, channels: int, height: int, width: int) -> Files:

@@ -129,9 +129,12 @@ def gather(
     channels = in_chans or (1 if all(mode in GREY for _, mode in known) else 3)
     files = files.of_size(channels, height, width)
     if sizes != {(width, height)}:
-        notes += (f"resized the shorter side to {height} and kept the centre",)
+        centre = f"{100 * files.crop_pct:g} % of the centre" if files.crop_pct < 1 else "the centre"
+        notes += (f"resized the shorter side to {height} and kept {centre}",)
     if len(files) * channels * height * width > MEMORY_LIMIT:
         return files, notes
     pixels, broken = decode_all(files)
-    images = without(MemoryImages(pixels, files.labels, files.classes), broken)
+    names = [files.name(index) for index in range(len(files))]
+    images = MemoryImages(pixels, files.labels, files.classes, names=names)
+    images = without(images if files.groups is None else images.of_groups(files.groups), broken)
     return images, notes + report(files, broken)

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     MIX = 10
     IMAGE = 11
     STATISTICS = 12
+    FOLDS = 13
 
 
 def stream(

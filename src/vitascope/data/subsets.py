@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 if TYPE_CHECKING:
     from vitascope.data.images import ImageSet
 
-__all__ = ["Subset", "split", "subset"]
+__all__ = ["Subset", "folds", "split", "subset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,18 @@ def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
     return chosen.of_classes(classes)
 
 
-def split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(
+    labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions for training and for testing, ``fraction`` of each class for the latter.
 
-    A class with one image keeps it for training; every other class has images on both sides.
+    A class with one image keeps it for training; every other class has images on both sides. With
+    groups all images of a group are on one side, and the share is only about right.
     """
     if not 0 < fraction < 1:
         raise UserError(f"test_fraction {fraction} is out of range; give 0 < test_fraction < 1")
+    if groups is not None:
+        return _split_groups(labels, fraction, seed, groups)
     test = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -84,3 +89,38 @@ def split(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, n
         test.append(stream(Purpose.SPLIT, seed, sample=int(label)).permutation(members)[:count])
     held_out = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
+
+
+def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+    """For each image the fold it is tested in, 0 to ``count`` - 1, each class dealt out evenly.
+
+    >>> folds(np.array([0, 0, 0, 1, 1, 1]), 3).tolist()
+    [1, 0, 2, 1, 0, 2]
+    """
+    if not 2 <= count <= len(labels):
+        raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")
+    dealt, found = 0, np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        shuffled = stream(Purpose.FOLDS, seed, sample=int(label)).permutation(members)
+        found[shuffled] = (dealt + np.arange(len(members))) % count
+        dealt += len(members)
+    return found
+
+
+def _split_groups(
+    labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One of 1 / fraction folds that keep groups together, by scikit-learn."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    count = len(np.unique(groups))
+    number = max(2, round(1 / fraction))
+    if count < number:
+        raise UserError(
+            f"{count} groups cannot be split with {100 * fraction:g} % for testing; give a pattern "
+            "that makes more groups, or a test set"
+        )
+    parts = StratifiedGroupKFold(number, shuffle=True, random_state=seed)
+    kept, held_out = next(iter(parts.split(labels, labels, groups)))
+    return np.asarray(kept), np.asarray(held_out)

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vitascope.errors import UserError
+from vitascope.record import plain
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -23,6 +24,13 @@ class Loaded:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     crop_pct: float = 1.0  # share of the resized image that is kept
+    interpolation: str = "bicubic"
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """What a file of the model must say, so that others can prepare its images."""
+        names = ("classes", "size", "mean", "std", "crop_pct", "interpolation")
+        return plain({name: getattr(self, name) for name in names})
 
     def transform(self, image: "str | Path | Image.Image") -> "Tensor":
         """An image or its file as the model takes it: decoded, resized, normalised. (C, H, W)
@@ -31,15 +39,17 @@ class Loaded:
             UserError: If it cannot be read.
         """
         import torch
+        from PIL.Image import Resampling
 
         from vitascope.data.decoding import fit, opened, upright
         from vitascope.data.images import MODES, to_tensor
 
         channels, height, width = self.size
+        kind = Resampling[self.interpolation.upper()]
         try:
             found = opened(image) if isinstance(image, str | Path) else image
             whole = upright(found).convert(MODES[channels])
-            pixels = to_tensor(fit(whole, height, width, self.crop_pct))
+            pixels = to_tensor(fit(whole, height, width, self.crop_pct, kind))
         except (OSError, UserError) as error:
             raise UserError(f"{image}: {error}") from None
         mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
@@ -56,7 +66,6 @@ def load(run: str | Path, *, device: str | None = None) -> Loaded:
     Raises:
         UserError: If there is no finished run.
     """
-    from vitascope.data.sources.imagenet import CROP_PCT
     from vitascope.studies.session.models import open_session
 
     if not Path(run).is_dir():
@@ -71,5 +80,6 @@ def load(run: str | Path, *, device: str | None = None) -> Loaded:
         size=session.size,
         mean=session.mean,
         std=session.std,
-        crop_pct=CROP_PCT if (session.data or "").startswith("imagenet") else 1.0,
+        crop_pct=session.crop_pct or 1.0,
+        interpolation=session.interpolation or "bicubic",
     )

@@ -1,13 +1,30 @@
-"""The most likely classes of image files, by a trained run."""
+"""The most likely classes of image files, by a trained run; as a table of comma-separated values.
 
-from collections.abc import Sequence
+    p = softmax(z / T)
+
+T is 1, or the temperature that calibrates the model: `vitascope evaluate RUN --on calibration`
+fits one. It changes how sure the model is, never its answer.
+"""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from vitascope.deploy.loading import load
+from vitascope import record
+from vitascope.atomic import write_text
+from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import UserError
 
-__all__ = ["Prediction", "predict"]
+__all__ = [
+    "Prediction",
+    "answers_table",
+    "image_files",
+    "predict",
+    "temperature_of",
+    "write_answers",
+]
 
 
 class Prediction(NamedTuple):
@@ -18,6 +35,53 @@ class Prediction(NamedTuple):
     probability: float
 
 
+def image_files(paths: Sequence[str | Path]) -> list[Path]:
+    """These files, and all images below these folders, sorted; each once.
+
+    Raises:
+        UserError: If a path does not exist, or a folder has no images.
+    """
+    from vitascope.data.sources.folder import EXTENSIONS
+
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS)
+            if not inside:
+                raise UserError(f"no images in {path} ({', '.join(sorted(EXTENSIONS))})")
+            found += inside
+        elif path.exists():
+            found.append(path)
+        else:
+            raise UserError(f"there is no file or folder {path}")
+    return list(dict.fromkeys(found))
+
+
+def temperature_of(word: str) -> float:
+    """A temperature: a number, or the record that ``evaluate --on calibration`` wrote.
+
+    >>> temperature_of("1.5")
+    1.5
+
+    Raises:
+        UserError: If it is neither, or not above 0.
+    """
+    try:
+        found: Any = float(word)
+    except ValueError:
+        kept = record.load(word)
+        scaling: Any = kept.values.get("scaling")
+        found = scaling.get("temperature") if isinstance(scaling, dict) else None
+        if kept.kind != "calibration" or not isinstance(found, int | float):
+            raise UserError(
+                f"{word} has no temperature; give a number, or the calibration.json of "
+                "`vitascope evaluate RUN --on calibration --out FOLDER`"
+            ) from None
+    if not 0 < found < float("inf"):
+        raise UserError(f"a temperature is above 0, not {word}")
+    return float(found)
+
+
 def predict(
     run: str | Path,
     files: Sequence[str | Path],
@@ -25,6 +89,9 @@ def predict(
     top: int = 1,
     batch_size: int = 64,
     device: str | None = None,
+    temperature: float = 1.0,
+    on_broken: Callable[[Path, UserError], None] | None = None,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
     """The most likely classes of image files, ``top`` of each, the likeliest first.
 
@@ -34,6 +101,9 @@ def predict(
         top: How many classes of each file.
         batch_size: Images at a time.
         device: cpu, cuda or mps; the best there is when left out.
+        temperature: Divides the logits.
+        on_broken: Told of a file that cannot be read, which is left out; an error when left out.
+        on_step: Told how many files are done.
 
     Raises:
         UserError: If there is no finished run, or a file cannot be read.
@@ -42,22 +112,64 @@ def predict(
 
     from vitascope.capture import logits_of
 
-    loaded = load(run, device=device)
     if top < 1 or batch_size < 1:
         raise UserError("give at least 1 for top and batch_size")
+    loaded = load(run, device=device)
     place = next(loaded.model.parameters()).device
-    found = []
+    found: list[Prediction] = []
     for start in range(0, len(files), batch_size):
         names = [Path(file) for file in files[start : start + batch_size]]
-        images = torch.stack([loaded.transform(name) for name in names]).to(place)
-        with torch.inference_mode():
-            probabilities = logits_of(loaded.model(images)).softmax(dim=-1)
-        best = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
-        for name, shares, indices in zip(
-            names, best.values.tolist(), best.indices.tolist(), strict=True
-        ):
-            found += [
-                Prediction(name, loaded.classes[index], share)
-                for share, index in zip(shares, indices, strict=True)
-            ]
+        ready = list(_readable(loaded, names, on_broken))
+        if ready:
+            images = torch.stack([image for _, image in ready]).to(place)
+            with torch.inference_mode():
+                logits = logits_of(loaded.model(images)).double().cpu()
+            best = (logits / temperature).softmax(dim=-1).topk(min(top, logits.shape[-1]), dim=-1)
+            for (name, _), shares, indices in zip(
+                ready, best.values.tolist(), best.indices.tolist(), strict=True
+            ):
+                found += [
+                    Prediction(name, loaded.classes[index], share)
+                    for share, index in zip(shares, indices, strict=True)
+                ]
+        on_step(start + len(names))
     return found
+
+
+def _readable(
+    loaded: Loaded, names: Sequence[Path], on_broken: Callable[[Path, UserError], None] | None
+) -> Iterator[tuple[Path, Any]]:
+    for name in names:
+        try:
+            yield name, loaded.transform(name)
+        except UserError as error:
+            if on_broken is None:
+                raise
+            on_broken(name, error)
+
+
+def answers_table(predictions: Sequence[Prediction]) -> str:
+    """One line a file: ``file,label,probability``, then ``label_2,probability_2``, ….
+
+    >>> both = [Prediction(Path("a.png"), "cat", 0.75), Prediction(Path("a.png"), "dog", 0.25)]
+    >>> print(answers_table(both).replace("\\r", ""), end="")
+    file,label,probability,label_2,probability_2
+    a.png,cat,0.75,dog,0.25
+    """
+    rows: list[list[str]] = []
+    before = None
+    for each in predictions:
+        if each.file != before:
+            rows.append([str(each.file)])
+        before = each.file
+        rows[-1] += [each.label, f"{each.probability:.6g}"]
+    count = max(map(len, rows), default=3) // 2
+    more = [f"{name}_{k}" for k in range(2, count + 1) for name in ("label", "probability")]
+    out = StringIO()
+    csv.writer(out).writerows([["file", "label", "probability", *more], *rows])
+    return out.getvalue()
+
+
+def write_answers(path: Path, predictions: Sequence[Prediction]) -> None:
+    """Write :func:`answers_table` to a file, whole or not at all."""
+    write_text(path, answers_table(predictions))

@@ -6,6 +6,7 @@ From the smallest part up:
   branches at inference), `switches` (ablations);
 * `neighbors` and `neighborhood` (attention over the k x k patches around each), `window` (attention
   inside windows of a map);
+* `blur` (the mean over k x k points of a map, without weights);
 * `kernel` and `from_convolution` (a trained convolution as attention);
 * `context_broadcasting`, a room: every token gets the mean, in any model.
 
@@ -14,6 +15,7 @@ From the smallest part up:
 
 from timm.layers import Attention as SelfAttention
 
+from vitascope.layers.blur import BoxBlur
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
 from vitascope.layers.context_broadcasting.broadcasting import BroadcastCost, broadcast_cost
 from vitascope.layers.from_convolution import attention_from_convolution
@@ -34,6 +36,7 @@ __all__ = [
     "GPSA",
     "PSA",
     "AttentionMaps",
+    "BoxBlur",
     "BroadcastCost",
     "ContextBroadcast",
     "NeighborhoodAttention",

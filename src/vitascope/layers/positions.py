@@ -35,6 +35,7 @@ __all__ = [
     "convolutional_weight",
     "dense_score",
     "kernel_offsets",
+    "window_weight",
 ]
 
 
@@ -108,7 +109,11 @@ def kernel_offsets(num_heads: int, ndim: int = 2) -> Tensor:
 
 
 def convolutional_weight(num_heads: int, ndim: int = 2, locality_strength: float = 1.0) -> Tensor:
-    """The weights of heads that look like a convolution: alpha (2 Delta, -1). (H, ndim + 1)"""
-    offsets = kernel_offsets(num_heads, ndim)
-    square = offsets.new_full((num_heads, 1), -1.0)
+    """The weights of heads that look like a convolution. (H, ndim + 1)"""
+    return window_weight(kernel_offsets(num_heads, ndim), locality_strength)
+
+
+def window_weight(offsets: Tensor, locality_strength: float = 1.0) -> Tensor:
+    """The weights of heads centred at these offsets: alpha (2 Delta, -1). (H, ndim + 1)"""
+    square = offsets.new_full((len(offsets), 1), -1.0)
     return locality_strength * torch.cat([2 * offsets.flip(-1), square], dim=-1)

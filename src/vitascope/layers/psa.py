@@ -6,7 +6,10 @@
 Without a gate the two scores compete inside the softmax and the larger silences the other, which is
 the paper's reason for gating: see :mod:`vitascope.layers.gpsa`, which builds on this class.
 
-At the start ``W_val = I`` and the heads look at the offsets of a convolution kernel.
+At the start ``W_val = I`` and the heads look at the offsets of a convolution kernel. Equation 5
+also has ``W_qry = W_key = 0`` (``content_std=0``). There the gradient of each is a product with the
+other, so both stay 0 and the layer ignores content for ever; by default they are drawn as the
+released code draws them.
 ``pos_proj`` has no bias: it would shift all scores of a row alike, which a softmax does not see.
 
 Shapes: B images, H heads, N patches on a grid (h, w), D width, d = D / H.
@@ -45,6 +48,7 @@ class PSA(nn.Module):
         num_heads: Any number; a square one starts as an exact kernel.
         locality_strength: alpha, how narrow the heads' windows are at the start.
         conv_init: Start as a convolution; otherwise every weight is random.
+        content_std: Of the queries' and keys' first weights; 0 as in equation 5.
         attn_drop: Dropout of the attention map while training.
         ndim: Number of axes of the grid: 1 for sequences, 3 for volumes.
 
@@ -59,6 +63,7 @@ class PSA(nn.Module):
         *,
         locality_strength: float = 1.0,
         conv_init: bool = True,
+        content_std: float = 0.02,
         qkv_bias: bool = False,
         attn_drop: float = 0.0,
         proj_drop: float = 0.0,
@@ -72,10 +77,13 @@ class PSA(nn.Module):
                 f"width {dim} cannot be split over {num_heads} heads; "
                 f"give a width that is a multiple of the number of heads"
             )
+        if content_std < 0:
+            raise UserError(f"content_std={content_std} is no standard deviation; give 0 or more")
         kwargs = {"device": device, "dtype": dtype}
         self.dim, self.num_heads, self.ndim = dim, num_heads, ndim
         self.head_dim = dim // num_heads
         self.locality_strength, self.conv_init = locality_strength, conv_init
+        self.content_std = content_std
         self.qk = nn.Linear(dim, 2 * dim, bias=qkv_bias, **kwargs)
         self.v = nn.Linear(dim, dim, bias=qkv_bias, **kwargs)
         self.pos_proj = nn.Linear(ndim + 1, num_heads, bias=False, **kwargs)
@@ -89,7 +97,8 @@ class PSA(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the linear maps as the paper's code does, then lay the convolution over them."""
         for linear in (self.qk, self.v, self.pos_proj, self.proj):
-            nn.init.trunc_normal_(linear.weight, std=0.02)
+            std = self.content_std if linear is self.qk else 0.02
+            nn.init.trunc_normal_(linear.weight, std=std) if std else nn.init.zeros_(linear.weight)
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
         if self.conv_init:

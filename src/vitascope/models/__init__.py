@@ -1,14 +1,19 @@
 """Whole networks by name: ours, or any of timm's.
 
 Rooms: `vit`, `convit`, `resnet` (with AlterNet), `segmentation`. `registry` has the sizes and
-enters them into timm's registry, `suffix` reads ``NAME+cb``, `weights` loads and saves checkpoints.
+enters them into timm's registry, `suffix` reads ``NAME+lsa+cb``, `weights` loads and saves
+checkpoints.
 Imports `layers` and `record`; used by `studies` and `bench`.
 """
 
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import timm
+import torch
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from vitascope.errors import UserError, unknown
@@ -16,9 +21,11 @@ from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.convit.convit import ConViT, GatePruning
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.convit.from_resnet import convit_from_resnet
+from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS, PREFIX
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.models.vit.cifar import CIFAR
+from vitascope.models.vit.dial import DIAL
 from vitascope.models.weights import check_weights
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "convit_from_resnet",
     "create_model",
     "list_models",
+    "takes_patches",
 ]
 
 KNOWN = {*OURS, *CIFAR}
@@ -43,10 +51,15 @@ def list_models(pattern: str | None = None) -> list[str]:
     """
     if pattern is None:
         return sorted(KNOWN)
-    base, _ = split_suffix(pattern)
+    base, changes, _, patch = read_name(pattern)
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
-    return [name + pattern[len(base) :] for name in names if fnmatchcase(name, base)]
+    found = [name for name in names if fnmatchcase(name, base)]
+    if changes:
+        found = [name for name in found if _is_plain_vit(name)]
+    if patch:
+        found = [name for name in found if takes_patches(name)]
+    return [name + pattern[len(base) :] for name in found]
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
@@ -54,19 +67,28 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
 
     Args:
         name: One of :func:`list_models`; ``timm:NAME`` for timm's own where ours has the same name;
-            ``hf-hub:...`` and ``local-dir:...`` as timm takes them. With ``+cb``, ``+cb_s:mid``,
-            ``+cb_gate:msa``, …, context broadcasting is put in: see
-            :mod:`vitascope.models.suffix`.
+            ``hf-hub:...`` and ``local-dir:...`` as timm takes them. With ``+cb``, ``+cb_s:mid``, …
+            context broadcasting is put in, with ``+lsa``, ``+impulse``, … locality into a ViT of
+            ours: see :mod:`vitascope.models.suffix`.
         kwargs: ``num_classes``, ``img_size``, ``in_chans``, ``pretrained``, and what the model has;
-            with a suffix also ``scale_form`` and ``scale_init`` of :func:`vitascope.broadcast`.
+            with context broadcasting also ``scale_form`` and ``scale_init`` of
+            :func:`vitascope.broadcast`.
 
     >>> create_model("convit_micro", num_classes=10).num_classes
     10
     """
-    base, suffix = split_suffix(name)
+    base, changes, suffix, patch = read_name(name)
+    if patch is not None:
+        if not takes_patches(base):
+            raise UserError(f"+patch{patch} is for a transformer of ours on a grid, not {base}")
+        kwargs["patch_size"] = patch
     if suffix is not None:
         scale = {key: kwargs.pop(key) for key in ("scale_form", "scale_init") if key in kwargs}
-        return broadcast(create_model(base, **kwargs), **suffix, **scale)
+        local = base + "".join(f"+{change}" for change in changes)
+        return broadcast(create_model(local, **kwargs), **suffix, **scale)
+    if changes:
+        return _changed(base, changes, kwargs)
+    name = base
     source, _, rest = name.rpartition(":")
     if source in ("", "timm"):
         full = PREFIX + rest if not source and rest.split(".")[0] in KNOWN else rest
@@ -74,8 +96,10 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
             raise unknown("model", name, [*KNOWN, *timm.list_models()])
     else:
         full = name
+    wanted = bool(kwargs.get("pretrained")) or source == "hf-hub"
     try:
-        model = timm.create_model(full, **kwargs)
+        with hub_download(name) if wanted else nullcontext():
+            model = timm.create_model(full, **kwargs)
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
             raise UserError(f"{name} takes no such argument: {error}") from None
@@ -89,4 +113,42 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
         raise
     if kwargs.get("pretrained"):
         check_weights(model, name)
+    return model
+
+
+def takes_patches(name: str) -> bool:
+    """Whether it is a transformer of ours whose patches may have any size.
+
+    >>> takes_patches("convit_mini+cb"), takes_patches("resnet_mini")
+    (True, False)
+    """
+    made, _ = OURS.get(read_name(name).base, (nn.Module, {}))
+    return issubclass(made, VisionTransformer)
+
+
+def _is_plain_vit(name: str) -> bool:
+    """Whether it is a ViT of ours with plain attention, the kind that takes changes."""
+    return name in OURS and OURS[name][0] in (VisionTransformer, VisionTransformerDistilled)
+
+
+def _changed(base: str, changes: tuple[str, ...], kwargs: dict[str, Any]) -> nn.Module:
+    """A ViT of ours with locality put in."""
+    words = "".join(f"+{change}" for change in changes)
+    if not _is_plain_vit(base):
+        able = ", ".join(name for name in OURS if _is_plain_vit(name))
+        raise UserError(f"{words} changes a ViT of ours, not {base}; there are: {able}")
+    if kwargs.get("pretrained"):
+        raise UserError(f"there are no pretrained weights for {base}{words}; leave pretrained out")
+    made_with: dict[str, Any] = {}
+    for change in changes:
+        made_with |= DIAL[change].arguments
+    blocks = sum(DIAL[change].blocks for change in changes)
+    if blocks:
+        made_with["depth"] = (kwargs.pop("depth", None) or OURS[base][1].get("depth", 12)) + blocks
+    model = cast(VisionTransformer, create_model(base, **made_with, **kwargs))
+    for change in changes:
+        finish = DIAL[change].finish
+        if finish is not None:
+            with torch.device("cpu"):  # the start is computed, even for a model without memory
+                finish(model)
     return model

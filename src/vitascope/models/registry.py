@@ -90,7 +90,9 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["vit_micro"] = (VisionTransformer, {**_MICRO, "embed_layer": PatchEmbed})
     models["vit_micro_distilled"] = (VisionTransformerDistilled, models["vit_micro"][1])
     models["convit_mini"] = (ConViT, {**_MINI, "num_gpsa_blocks": 3})
+    models["convit_mini_distilled"] = (ConViTDistilled, {**_MINI, "num_gpsa_blocks": 3})
     models["vit_mini"] = (VisionTransformer, {**_MINI, "embed_layer": PatchEmbed})
+    models["vit_mini_distilled"] = (VisionTransformerDistilled, models["vit_mini"][1])
     for name in ("deit_tiny", "deit_small", "vit_micro", "vit_mini"):
         no_token = {"class_token": False, "global_pool": "avg"}
         models[f"{name}_gap"] = (VisionTransformer, {**models[name][1], **no_token})
@@ -108,11 +110,13 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         widths = tuple(scale * width for width in (64, 128, 256, 512))
         kwargs = {"block": block, "widths": widths, "stem": "imagenet"}
         models[f"resnet_preact_{size}"] = (PreActResNet, {**kwargs, "depths": depths})
+        models[f"resnet_blur_{size}"] = (PreActResNet, {**kwargs, "depths": depths, "blur": 2})
         if size != "18":
             depths = (*depths[:3], 4)  # even, so that attention ends it
         turns = {"depths": depths, "num_msa": (0, 1, 1, 1) if size == "18" else (0, 1, 3, 2)}
         models[f"alternet_{size}"] = (AlterNet, {**kwargs, **turns})
     models["resnet_micro"] = (PreActResNet, _MICRO_RESNET)
+    models["resnet_blur_micro"] = (PreActResNet, {**_MICRO_RESNET, "blur": 2})
     models["alternet_micro"] = (AlterNet, _MICRO_RESNET)
     models["resnet_mini"] = (PreActResNet, _MINI_RESNET)
     models["alternet_mini"] = (AlterNet, _MINI_RESNET)

@@ -19,9 +19,11 @@ from vitascope.report.sections import (
     comparison,
     evaluation,
     inspection,
+    pretrained,
     run,
     spectra,
     study,
+    task,
 )
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import correction, tally, told
@@ -46,12 +48,15 @@ class Builder:
 
 BUILDERS = (  # in the page's order
     Builder(kinds=("compare",), each=comparison.section, models=comparison.models),
+    Builder(kinds=("pretrained",), each=pretrained.section, models=pretrained.models),
     Builder(kinds=("study",), each=study.section, models=study.models),
     Builder(kinds=("buildup",), each=buildup.section),
     Builder(kinds=("spectra",), each=spectra.section, models=spectra.models),
     Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
+    Builder(kinds=("task",), each=task.section, models=task.models),
+    Builder(kinds=("miou", "vqa"), each=task.evaluation),
     Builder(
         kinds=(
             "bench-gpsa",
@@ -60,6 +65,7 @@ BUILDERS = (  # in the page's order
             "bench-neighborhood",
             "bench-corruptions",
             "bench-hessian",
+            "bench-throughput",
         ),
         each=bench.section,
     ),

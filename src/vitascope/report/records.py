@@ -24,6 +24,7 @@ _NOT_INTO = {"checkpoint", "weights", "events", "figures", "tables", "parts", "m
 _POSSIBLE = (
     "give a run, an evaluation, an inspection, a comparison or a study (a folder or its .json)"
 )
+_RUNS = ("run", "task")  # what has epochs
 _PARTS = ("looks",)  # what a comparison keeps beside its runs; it is in its own record
 
 
@@ -119,7 +120,7 @@ def _look_into(search: _Search, folder: Path, depth: int) -> None:
             search.left_out.append(str(error))
             continue
         summary |= kind in SUMMARIES
-        run |= kind == "run"
+        run |= kind in _RUNS
     if not run and (folder / "config.yaml").is_file() and (folder / "metrics.jsonl").is_file():
         _unfinished(search, folder)
     if depth == 0:
@@ -144,7 +145,7 @@ def _kind(path: Path) -> str | None:
 
 
 def _add(search: _Search, path: Path, record: Record) -> None:
-    metrics = _metrics(search, path.parent) if record.kind == "run" else []
+    metrics = _metrics(search, path.parent) if record.kind in _RUNS else []
     search.sources[path.resolve()] = Source(path=path, record=record, metrics=metrics)
 
 
@@ -164,6 +165,9 @@ def _unfinished(search: _Search, folder: Path) -> None:
         config = load_config(folder)
     except UserError as error:
         search.left_out.append(str(error))
+        return
+    if config.get("task"):
+        search.left_out.append(f"{folder}: a run of {config['task']} that is not finished")
         return
     rows = _metrics(search, folder)
     if not rows:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
-from vitascope.requests.fields import Json, Quiet
-from vitascope.settings import Count, Processes, Within
+from vitascope.requests.fields import Device, Json, Quiet
+from vitascope.settings import Count, Processes, Side, Within
 
 __all__ = ["Bench"]
 
@@ -27,25 +27,32 @@ class Bench:
       vitascope bench neighborhood --grids 32 64
       vitascope bench corruptions
       vitascope bench hessian
+      vitascope bench throughput --models deit_small convit_small resnet50
     """
 
     subject: Annotated[
-        Literal["corruptions", "gpsa", "hessian", "inspect", "neighborhood", "training"],
+        Literal[
+            "corruptions", "gpsa", "hessian", "inspect", "neighborhood", "throughput", "training"
+        ],
         Positional,
     ]
     """What to measure."""
-    models: tuple[str, ...] = ("convit_tiny",)
-    """gpsa: networks to time at 224 px."""
+    models: tuple[str, ...] | None = None
+    """gpsa: our ConViTs to time at 224 px; throughput: any models, the first is what the others are
+    compared with. All three sizes for gpsa, deit_tiny convit_tiny for throughput."""
+    image_size: Side | None = None
+    """throughput: side of the images, in pixels; the model's own when left out."""
+    device: Device = None
     grids: tuple[Annotated[int, Within(1, 1024)], ...] | None = None
     """Patches per side of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for
     neighborhood."""
     batch_size: Count | None = None
     """Images per batch; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
-    training, 4 for corruptions at 224 px."""
+    training and throughput, 4 for corruptions at 224 px."""
     rounds: Count | None = None
     """Turns of each candidate; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the others."""
-    threads: Processes = 1
-    """Threads of torch."""
+    threads: Processes | None = None
+    """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None
     """Write a record, OUT.json."""
     json: Json = False

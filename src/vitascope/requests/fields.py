@@ -19,6 +19,7 @@ __all__ = [
     "Quiet",
     "RecipeName",
     "RunsAtATime",
+    "TaskRecipe",
     "TestData",
     "Threads",
     "TimmWeights",
@@ -30,7 +31,8 @@ Model = Annotated[
     Positional,
     arg(
         metavar="MODEL",
-        help="A run's folder, a model's name, timm:NAME, hf:NAME, or package.module:function.",
+        help="A run's folder, a model's name, NAME@FILE, timm:NAME, hf-hub:, local-dir:, hf:NAME, "
+        "or package.module:function.",
     ),
 ]
 Data = Annotated[
@@ -47,6 +49,13 @@ ClassNames = Annotated[
 ]
 RecipeName = Annotated[
     str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+]
+TaskRecipe = Annotated[
+    str | None,
+    arg(
+        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune; segmentation "
+        "and vqa for those tasks. laptop, or the task's own, when left out."
+    ),
 ]
 Epochs = Annotated[
     Count | None,

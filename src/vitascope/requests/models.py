@@ -19,7 +19,7 @@ class Models:
       vitascope models                      the names of ours
       vitascope models 'swin*'              ours and timm's that match
       vitascope models --table              Table 1 of the ConViT paper, counted
-      vitascope models --attention-map a.png   where ConViT's heads look before training
+      vitascope models --attention-map a.png   where positional heads look before training
     """
 
     pattern: Annotated[str | None, Positional, arg(metavar="PATTERN")] = None
@@ -27,7 +27,8 @@ class Models:
     table: bool = False
     """Parameters and multiply-adds beside the paper's; with a pattern, of the models that match."""
     attention_map: Path | None = None
-    """Draw the positional attention of a fresh ConViT's heads to this file (.png, .svg, .pdf)."""
+    """Draw where four heads look before training (ConViT, Fig. 3) to this file (.png, .svg or
+    .pdf)."""
     out: Path | None = None
     """Also write the table as a record, OUT.json."""
     json: Json = False

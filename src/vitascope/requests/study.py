@@ -24,13 +24,15 @@ class StudyRequest:
       vitascope study sample-efficiency --scale laptop
       vitascope study convit-table-3 --data photos/ --image-size 32 --seeds 0 1 2
       vitascope study sample-efficiency --scale paper --data imagenet:/data/imagenet --plan
+      vitascope study fine-grid --scale desk --data cifar10:/data/cifar10 --plan
       vitascope study --all --scale laptop --out runs/studies
       vitascope study --all --scale paper --data imagenet:/data/imagenet cifar100:/data/cifar100 \\
           --engine slurm --gpus 8 --slurm slurm_partition=gpu
     """
 
-    scale: Literal["laptop", "paper", "smoke"] = "laptop"
-    """laptop: micro models, minutes; paper: its models, images and epochs; smoke: seconds."""
+    scale: Literal["laptop", "desk", "paper", "smoke"] = "laptop"
+    """laptop: micro models, minutes; desk: mini models on real images, hours; paper: its models,
+    images and epochs; smoke: seconds."""
     data: tuple[str, ...] = ()
     """Images, as for `vitascope train`, several if studies need different ones; laptop: digits."""
     image_size: ImageSize = None
@@ -54,6 +56,10 @@ class StudyRequest:
     slurm: tuple[str, ...] = ()
     """SLURM: more options of submitit, as NAME=VALUE: slurm_partition=gpu."""
     plan: bool = False
-    """Print what would be run, GPU-hours and memory, and stop."""
+    """Print what would be run and what it costs (paper: GPU-hours and memory, computed; desk:
+    core-hours, from timed steps), and stop."""
+    keep: Path | None = None
+    """Copy what is worth keeping of the finished runs into this folder: records, predictions,
+    metrics, readings; no weights."""
     json: Json = False
     quiet: Quiet = False

@@ -12,7 +12,7 @@ from vitascope.requests.fields import (
     ImageSize,
     Json,
     Quiet,
-    RecipeName,
+    TaskRecipe,
     Threads,
     WorkerCount,
 )
@@ -29,29 +29,42 @@ class Train:
       vitascope train --model convit_micro --data digits --recipe laptop --epochs 4 --out runs/a
       vitascope train --model convit_small --data imagenet:/data/imagenet --recipe deit \\
           --set augmentation.mixup=0 --out runs/b --resume
+      vitascope train --model resnet18 --pretrained --data photos/ --recipe finetune --out runs/d
       torchrun --nproc-per-node 8 -m vitascope train --model convit_base --data ... --out runs/c
+      vitascope train --task segmentation --model convit_small --data ade20k:/data/ade --out runs/d
+      vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
     model: str
-    """A model of ours or timm's: `vitascope models` lists them."""
+    """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
+    starts from their weights."""
     data: Data
     out: Path
     """Folder for the run."""
-    recipe: RecipeName = "laptop"
+    task: Literal["classification", "segmentation", "vqa"] = "classification"
+    """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), measured by mIoU;
+    vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
+    recipe: TaskRecipe = None
     epochs: Epochs = None
     fraction: float | None = None
     """Train on this share of each class; epochs grow by its inverse if the recipe says so."""
     validation: float | None = None
     """Hold this share of each class's training images out, and measure on it, not on the test
     images."""
+    fold: str | None = None
+    """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5.
+    Where the source has no test images, all are dealt out."""
     set: Changes = ()
     model_args: tuple[str, ...] = ()
-    """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2."""
+    """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2; for
+    segmentation also head=fpn width=128."""
     image_size: ImageSize = None
     pretrained: bool = False
-    """Start from timm's pretrained weights for the model."""
+    """Start from timm's pretrained weights for the model, with a new head for these classes."""
     weights: Path | None = None
-    """Start from the weights in this file."""
+    """Start from the weights in this file, with a new head; the same as --model NAME@FILE."""
+    keep_head: bool = False
+    """With pretrained weights: keep their head, which must be for these classes."""
     teacher: str | None = None
     """Distil from this timm model or run (with --distillation)."""
     distillation: Literal["none", "hard", "soft"] = "none"

@@ -4,6 +4,6 @@ The named settings (`augment.deit()`, `augment.laptop()`, ...) import no torch. 
 (`color`, `geometry`, `randaugment`, `mixing`, `erasing`, ...) are called by `data.loader`.
 """
 
-from vitascope.data.augment.settings import Augmentation, cifar, deit, laptop, none
+from vitascope.data.augment.settings import Augmentation, cifar, deit, laptop, light, none
 
-__all__ = ["Augmentation", "cifar", "deit", "laptop", "none"]
+__all__ = ["Augmentation", "cifar", "deit", "laptop", "light", "none"]

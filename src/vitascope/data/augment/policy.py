@@ -45,15 +45,15 @@ def policy(config: str) -> Policy:
         parsed = rand_augment_transform(config, {})
     except (AssertionError, ValueError) as error:
         raise UserError(
-            f"unknown RandAugment string {config!r}; it looks like 'rand-m9-mstd0.5-inc1', with "
-            "m magnitude, n layers, p probability, mstd spread, mmax limit, inc 0 or 1"
+            f"unknown RandAugment string {config!r:.80}; it looks like 'rand-m9-mstd0.5-inc1', "
+            "with m magnitude, n layers, p probability, mstd spread, mmax limit, inc 0 or 1"
         ) from error
     names = tuple(op.name for op in parsed.ops)
     batched = AFFINE | BLEND | TABLE
     missing = [name for name in names if kind(name) not in batched]
     if missing:
         raise UserError(
-            f"{config!r} uses {', '.join(missing)}, which images in memory do not support; "
+            f"{config!r:.80} uses {', '.join(missing)}, which images in memory do not support; "
             "leave out the 't...' part"
         )
     first = parsed.ops[0]

@@ -12,7 +12,7 @@ from typing import Literal
 
 from vitascope.errors import UserError
 
-__all__ = ["Augmentation", "cifar", "deit", "laptop", "none"]
+__all__ = ["Augmentation", "cifar", "deit", "laptop", "light", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +46,10 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.crop not in ("none", "pad", "resized"):
-            raise UserError(f"unknown crop {self.crop!r}; there are: none, pad, resized")
+            raise UserError(f"unknown crop {self.crop!r:.80}; there are: none, pad, resized")
         if self.interpolation not in ("bilinear", "bicubic"):
             raise UserError(
-                f"unknown interpolation {self.interpolation!r}; there are: bicubic, bilinear"
+                f"unknown interpolation {self.interpolation!r:.80}; there are: bicubic, bilinear"
             )
         for name in ("hflip", "random_erasing", "mixup_prob", "mixup_switch", "label_smoothing"):
             value = getattr(self, name)
@@ -84,6 +84,11 @@ def none() -> Augmentation:
 def laptop() -> Augmentation:
     """Shifted crops and mirrors, the classic of small images (He et al. 2016, section 4.2)."""
     return Augmentation(crop="pad")
+
+
+def light() -> Augmentation:
+    """Crops of at least 60 % of the image, and mirrors: for weights that know images already."""
+    return Augmentation(crop="resized", scale=(0.6, 1.0))
 
 
 def deit(*, repeats: int = 3) -> Augmentation:

@@ -7,7 +7,7 @@ import torch
 
 from vitascope.data.augment.color import gray
 from vitascope.data.dataset import Dataset, pixel_statistics
-from vitascope.data.images import ImageSet, MemoryImages, resize
+from vitascope.data.images import FileImages, ImageSet, MemoryImages, covering
 from vitascope.data.memory import MEMORY_LIMIT
 from vitascope.data.subsets import split
 
@@ -22,6 +22,9 @@ class Request:
     in_chans: int | None = None
     test_fraction: float = 0.2
     seed: int = 0
+    crop_pct: float | None = None  # share of the resized image to keep; None: the source's own
+    interpolation: str = "bicubic"
+    groups: str | None = None  # column of a table, or pattern on the names of files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,20 @@ def in_form(images: MemoryImages, request: Request) -> MemoryImages:
     if request.in_chans == 3 and pixels.shape[1] == 1:
         pixels = pixels.repeat(1, 3, 1, 1)
     side = request.image_size
-    if side is not None and pixels[0].numel() and pixels.shape[-2:] != (side, side):
+    how = (request.crop_pct or 1.0, request.interpolation)
+    if side is not None and pixels[0].numel() and (pixels.shape[-1] != side or how[0] != 1.0):
         if len(pixels) * pixels.shape[1] * side * side > MEMORY_LIMIT:
-            return MemoryImages(pixels, images.labels, images.classes, side=side)
-        pixels = torch.cat([resize(chunk, side, side) for chunk in pixels.split(4096)])
+            crop_pct, interpolation = how
+            return MemoryImages(
+                pixels,
+                images.labels,
+                images.classes,
+                side=side,
+                crop_pct=crop_pct,
+                interpolation=interpolation,
+            )
+        parts = [covering(chunk, side, side, *how) for chunk in pixels.split(4096)]
+        pixels = torch.cat(parts)
     return MemoryImages(pixels, images.labels, images.classes)
 
 
@@ -62,10 +75,14 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         assert test is not None
         train = test.take(np.arange(0))
         notes += ("for evaluation only: there are no training images",)
+    elif test is None and request.test_fraction == 0:
+        test = train.take(np.arange(0))
+        notes += ("there are no test images: all are for training",)
     elif test is None:
-        kept, held_out = split(train.labels, request.test_fraction, request.seed)
+        kept, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
         percent = f"{100 * request.test_fraction:g} %"
-        notes += (f"split {percent} off for testing, stratified, seed {request.seed}",)
+        how = "stratified" if train.groups is None else "groups kept together"
+        notes += (f"split {percent} off for testing, {how}, seed {request.seed}",)
         train, test = train.take(kept), train.take(held_out)
     if parts.statistics is None:
         mean, std, note = pixel_statistics(train)
@@ -83,4 +100,6 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         notes=notes,
         class_map=parts.class_map,
         label_sets=parts.label_sets,
+        crop_pct=test.crop_pct if isinstance(test, FileImages) else request.crop_pct or 1.0,
+        interpolation=request.interpolation,
     )

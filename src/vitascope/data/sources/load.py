@@ -3,6 +3,7 @@
 =================================== ===========================================================
 ``digits``                          scikit-learn's 1,797 handwritten digits, 8 x 8
 ``path/to/folder``                  class folders, or ``train`` beside ``test`` or ``val``
+``csv:labels.csv``                  path, label, optionally split and group
 ``cifar10:/path`` ``cifar100:/path``  the python archive, packed or not
 ``idx:/folder``                     MNIST's four files, packed or not
 ``fashion-mnist``                   the same, where Debian's dataset-fashion-mnist puts them
@@ -20,7 +21,9 @@
 """
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from vitascope.data.dataset import Dataset
@@ -31,9 +34,10 @@ from vitascope.data.sources.archives import FASHION_CLASSES, cifar, fashion_mnis
 from vitascope.data.sources.assemble import Parts, Request, complete, in_form
 from vitascope.data.sources.digits import digits
 from vitascope.data.sources.folder import existing, list_files, parts_of
+from vitascope.data.sources.table import read_table
 from vitascope.errors import UserError, unknown
 
-__all__ = ["load", "sources"]
+__all__ = ["described", "load", "sources"]
 
 
 def read_digits(_: str, request: Request) -> Parts:
@@ -50,12 +54,35 @@ def read_folder(path: str, request: Request) -> Parts:
 
 def from_files(train_files: FileImages, test_files: FileImages | None, request: Request) -> Parts:
     """Bring files into memory, or leave them where they are too many."""
+    train_files = grouped(train_files, request.groups)
+    test_files = None if test_files is None else grouped(test_files, request.groups)
+    for files in (train_files, test_files):
+        if files is not None:
+            files.crop_pct, files.interpolation = request.crop_pct or 1.0, request.interpolation
     train, notes = gather(train_files, image_size=request.image_size, in_chans=request.in_chans)
     if test_files is None:
         return Parts(train=train, notes=notes)
     channels, height, _ = train.size
     test, more = gather(test_files, image_size=height, in_chans=channels)
     return Parts(train=train, test=test, notes=notes + more)
+
+
+def grouped(files: FileImages, pattern: str | None) -> FileImages:
+    """Files whose groups are what a pattern finds in their names, unless they have groups.
+
+    Raises:
+        UserError: If it is no pattern, or does not match.
+    """
+    if pattern is None or files.groups is not None:
+        return files
+    try:
+        found = [re.search(pattern, files.name(index)) for index in range(len(files))]
+    except re.error as error:
+        raise UserError(f"--groups {pattern!r} is no pattern: {error}") from None
+    if None in found:
+        name = files.name(found.index(None))
+        raise UserError(f"--groups {pattern!r} is nowhere in {name}; give one that every file has")
+    return files.of_groups([each.group(each.lastindex or 0) for each in found if each])
 
 
 def from_memory(pair: tuple[MemoryImages, MemoryImages], request: Request, flips: bool) -> Parts:
@@ -83,6 +110,11 @@ def read_idx(path: str, request: Request) -> Parts:
 def read_fashion(_: str, request: Request) -> Parts:
     """Fashion-MNIST where Debian puts it."""
     return from_memory(idx(fashion_mnist_folder(), FASHION_CLASSES), request, flips=True)
+
+
+def read_csv(source: str, request: Request) -> Parts:
+    """A table of paths and labels."""
+    return from_files(*read_table(source, request.groups), request)
 
 
 def read_hub(source: str, request: Request) -> Parts:
@@ -113,6 +145,7 @@ NAMED: dict[str, Callable[[str, Request], Parts]] = {
 PREFIXED: dict[str, Callable[[str, Request], Parts]] = {
     "cifar10": read_cifar10,
     "cifar100": read_cifar100,
+    "csv": read_csv,
     "hf": read_hub,
     "idx": read_idx,
     "imagenet": imagenet.read_imagenet,
@@ -121,6 +154,19 @@ PREFIXED: dict[str, Callable[[str, Request], Parts]] = {
     "imagenet-v2": imagenet.read_v2,
     "wds": read_shards,
 }
+
+
+GROUPS, NAMES = "?groups=", "?names="  # what may follow a source, as --groups and --class-names do
+
+
+def described(source: str, groups: str | None = None, class_names: str | None = None) -> str:
+    """One string for a source with its groups and class names.
+
+    >>> described("photos/", "p[0-9]+", "names.csv")
+    'photos/?names=names.csv?groups=p[0-9]+'
+    """
+    named = f"{NAMES}{class_names}" if class_names else ""
+    return f"{source}{named}{GROUPS}{groups}" if groups else f"{source}{named}"
 
 
 def sources() -> tuple[str, ...]:
@@ -135,6 +181,8 @@ def load(
     in_chans: int | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
+    crop_pct: float | None = None,
+    interpolation: str = "bicubic",
 ) -> Dataset:
     """The data set that ``source`` names.
 
@@ -142,8 +190,12 @@ def load(
         source: A name, a prefix with a path, or a folder; see the top of this module.
         image_size: Side of the square images; None: as they are.
         in_chans: 1 (grey) or 3; None: as they are.
-        test_fraction: Share of each class for testing, where the source has no test set.
+        test_fraction: Share of each class for testing, where the source has no test set; 0 leaves
+            it empty.
         seed: Of that split.
+        crop_pct: Share of the resized image that the centre crop keeps; None: the source's own,
+            which is 1 but for ImageNet.
+        interpolation: How images are resized: bicubic or bilinear.
 
     Raises:
         UserError: If there is no such source, or it cannot be used.
@@ -152,11 +204,24 @@ def load(
         raise UserError(f"in_chans {in_chans} is not possible; give 1 (grey) or 3 (colour)")
     if image_size is not None and image_size < 1:
         raise UserError(f"image_size {image_size} is out of range; give the side in pixels")
+    if crop_pct is not None and not 0 < crop_pct <= 1:
+        raise UserError(f"crop_pct {crop_pct} is out of range; give a share of the image, up to 1")
+    if interpolation not in ("bicubic", "bilinear"):
+        raise UserError(f"unknown interpolation {interpolation!r}; there are: bicubic, bilinear")
     request = Request(
-        image_size=image_size, in_chans=in_chans, test_fraction=test_fraction, seed=seed
+        image_size=image_size,
+        in_chans=in_chans,
+        test_fraction=test_fraction,
+        seed=seed,
+        crop_pct=crop_pct,
+        interpolation=interpolation,
     )
     if not source.strip():
         raise UserError("the data source is empty; give digits, or the path of a folder")
+    name = source
+    source, _, groups = source.partition(GROUPS)
+    source, _, readable = source.partition(NAMES)
+    request = replace(request, groups=groups or None)
     prefix, colon, rest = source.partition(":")
     if source in NAMED:
         parts = NAMED[source]("", request)
@@ -169,4 +234,32 @@ def load(
     else:
         error = unknown("data source", source, [*NAMED, *PREFIXED])
         raise UserError(f"{error}; or give the path of a folder that holds class folders")
-    return complete(source, parts, request)
+    made = complete(name, parts, request)
+    if groups and made.train.groups is None:
+        raise UserError(
+            f"--groups needs images that are files, such as a folder or csv:, not {source}"
+        )
+    return with_class_names(made, readable) if readable else made
+
+
+def with_class_names(dataset: Dataset, file: str) -> Dataset:
+    """The data set with readable names: lines of ``folder,name`` or ``folder name``.
+
+    Raises:
+        UserError: If the file cannot be read, or two classes get one name.
+    """
+    try:
+        lines = existing(file, "file").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from None
+    known = {}
+    for line in lines:
+        short, _, long = line.partition("," if "," in line else " ")
+        known[short.strip()] = long.strip().strip('"')
+    names = tuple(known.get(name) or name for name in dataset.classes)
+    if names == dataset.classes:
+        raise UserError(f"{file} names none of the classes {', '.join(names[:5])}, …")
+    if len(set(names)) != len(names):
+        raise UserError(f"{file} gives two classes one name")
+    parts = {name: getattr(dataset, name).of_classes(names) for name in ("train", "test")}
+    return replace(dataset, classes=names, **parts)

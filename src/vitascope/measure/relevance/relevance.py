@@ -257,7 +257,7 @@ def relevance(
             with capture.evaluating(model):
                 if grid not in grids:
                     rows = range(done, done + len(batch))
-                    order = drawn(seed, rows, partial(_permutation, grid[0] * grid[1]))
+                    order = drawn(seed, rows, partial(_shuffled, grid))
                     order = order.to(batch.device).unflatten(1, grid)
                     grids[grid] = curves(model, batch, answers, order)
                 pair = curves(model, batch, answers, ranks(values))
@@ -291,8 +291,9 @@ def relevance(
     )
 
 
-def _permutation(count: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.permutation(count)
+def _shuffled(grid: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """The places of a grid in random order."""
+    return rng.permutation(grid[0] * grid[1])
 
 
 def _small(images: Tensor) -> Tensor:

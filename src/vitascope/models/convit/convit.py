@@ -76,6 +76,7 @@ class ConViT(GridViT):
         locality_strength: alpha; larger is closer to a convolution at the start (Fig. 8).
         attention: ``"gpsa"``, or ``"psa"`` for the version without gates (Fig. 9).
         conv_init: Start the GPSA layers as convolutions (Table 3, c and d: False).
+        content_std: Of their queries' and keys' first weights; 0 as in equation 5, for good.
         gate_init: The gates' lambda at the start (Table 3, b and d: 0, with ``train_gates=False``).
         train_gates: Whether the gates learn.
         train_gpsa: Whether the GPSA layers learn (Table 3, f and g: False).
@@ -94,6 +95,7 @@ class ConViT(GridViT):
         locality_strength: float = 1.0,
         attention: Literal["gpsa", "psa"] = "gpsa",
         conv_init: bool = True,
+        content_std: float = 0.02,
         gate_init: float = 1.0,
         train_gates: bool = True,
         train_gpsa: bool = True,
@@ -115,6 +117,7 @@ class ConViT(GridViT):
             names = ("dim", "num_heads", "qkv_bias", "attn_drop", "proj_drop", "device", "dtype")
             attn_args: dict[str, Any] = {name: kw.get(name) for name in names}
             attn_args |= {"locality_strength": locality_strength, "conv_init": conv_init}
+            attn_args["content_std"] = content_std
             if attention == "gpsa":
                 attn_args["gate_init"] = gate_init
             return GPSABlock(kinds[attention](**attn_args), **kw)

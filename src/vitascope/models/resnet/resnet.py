@@ -43,6 +43,7 @@ class PreActResNet(nn.Module):
         head_dim: Channels of a head; 64 as in the released definition.
         window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
         bias_per_head: Position biases of each head, or one table per block as released.
+        blur: Side of a box blur at the end of each stage (Park and Kim, Fig. 3a: 2); none at 1.
         img_size: Taken and not needed, so that all models can be built alike.
     """
 
@@ -59,6 +60,7 @@ class PreActResNet(nn.Module):
         head_dim: int = 64,
         window: int | None = None,
         bias_per_head: bool = False,
+        blur: int = 1,
         in_chans: int = 3,
         num_classes: int = 1000,
         global_pool: str = "avg",
@@ -93,6 +95,7 @@ class PreActResNet(nn.Module):
             head_dim=head_dim,
             window=near if window is None else window,
             bias_per_head=bias_per_head,
+            blur=blur,
         )
         self.norm = nn.BatchNorm2d(width)
         self.act = nn.ReLU(inplace=True)

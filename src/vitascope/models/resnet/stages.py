@@ -14,6 +14,7 @@ from timm.layers import calculate_drop_path_rates
 from torch import nn
 
 from vitascope.errors import UserError, unknown
+from vitascope.layers.blur import BoxBlur
 from vitascope.models.resnet.blocks import BasicBlock, Bottleneck, MSABlock
 
 __all__ = ["BLOCKS", "are_sizes", "check_sizes", "residual_stages", "stage_kinds"]
@@ -73,6 +74,7 @@ def residual_stages(
     *,
     block: str,
     drop_path_rate: float,
+    blur: int = 1,
     **attention: Any,
 ) -> nn.ModuleList:
     """The stages, each a sequence of blocks.
@@ -83,6 +85,7 @@ def residual_stages(
         heads: Heads of the attention blocks of each stage.
         block: Key of :data:`BLOCKS`, the convolution blocks.
         drop_path_rate: Of the last block, rising from 0 in the first.
+        blur: Side of the box blur at the end of each stage; none at 1.
         attention: ``head_dim``, ``window`` and ``bias_per_head`` of the attention blocks.
     """
     convolution = BLOCKS[block]
@@ -99,5 +102,7 @@ def residual_stages(
                 inner = out // convolution.expansion
                 blocks.append(MSABlock(*shape, inner=inner, num_heads=num_heads, **attention))
             width = out
+        if blur != 1:
+            blocks.append(BoxBlur(blur))
         stages.append(nn.Sequential(*blocks))
     return nn.ModuleList(stages)

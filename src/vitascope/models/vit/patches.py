@@ -17,15 +17,16 @@ class PatchEmbed(TimmPatchEmbed):
         self, img_size: int | tuple[int, int] | None = 224, patch_size: int = 16, **kwargs: Any
     ):
         super().__init__(img_size, patch_size, **kwargs)
+        self.in_chans = self.proj.in_channels
         if self.img_size is not None and not self.dynamic_img_pad:
             self._check_divisible(*self.img_size)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, height, width) -> (B, N, D), or (B, h, w, D) for dynamic sizes"""
-        if x.ndim != 4 or x.shape[1] != self.proj.in_channels:
+        if x.ndim != 4 or x.shape[1] != self.in_chans:
             raise UserError(
-                f"the model takes images of {self.proj.in_channels} channels, (B, "
-                f"{self.proj.in_channels}, height, width), and got {tuple(x.shape)}; "
+                f"the model takes images of {self.in_chans} channels, (B, "
+                f"{self.in_chans}, height, width), and got {tuple(x.shape)}; "
                 f"create it with in_chans= for other channels"
             )
         height, width = x.shape[-2:]

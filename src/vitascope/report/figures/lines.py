@@ -24,7 +24,13 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
     ys: list[float] = [value for _, value in panel.levels if known(value, panel.y_log)]
     ys += [value for value in panel.include if known(value, panel.y_log)]
     for line in panel.series:
-        for part in (line.y, line.low or (), line.high or (), *(line.each or ())):
+        for part in (
+            line.y,
+            line.low or (),
+            line.high or (),
+            *(line.each or ()),
+            *(line.strands or ()),
+        ):
             ys += [y for y in part if y is not None and known(y, panel.y_log)]
     xs += panel.names_at
     reach = max(ys) - min(ys) if ys else 1.0
@@ -123,6 +129,10 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
     for run in runs_of(line, panel, most):
         xs = [float(line.x[i] or 0) for i in run]
         ys = [float(line.y[i] or 0) for i in run]
+        for number, strand in enumerate(line.strands or ()):
+            heights = [float(strand[i] or 0) for i in run]
+            said = f"{number + 1}: {heights[0]:.3g} to {heights[-1]:.3g}"
+            plot.line(xs, heights, line.style, "strand", said)
         if panel.joined:
             plot.line(xs, ys, line.style, tip=tip)
         end = (plot.px(xs[-1]), plot.py(ys[-1]))

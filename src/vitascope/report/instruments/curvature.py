@@ -40,19 +40,21 @@ def hessian(models: Sequence[Seen]) -> Figure:
             f"ones {number(seen.values['ape'])} on average"
         )
     panel = Lines(
-        title="",
+        title="in order",
         x_label="eigenvalue",
         y_label="share no larger (%)",
         series=tuple(series),
         floor=0.0,
         ceiling=100.0,
     )
+    bars = tuple(_bars(models, side, sign) for side, sign in (("negative", -1), ("positive", 1)))
     return Figure(
         name="hessian",
         title="How convex, how sharp",
         reading=joined(parts),
-        panels=(panel,),
-        how="A line that rises left of zero is a loss that bends down in some directions.",
+        panels=(panel, *bars),
+        how="A line that rises left of zero is a loss that bends down in some directions. Steps: "
+        "eigenvalues of a size, the negative ones apart from the positive ones.",
         definition="The few eigenvalues of largest magnitude of the Hessian of NLL + l2, of each "
         "mini-batch (Park & Kim, Fig. 4).",
     )
@@ -112,6 +114,38 @@ def _traces(seen: Seen, key: str, label: str, places: Sequence[int]) -> Series:
         low=[y - e for y, e in zip(found, errors, strict=True)],
         high=[y + e for y, e in zip(found, errors, strict=True)],
         style=Style(0 if key == "hessian" else 1, "circle" if key == "hessian" else "square"),
+    )
+
+
+def steps(values: np.ndarray, edges: np.ndarray, total: int) -> tuple[list[float], list[float]]:
+    """A histogram as a line: each bin's height, in percent of ``total``, over its two edges.
+
+    >>> steps(np.array([1.0, 1.5, 9.0]), np.array([1.0, 2.0, 10.0]), 4)
+    ([1.0, 2.0, 2.0, 10.0], [50.0, 50.0, 25.0, 25.0])
+    """
+    counts = np.histogram(values, edges)[0]
+    return np.repeat(edges, 2)[1:-1].tolist(), np.repeat(100 * counts / total, 2).tolist()
+
+
+def _bars(models: Sequence[Seen], side: str, sign: int, bins: int = 24) -> Lines:
+    """The eigenvalues of one sign by their size, on a log scale as in Fig. 4."""
+    found = [np.asarray(seen.record.arrays["eigenvalues"], float).ravel() for seen in models]
+    found = [values[np.isfinite(values)] for values in found]
+    sizes = np.abs(np.concatenate(found))
+    sizes = sizes[sizes > 0] if (sizes > 0).any() else np.ones(1)
+    edges = np.geomspace(0.95 * sizes.min(), 1.05 * sizes.max(), bins + 1)
+    series = []
+    for seen, values in zip(models, found, strict=True):
+        x, y = steps(sign * values, edges, max(len(values), 1))
+        series.append(Series(label=seen.label, x=x, y=y, style=seen.style))
+    return Lines(
+        title=side,
+        x_label=f"size of a {side} eigenvalue",
+        y_label="share (%)",
+        series=tuple(series),
+        x_log=True,
+        floor=0.0,
+        marks=False,
     )
 
 
@@ -225,8 +259,8 @@ def landscape(models: Sequence[Seen]) -> Figure:
 
 
 def trajectory(models: Sequence[Seen]) -> Figure:
-    """Angle to the straight way against the distance left."""
-    series, parts = [], []
+    """The path in polar coordinates, and its angle to the straight way against the way gone."""
+    series, paths, parts = [], [], []
     for seen in models:
         radius, angle = seen.values["radius"], seen.values["angle"]
         pairs = [(r, a) for r, a in zip(radius, angle, strict=True) if r > 0]
@@ -238,12 +272,29 @@ def trajectory(models: Sequence[Seen]) -> Figure:
                 y=[57.29578 * a for _, a in pairs],
             )
         )
+        drawn = [*pairs, (0.0, pairs[-1][1])]  # the end, which has no angle of its own
+        paths.append(
+            Series(
+                label=seen.label,
+                x=[r * float(np.cos(a)) for r, a in drawn],
+                y=[r * float(np.sin(a)) for r, a in drawn],
+                style=seen.style,
+            )
+        )
         parts.append(
             f"{seen.label} leaves the straight way by "
             f"{number(57.29578 * max(a for _, a in pairs))} degrees at most"
         )
+    polar = Lines(
+        title="in polar coordinates",
+        x_label="r cos θ",
+        y_label="r sin θ",
+        marks=True,
+        series=tuple(paths),
+        floor=0.0,
+    )
     panel = Lines(
-        title="",
+        title="off the straight way",
         x_label="share of the way gone",
         y_label="angle (degrees)",
         marks=True,
@@ -254,7 +305,8 @@ def trajectory(models: Sequence[Seen]) -> Figure:
         name="trajectory",
         title="The way to the optimum",
         reading=joined(parts),
-        panels=(panel,),
+        panels=(polar, panel),
+        how="From (1, 0), the first weights, to (0, 0), the last; a straight way has no height.",
         definition="dw_t = w_t − w_end; r_t = |dw_t| / |dw_0|, θ_t the angle between dw_t and dw_0 "
         "(Park & Kim, Fig. 1b).",
     )

@@ -222,15 +222,15 @@ def _to_tokens(seen: Seen) -> Lines:
 
 
 def first_maps(record: Record) -> Figure:
-    """Positional attention of a fresh GPSA layer, one row per locality strength (Fig. 3)."""
+    """Positional attention before training, one row per locality strength (Fig. 3)."""
     maps = np.asarray(record.arrays["maps"], float)
     heads = tuple(f"head {head + 1}" for head in range(maps.shape[1]))
     panel = Maps(
-        title="Positional attention of a fresh GPSA layer",
+        title="Positional attention before training",
         rows=tuple(f"α = {strength:g}" for strength in record.values["strengths"]),
         columns=heads,
         values=maps / maps.max((1, 2, 3), keepdims=True),
-        query=((maps.shape[2] - 1) / 2, (maps.shape[3] - 1) / 2),
+        query=(float(record.values["query"][0]), float(record.values["query"][1])),
     )
     return Figure(name="first_maps", title=panel.title, reading="", panels=(panel,))
 

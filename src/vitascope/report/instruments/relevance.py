@@ -1,11 +1,11 @@
 """What several models' answers rest on: maps of relevance, and how faithful they are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Maps, Panel, Series, Style
+from vitascope.figure import Figure, Lines, Maps, Series, Style
 from vitascope.record import Record
 from vitascope.report.instruments.instrument import Instrument, Seen, table_row
 from vitascope.report.instruments.per_layer import joined
@@ -34,10 +34,7 @@ def gain_words(one: Mapping[str, Any]) -> str:
 def relevance(models: Sequence[Seen]) -> Figure:
     """Maps of each model on a few images, then its deletion and insertion curves."""
     parts = []
-    panels: list[Panel] = []
     for seen in models:
-        panels.append(_maps(seen, len(models) > 1))
-        panels += [_curve(seen, curve) for curve in CURVES]
         best = max(seen.values["methods"], key=lambda method: _total(seen, method))
         said = [f"{gain_words(seen.values[curve][best])} ({curve})" for curve in CURVES]
         words = " points better than a random order of the same places" if seen is models[0] else ""
@@ -50,7 +47,7 @@ def relevance(models: Sequence[Seen]) -> Figure:
         "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
         "on an empty image (insertion, high is good); dashed: the same places in random order. "
         "± is the standard error over images.",
-        panels=tuple(panels),
+        panels=tuple(panel for seen in models for panel in _panels(seen, len(models) > 1)),
         definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "
         "mean max(0, ∇A · A)) (Chefer et al. 2021); Grad-CAM: max(0, Σ_c α_c A_c) (Selvaraju et "
         "al. 2017); deletion and insertion: areas below the curves (Petsiuk et al. 2018).",
@@ -60,6 +57,11 @@ def relevance(models: Sequence[Seen]) -> Figure:
 
 def _total(seen: Seen, method: str) -> float:
     return float(sum(seen.values[curve][method]["gain"] for curve in CURVES))
+
+
+def _panels(seen: Seen, titled: bool) -> Iterator[Maps | Lines]:
+    yield _maps(seen, titled)
+    yield from (_curve(seen, curve) for curve in CURVES)
 
 
 def _maps(seen: Seen, titled: bool) -> Maps:

@@ -7,7 +7,7 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import listed, number
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
+from vitascope.report.tables.bench import ABOUT_RATES, ABOUT_RATIOS, bench_tables
 
 __all__ = ["section"]
 
@@ -16,20 +16,29 @@ def section(source: Source, styles: Styles) -> Section:
     """One section a benchmark."""
     record = source.record
     name = record.kind.removeprefix("bench-")
-    ratios = {what: float(mid) for what, _, mid, _ in record.values["speed"]}
-    slow, fast = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-    answer = f"{number(median(ratios.values()))} times as fast as its peers in the median"
-    if len(ratios) > 1:
-        answer += f", from {number(ratios[slow])} ({slow}) to {number(ratios[fast])} ({fast})"
+    rates = {who: float(rate) for who, _, rate, *_ in record.values.get("throughput") or ()}
+    shown = rates or {what: float(mid) for what, _, mid, _ in record.values["speed"]}
+    slow, fast = min(shown, key=shown.__getitem__), max(shown, key=shown.__getitem__)
+    if rates:
+        parts = [f"{who} {number(rate)}" for who, rate in rates.items()]
+        answer, about = f"Images a second: {listed(parts)}", ABOUT_RATES
+    else:
+        answer, about = f"{number(median(shown.values()))} times as fast as its peers", ABOUT_RATIOS
+        answer += " in the median"
+        if len(shown) > 1:
+            answer += f", from {number(shown[slow])} ({slow}) to {number(shown[fast])} ({fast})"
+    unit = "images a second" if rates else "times as fast"
     series = DotSeries(
-        label="ours / peer", values=[[ratio] for ratio in ratios.values()], style=styles.of(name)
+        label="inference" if rates else "ours / peer",
+        values=[[value] for value in shown.values()],
+        style=styles.of(name),
     )
-    panel = Dots(title="", y_label="times as fast", groups=tuple(ratios), series=(series,))
+    panel = Dots(title="", y_label=unit, groups=tuple(shown), series=(series,))
     figure = Figure(
         name=f"speed {name}",
         title="Against its peers",
         reading=f"{answer}.",
-        how=ABOUT_RATIOS,
+        how=about,
         panels=(panel,),
     )
     return Section(
@@ -38,7 +47,7 @@ def section(source: Source, styles: Styles) -> Section:
         title=f"Speed: {name}",
         question="How fast is it, beside what others use?",
         answer=f"{answer}.",
-        leads=(ABOUT_RATIOS,),
+        leads=(about,),
         figures=(figure,),
         tables=tuple(bench_tables(record)),
         source=source.path.name,

@@ -15,11 +15,25 @@ from vitascope.report.tables.comparison import accuracy_table, cost_table
 
 __all__ = ["models", "section"]
 
-_TERMS = (
-    (
-        "Top-1 accuracy",
-        "The share of test images whose most probable class is the right one.",
+_LEADS = 5  # sentences under the headline; all are in the record
+_ACCURACY = {
+    "top1": ("Top-1 accuracy", "The share of images whose most probable class is the right one."),
+    "balanced": (
+        "Balanced accuracy",
+        "The mean over classes of the share of a class's images that are recognised: every class "
+        "counts alike, however many images it has.",
     ),
+}
+_CHOICE = {
+    "validation": "Held out of the training images: by these the model is chosen. Accuracies and "
+    "leads are of test images, which chose nothing.",
+    "held-out": "Every training image was held out once, in one of the folds, and tested by a "
+    "model that had not seen it: by these images the model is chosen. Intervals take the overlap "
+    "of the training sets into account (Nadeau and Bengio 2003).",
+    "test": "The test images chose the model and measure it too, which flatters the best of "
+    "several.",
+}
+_TERMS = (
     (
         "Lead and relative gain",
         "The lead is a − r points, with the mean accuracies a of the model and r of the "
@@ -63,11 +77,15 @@ def section(source: Source, styles: Styles) -> Section:
     advice, data = comparison.values["recommendation"], comparison.values["data"]
     seeds = comparison.num_seeds
     badge = _badge(advice, seeds)
+    chosen = comparison.values.get("chosen_by") or {}
+    choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
+    held = chosen["count"] if chosen.get("images") == "validation" else 0
     channels = f", {data['size'][0]} channels" if data["size"][0] != 1 else ", grey"
     facts = (
         ("images", str(data["name"])),
-        ("to train on", count(data["num_train"])),
-        ("to test on", count(data["num_test"])),
+        ("to train on", count(data["num_train"] - held)),
+        *choosing,
+        *([("to test on", count(data["num_test"]))] if data["num_test"] else []),
         ("classes", count(data["num_classes"])),
         (f"pixels{channels}", f"{data['size'][1]} × {data['size'][2]}"),
         ("seed a model" if seeds == 1 else "seeds a model", str(seeds)),
@@ -81,22 +99,38 @@ def section(source: Source, styles: Styles) -> Section:
         question=comparison.values.get("question") or "Which model for these images?",
         answer=advice["headline"],
         badge=badge,
-        leads=tuple((advice.get("sentences") or [])[:3]),
+        leads=tuple((advice.get("sentences") or [])[:_LEADS]),
         facts=facts,
         models=tuple(_card(model) for model in comparison.models.values()),
         figures=figures,
         tables=(accuracy_table(comparison), cost_table(comparison)),
-        terms=(*_TERMS, *(term for name, term in _ATTENTION_TERMS.items() if name in names)),
+        terms=(
+            *_choice_terms(comparison),
+            *_TERMS,
+            *(term for name, term in _ATTENTION_TERMS.items() if name in names),
+        ),
         agains=(_again(comparison),),
         source=source.path.name,
     )
+
+
+def _choice_terms(comparison: ComparisonRecord) -> list[tuple[str, str]]:
+    """What is measured, and which images chose."""
+    terms = [_ACCURACY[comparison.metric]]
+    images = (comparison.values.get("chosen_by") or {}).get("images")
+    if images:
+        terms.append((f"{images.capitalize()} images", _CHOICE[images]))
+    return terms
 
 
 def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
     """How far the answer can be trusted; what speaks against it comes first."""
     cautions = advice.get("cautions") or ()
     if cautions:
-        return Badge(words=f"With caution. {cautions[0]}")
+        return Badge(words=advice.get("badge") or f"With caution. {cautions[0]}")
+    if advice.get("badge"):
+        good = advice["confidence"] in ("clear", "equivalent")
+        return Badge(words=advice["badge"], **({"sign": "✓", "tone": "good"} if good else {}))
     margin = f"{advice.get('margin', 1.0):g} point"
     words = {
         "clear": "A clear result",

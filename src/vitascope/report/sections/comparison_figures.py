@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Dots, DotSeries, Figure, Lines, Series
+from vitascope.figure import Dots, DotSeries, Figure, Lines, Series, head_panels
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.sections import comparison_readings as readings
@@ -14,17 +16,17 @@ from vitascope.report.sections.comparison_record import ComparisonRecord, Fracti
 
 __all__ = ["comparison_figures"]
 
-_ACCURACY = "Top-1 accuracy on the test images (%)"
 _COSTS = {  # a model's attribute: what the axis says
     "multiply_adds": "multiply-adds per image",
     "images_per_second": "training images per second",
 }
-_CURVES = {"top1": "Top-1 accuracy (%)", "train_nll": "Training loss"}
+_CURVES = {"top1": "Top-1 accuracy{} (%)", "train_nll": "Training loss"}
 _TRACES = {
     "gates": ("Gates over training", "gate"),
     "nonlocality": ("Nonlocality over training", "distance (patches)"),
 }
 _FEW = 5  # lines that have their bands drawn
+_MOST_PANELS = 24  # of single layers in one figure
 
 
 def comparison_figures(comparison: ComparisonRecord) -> tuple[Figure, ...]:
@@ -52,7 +54,7 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
         told = [str(crossing.get("text") or "") for crossing in comparison.crossings]
         how = " ".join([how, *told])
     elif rows:
-        panels = (_of_one_fraction(rows[0]),)
+        panels = (_of_one_fraction(comparison, rows[0]),)
     return Figure(
         name="efficiency",
         title="How much each image teaches" if len(rows) > 1 else "Accuracy",
@@ -82,7 +84,7 @@ def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
     return Lines(
         title="",
         x_label="training images",
-        y_label=_ACCURACY,
+        y_label=_accuracy(comparison),
         series=tuple(series),
         x_log=True,
         x_at=tuple(row.num_images for row in rows),
@@ -111,7 +113,12 @@ def _crossings(
             break
 
 
-def _of_one_fraction(row: FractionRow) -> Dots:
+def _accuracy(comparison: ComparisonRecord) -> str:
+    told = comparison.values.get("reported_on") or {}
+    return f"{comparison.measured} on the {told.get('images') or 'test'} images (%)"
+
+
+def _of_one_fraction(comparison: ComparisonRecord, row: FractionRow) -> Dots:
     """All models on the same images, the best on top."""
     entries = sorted(row.entries.values(), key=lambda entry: -entry.mean)
     series = tuple(
@@ -121,7 +128,7 @@ def _of_one_fraction(row: FractionRow) -> Dots:
         for entry in entries
     )
     group = f"{count(row.num_images)} training images"
-    return Dots(title="", y_label=_ACCURACY, groups=(group,), series=series)
+    return Dots(title="", y_label=_accuracy(comparison), groups=(group,), series=series)
 
 
 def cost(comparison: ComparisonRecord) -> Figure:
@@ -149,7 +156,7 @@ def cost(comparison: ComparisonRecord) -> Figure:
                 Lines(
                     title="",
                     x_label=words,
-                    y_label="Top-1 accuracy (%)",
+                    y_label=f"{comparison.measured} (%)",
                     x_log=True,
                     series=tuple(series),
                     joined=False,
@@ -171,7 +178,9 @@ def cost(comparison: ComparisonRecord) -> Figure:
 def learning(comparison: ComparisonRecord) -> Figure:
     """Accuracy and training loss over epochs, one panel per share of the images."""
     panels = []
-    for what, words in _CURVES.items():
+    chosen = (comparison.values.get("chosen_by") or {}).get("images")
+    for what, form in _CURVES.items():
+        words = form.format(f" on {chosen} images" if chosen else "")
         found = [(row, comparison.curves(row.fraction, what)) for row in comparison.rows]
         ends = _ends(part for _, curves in found for c in curves for part in (c.low, c.high))
         for row, curves in found:
@@ -214,38 +223,50 @@ def _share(row: FractionRow) -> str:
 
 
 def over_training(comparison: ComparisonRecord, what: str) -> Figure:
-    """``gates`` or ``nonlocality`` over epochs: one panel per model and share, a line per layer."""
+    """``gates`` or ``nonlocality`` over epochs.
+
+    A panel per layer with a line per head; where there are too many layers for that, a panel per
+    model and share with a line per layer.
+    """
     traces = comparison.traces(what)
     title, words = _TRACES[what]
     ends = _ends(trace.values.ravel().tolist() for trace in traces)
-    panels = []
+    single = sum(len(trace.layers) for trace in traces) <= _MOST_PANELS
+    panels: list[Lines] = []
     for trace in traces:
         row = comparison.row(trace.fraction)
         share = _share(row) if row else f"{100 * trace.fraction:.3g} % of the images"
-        panels.append(
-            Lines(
-                title=f"{trace.model.label}, {share}",
-                x_label="epoch",
-                y_label=words,
-                series=tuple(_layers(trace)),
-                floor=0.0,
-                include=ends,
-                marks=False,
-                ceiling=1.0 if what == "gates" else math.inf,
-                levels=(("uniform head", trace.uniform),) if trace.uniform is not None else (),
-            )
-        )
+        name = f"{trace.model.label}, {share}"
+        shown: dict[str, Any] = {
+            "x_label": "epoch",
+            "y_label": words,
+            "floor": 0.0,
+            "include": ends,
+            "marks": False,
+            "ceiling": 1.0 if what == "gates" else math.inf,
+            "levels": (("uniform head", trace.uniform),) if trace.uniform is not None else (),
+        }
+        if single:
+            titles = [f"{name}, layer {place + 1}" for place in range(len(trace.layers))]
+            for panel in head_panels(trace.epochs, trace.values, titles, **shown):
+                styled = tuple(replace(line, style=trace.model.style) for line in panel.series)
+                panels.append(replace(panel, series=styled))
+        else:
+            panels.append(Lines(title=name, series=tuple(_layers(trace)), **shown))
     meaning = {
         "gates": "1 is position alone, 0 is content alone.",
         "nonlocality": "Dashed: a head that looks everywhere alike.",
     }[what]
-    few = all(len(trace.layers) <= _FEW for trace in traces)
-    bands = "; bands: from the least head to the most" if few else ""
+    lines = (
+        "Thin lines: single heads; thick: their mean."
+        if single
+        else ("Lines: mean of the heads of a layer.")
+    )
     return Figure(
         name=what,
         title=title,
         reading=readings.trace_reading(traces, what),
-        how=f"{meaning} Lines: mean of the heads of a layer{bands}.",
+        how=f"{meaning} {lines}",
         panels=tuple(panels),
     )
 

@@ -171,6 +171,23 @@ class ComparisonRecord:
         )
 
     @property
+    def metric(self) -> str:
+        """``top1`` or ``balanced``."""
+        return str(self.values.get("metric") or "top1")
+
+    @property
+    def measured(self) -> str:
+        """What is measured, in words."""
+        return {"balanced": "Balanced accuracy"}.get(self.metric, "Top-1 accuracy")
+
+    @property
+    def images(self) -> str:
+        """The images it is measured on: ``359 test images``."""
+        told = self.values.get("reported_on") or {}
+        amount = told.get("count") or self.values["data"]["num_test"]
+        return f"{amount:,} {told.get('images') or 'test'} images"
+
+    @property
     def crossings(self) -> Sequence[Mapping[str, Any]]:
         """Where one model overtakes another, each with a sentence."""
         found: Sequence[Mapping[str, Any]] = self.values.get("crossings") or ()

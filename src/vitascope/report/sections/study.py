@@ -22,6 +22,7 @@ __all__ = ["correction", "models", "section", "tally", "told"]
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
     "laptop": "Laptop scale: small models and few images, not the paper's",
+    "desk": "Desk scale: small models on real images, not the paper's",
 }
 _VERDICTS = (
     "Agrees, disagrees, undecided, not testable here",

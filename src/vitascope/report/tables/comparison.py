@@ -32,8 +32,8 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
         caption += f"; {what} {comparison.reference.label}{gains}"
     return Table(
         name="accuracy",
-        title="Top-1 accuracy (%)",
-        caption=f"{caption}. Bold: highest mean of a row.",
+        title=f"{comparison.measured} (%)",
+        caption=f"{caption}; on {comparison.images}. Bold: highest mean of a row.",
         corner="Training images",
         columns=tuple(model.label for model in models),
         styles=tuple(model.style for model in models),
@@ -83,7 +83,7 @@ def cost_table(comparison: ComparisonRecord) -> Table:
         caption="Size, work for one image, speed in training on the machine named below, and "
         f"accuracy{images}.",
         corner="Model",
-        columns=("Parameters", "Multiply-adds", "Images/s", "Top-1 (%)"),
+        columns=("Parameters", "Multiply-adds", "Images/s", f"{comparison.measured} (%)"),
         rows=tuple(rows),
     )
 
@@ -92,4 +92,5 @@ def comparison_text(comparison: ComparisonRecord) -> str:
     """For a terminal: the accuracies and the recommendation."""
     advice = comparison.values["recommendation"]
     table = as_text(accuracy_table(comparison, intervals=False))
-    return "\n".join([table, "", advice["headline"], *advice["sentences"]])
+    badge = [f"{advice['badge']}."] if advice.get("badge") else []
+    return "\n".join([table, "", advice["headline"], *badge, *advice["sentences"]])

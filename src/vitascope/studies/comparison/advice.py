@@ -1,18 +1,24 @@
 """Which model to take for these images, in words, and what the answer rests on.
 
-The rule is :func:`vitascope.studies.stats.recommend`, on the most training images; here are its
-sentences, and what speaks against trusting it (:func:`cautions`).
+The rule is :func:`vitascope.studies.stats.recommend`, on the most training images. It sees the
+images that choose (validation, or out of fold); accuracy and leads are told of images that chose
+nothing (test).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from vitascope.studies import stats
-from vitascope.studies.comparison.evidence import FractionResults, RunResult, correct_of, tabulate
+from vitascope.studies.comparison.cautions import Trainings, cautions
+from vitascope.studies.comparison.evidence import Evidence, FractionResults, tabulate
 
-__all__ = ["Advice", "advise", "cautions"]
+__all__ = ["Advice", "advise"]
+
+FEW_TESTS = 500  # below these images in folds say more
+
+Metric = Literal["top1", "balanced"]
+METRICS: Mapping[Metric, str] = {"top1": "top-1", "balanced": "balanced accuracy"}
 
 
 @dataclass(frozen=True)
@@ -21,91 +27,153 @@ class Advice:
 
     model: str
     headline: str
+    badge: str  # how far the headline can be trusted
     sentences: tuple[str, ...]
     evidence: tuple[str, ...]
     confidence: Literal["clear", "equivalent", "undecided"]
     cautions: tuple[str, ...]  # reasons not to trust it, the gravest first
-    margin: float  # points of top-1 that a cheaper model may be behind
+    margin: float  # points of accuracy that a cheaper model may be behind
+    accuracy: Mapping[str, Any]  # of the model, on images that chose nothing
 
 
 def advise(
-    cells: Sequence[RunResult],
+    chosen: Evidence,
+    reported: Evidence,
     cost: Mapping[str, float],
     reference: str,
     *,
     margin: float = 1.0,
-    curves: Sequence[tuple[str, Sequence[float]]] = (),
+    metric: Metric = "top1",
+    trainings: Trainings | None = None,
+    notes: Sequence[str] = (),
 ) -> Advice:
     """Which model to take for these images: the best on all of them, or a cheaper equivalent.
 
     Args:
-        cells: All runs.
+        chosen: What the runs said about the images that choose.
+        reported: What they said about images that chose nothing; the same object where there are
+            none.
         cost: Multiply-adds of each model.
         reference: The model that gains are relative to.
-        margin: Points of top-1 that do not matter where a model is cheaper.
-        curves: Of each run on the most images its model, and its top-1 in percent over training.
+        margin: Points that do not matter where a model is cheaper.
+        metric: What the accuracy is called.
+        trainings: What else is known of the runs.
+        notes: What a reader must know of how they were planned.
     """
-    full = max(cell.fraction for cell in cells)
-    images = next(cell.num_images for cell in cells if cell.fraction == full)
-    found = stats.recommend(correct_of(cells, full), cost, margin)
-    mean = found.accuracy[found.model]
-    if len(found.accuracy) == 1:
-        headline = f"{found.model} has {mean:.1f} % top-1 on {images:,} images."
-    elif found.verdict == "undecided":
-        names = [found.best, *found.rivals]
-        headline = f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
-        headline += f"; {found.best} has the highest mean, {mean:.1f} % on {images:,} images."
-    else:
-        how = "ahead of the rest" if found.verdict == "clear" else f"within {margin:g} of the best"
-        headline = f"Take {found.model}: {mean:.1f} % top-1 on {images:,} images, {how}."
-    rows = tabulate(cells, reference)
-    against = cautions(rows, curves, margin)
+    most = chosen.most
+    found = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
+    correct = reported.correct(most)
+    level = stats.accuracy(correct[found.model], **reported.kinds)
+    rows = tabulate(reported, reference)
+    against = cautions(
+        rows,
+        trainings or Trainings(),
+        margin,
+        model=found.model,
+        chosen=chosen,
+        reported=reported,
+        may_be_behind=margin if found.verdict == "equivalent" else 0.0,
+    )
     return Advice(
         model=found.model,
-        headline=headline,
-        sentences=(found.reason, *against, *_trend(rows, reference)),
+        headline=_headline(found, level, chosen, reported, margin, METRICS[metric]),
+        badge=_badge(found, margin, [each.words for each in against]),
+        sentences=(
+            *(each.sentence for each in against),
+            *_why(found, chosen),
+            *_leads(found.model, reported, chosen),
+            *notes,
+            *_few(chosen, reported),
+            *_trend(rows, reference),
+        ),
         evidence=tuple(_says(row, reference) for row in rows),
         confidence=found.verdict,
-        cautions=against,
+        cautions=tuple(each.sentence for each in against),
         margin=margin,
+        accuracy={"mean": level.value, "low": level.low, "high": level.high},
     )
 
 
-def cautions(
-    rows: Sequence[FractionResults], curves: Sequence[tuple[str, Sequence[float]]], margin: float
-) -> tuple[str, ...]:
-    """What speaks against trusting a comparison, in sentences.
+def _headline(
+    found: stats.Recommendation,
+    level: stats.Estimate,
+    chosen: Evidence,
+    reported: Evidence,
+    margin: float,
+    metric: str,
+) -> str:
+    interval = f"[{level.low:.1f}, {level.high:.1f}]"
+    what = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
+    if len(found.accuracy) == 1:
+        return f"{found.model}: {what}."
+    by = f", by {chosen.called}" if chosen is not reported else ""
+    if found.verdict == "undecided":
+        names = [found.best, *found.rivals]
+        between = f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
+        return f"{between}{by}; {found.best}, the highest mean, has {what}."
+    if found.verdict == "clear":
+        return f"Take {found.model}: {what}; ahead of the rest{by}."
+    cheaper = ", and cheaper" if found.model != found.best else ""
+    near = f"shown to be within {margin:g} {_points(margin)} of the best"
+    return f"Take {found.model}: {what}; {near}{by}{cheaper}."
 
-    One run per model, training that had not ended (the last quarter of it still brought more than
-    the margin), and accuracy that falls with more images.
-    """
-    said = []
-    if max(entry.num_seeds for row in rows for entry in row.entries) == 1:
-        said.append("One seed per model: the spread between runs is unknown, add --seeds 0 1 2.")
-    gains: dict[str, list[float]] = {}
-    for model, curve in curves:
-        if len(curve) >= 4:
-            gains.setdefault(model, []).append(curve[-1] - curve[-1 - len(curve) // 4])
-    rising = [name for name, rises in gains.items() if sum(rises) / len(rises) > margin]
-    if rising:
-        said.append(
-            f"Not converged: {', '.join(rising)} gained more than {margin:g} point in the last "
-            "quarter of the training, give more --epochs."
+
+def _badge(found: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
+    """How far the headline can be trusted; what speaks against it comes first."""
+    if against:
+        return f"With caution: {'; '.join(against)}"
+    if found.verdict == "clear":
+        return "A clear result"
+    if found.verdict == "equivalent":
+        return f"Shown to be within {margin:g} {_points(margin)} of the best"
+    if len(found.accuracy) == 1:
+        return "One model: nothing to compare it with"
+    return "Undecided: the models are too close for these runs and images"
+
+
+def _points(number: float) -> str:
+    return "point" if number == 1 else "points"
+
+
+def _why(found: stats.Recommendation, chosen: Evidence) -> list[str]:
+    """The reason of the choice, with the images it was made by."""
+    if len(found.accuracy) == 1:
+        return [found.reason]
+    means = ", ".join(f"{name} {mean:.1f} %" for name, mean in found.accuracy.items())
+    return [f"Chosen by {chosen.called}: {means}. {found.reason}"]
+
+
+def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
+    """How far the model is ahead of each other one on images that chose nothing."""
+    correct = reported.correct(reported.most)
+    if chosen is reported or len(correct) < 2:
+        return []
+    parts = []
+    for other, runs in correct.items():
+        if other == model:
+            continue
+        lead = stats.difference(correct[model], runs, **reported.kinds)
+        how = "ahead of" if lead.value >= 0 else "behind"
+        sure = lead.low > 0 or lead.high < 0
+        shown = "" if sure and not lead.one_run else ", within noise"
+        parts.append(
+            f"{how} {other} by {abs(lead.value):.1f} points [{lead.low:+.1f}, {lead.high:+.1f}]"
+            f"{shown}"
         )
-    for few, many in pairwise(rows):
-        for entry in many.entries:
-            before = next((e for e in few.entries if e.model == entry.model), None)
-            if before is not None and entry.mean < before.mean - margin:
-                said.append(
-                    f"{entry.model} is worse with {many.num_images:,} images than with "
-                    f"{few.num_images:,} ({entry.mean:.1f} against {before.mean:.1f} %): its "
-                    "training may not suit it."
-                )
-    return tuple(said)
+    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(parts)}."]
+
+
+def _few(chosen: Evidence, reported: Evidence) -> list[str]:
+    if chosen.folds is not None or reported.num_images >= FEW_TESTS:
+        return []
+    return [
+        f"{reported.called} tell little about small differences: with --folds 5 every image "
+        "of the training part is tested once."
+    ]
 
 
 def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
-    """How each gain over the reference changes from the most images to the fewest."""
+    """How each lead over the reference changes from the most images to the fewest."""
     if len(rows) < 2:
         return []
     said = []

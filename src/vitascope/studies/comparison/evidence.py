@@ -1,32 +1,25 @@
 """Accuracies side by side: who is ahead, by how much, and can we know.
 
-Pure functions on the runs of a comparison. The difference of a model and a reference at one
-fraction is paired over the test images, which both met, and crossed with the seeds; its 95 %
-interval is that of :func:`vitascope.studies.stats.difference`. The relative gain is the same as a
-share of the reference's accuracy r, as in Table 2 of the ConViT paper: g = 100 (m - r) / r.
+Pure functions on what the runs of a comparison said about one set of images. The difference of a
+model and a reference at one fraction is paired over the images, which both met, and crossed with
+the seeds; its 95 % interval is that of :func:`vitascope.studies.stats.difference`. The relative
+gain is the same as a share of the reference's accuracy r, as in Table 2 of the ConViT paper:
+g = 100 (m - r) / r.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from math import exp, log
 from typing import Any, Literal
 
 import numpy as np
 
-from vitascope.studies.stats import difference
+from vitascope.studies import stats
 
-__all__ = [
-    "FractionResults",
-    "ModelResult",
-    "RunResult",
-    "correct_of",
-    "crossings",
-    "plain_rows",
-    "tabulate",
-]
+__all__ = ["Evidence", "FractionResults", "ModelResult", "RunResult", "crossings", "tabulate"]
 
-Verdict = Literal["reference", "ahead", "behind", "within noise"]
+LeadVerdict = Literal["reference", "ahead", "behind", "within noise"]
 
 
 @dataclass(frozen=True)
@@ -37,12 +30,54 @@ class RunResult:
     fraction: float
     seed: int
     num_images: int  # it was trained on
-    correct: np.ndarray  # (test images,) was the image classified right?
+    correct: np.ndarray  # (images,) was the image classified right?
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What all runs said about the same images, and what belongs together among these."""
+
+    name: str  # of the images: "validation", "held-out" or "test"
+    runs: tuple[RunResult, ...]
+    labels: np.ndarray | None = None  # true classes, where the accuracy is balanced over them
+    folds: np.ndarray | None = None  # of each image, where every one was tested once a seed
+    groups: np.ndarray | None = None  # a patient or video for each image
 
     @property
-    def top1(self) -> float:
-        """In percent."""
-        return 100 * float(np.mean(self.correct))
+    def num_images(self) -> int:
+        """How many images there are."""
+        return len(self.runs[0].correct)
+
+    @property
+    def called(self) -> str:
+        """The images in words: ``359 test images``."""
+        return f"{self.num_images:,} {self.name} images"
+
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """What the statistics must know of the images."""
+        return {"labels": self.labels, "folds": self.folds, "groups": self.groups}
+
+    @property
+    def most(self) -> float:
+        """The largest fraction."""
+        return max(run.fraction for run in self.runs)
+
+    def trained_on(self, fraction: float) -> int:
+        """How many images a fraction is."""
+        return max(run.num_images for run in self.runs if run.fraction == fraction)
+
+    def correct(self, fraction: float) -> Mapping[str, np.ndarray]:
+        """Per model at one fraction, which images each run got right. (runs, images)"""
+        found: dict[str, list[np.ndarray]] = {}
+        for run in self.runs:
+            if run.fraction == fraction:
+                found.setdefault(run.model, []).append(run.correct)
+        return {model: np.stack(runs) for model, runs in found.items()}
+
+    def of(self, *models: str) -> "Evidence":
+        """Of these models alone."""
+        return replace(self, runs=tuple(run for run in self.runs if run.model in models))
 
 
 @dataclass(frozen=True)
@@ -59,7 +94,7 @@ class ModelResult:
     gain: float | None = None  # the same in percent of the reference's top-1
     gain_low: float | None = None
     gain_high: float | None = None
-    verdict: Verdict = "reference"  # with one run each never ahead or behind: seeds may differ
+    verdict: LeadVerdict = "reference"  # one run each is never ahead or behind: seeds may differ
 
 
 @dataclass(frozen=True)
@@ -74,43 +109,43 @@ class FractionResults:
         """The entry of one model."""
         return next(entry for entry in self.entries if entry.model == model)
 
-
-def correct_of(cells: Sequence[RunResult], fraction: float) -> Mapping[str, np.ndarray]:
-    """Per model at one fraction, which test images each run got right. (seeds, images)"""
-    groups: dict[str, list[np.ndarray]] = {}
-    for cell in cells:
-        if cell.fraction == fraction:
-            groups.setdefault(cell.model, []).append(cell.correct)
-    return {model: np.stack(runs) for model, runs in groups.items()}
+    def plain(self) -> dict[str, Any]:
+        """For a record."""
+        return asdict(self)
 
 
-def tabulate(cells: Sequence[RunResult], reference: str) -> tuple[FractionResults, ...]:
+def tabulate(evidence: Evidence, reference: str) -> tuple[FractionResults, ...]:
     """Means, spreads and gains over ``reference``, one row per fraction, models in their order."""
     rows = []
-    for fraction in sorted({cell.fraction for cell in cells}):
-        correct = correct_of(cells, fraction)
-        images = next(cell.num_images for cell in cells if cell.fraction == fraction)
+    for fraction in sorted({run.fraction for run in evidence.runs}):
+        correct = evidence.correct(fraction)
         base = correct.get(reference)
-        entries = tuple(_entry(model, runs, reference, base) for model, runs in correct.items())
-        rows.append(FractionResults(fraction, images, entries))
+        entries = tuple(
+            _entry(model, runs, None if model == reference else base, evidence)
+            for model, runs in correct.items()
+        )
+        rows.append(FractionResults(fraction, evidence.trained_on(fraction), entries))
     return tuple(rows)
 
 
-def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None) -> ModelResult:
-    accuracies = 100 * runs.mean(1)
+def _entry(
+    model: str, runs: np.ndarray, base: np.ndarray | None, evidence: Evidence
+) -> ModelResult:
+    images = stats.Images(evidence.num_images, **evidence.kinds)
+    accuracies = 100 * images.mean(runs)
     own: dict[str, Any] = {
         "model": model,
         "mean": float(accuracies.mean()),
         "std": float(accuracies.std(ddof=1)) if len(runs) > 1 else None,
         "num_seeds": len(runs),
     }
-    if model == reference or base is None:
+    if base is None:
         return ModelResult(**own)
-    found = difference(runs, base)
-    verdict: Verdict = "within noise"
+    found = stats.difference(runs, base, **evidence.kinds)
+    verdict: LeadVerdict = "within noise"
     if not found.one_run and (found.low > 0 or found.high < 0):
         verdict = "ahead" if found.low > 0 else "behind"
-    share = 100 / max(100 * float(base.mean()), 1e-9)
+    share = 100 / max(100 * float(images.mean(base).mean()), 1e-9)
     return ModelResult(
         **own,
         points=found.value,
@@ -123,15 +158,15 @@ def _entry(model: str, runs: np.ndarray, reference: str, base: np.ndarray | None
     )
 
 
-def crossings(cells: Sequence[RunResult]) -> list[dict[str, Any]]:
+def crossings(evidence: Evidence) -> list[dict[str, Any]]:
     """Where one model's curve passes another's, on a logarithmic axis of images.
 
     A crossing is certain only if each model is ahead beyond the noise on its side.
     """
     found = []
-    models = dict.fromkeys(cell.model for cell in cells)
+    models = dict.fromkeys(run.model for run in evidence.runs)
     for first, second in combinations(models, 2):
-        rows = tabulate([c for c in cells if c.model in (first, second)], second)
+        rows = tabulate(evidence.of(first, second), second)
         for a, b in pairwise(rows):
             left, right = (row.entry(first).mean - row.entry(second).mean for row in (a, b))
             if left * right >= 0:
@@ -145,8 +180,3 @@ def crossings(cells: Sequence[RunResult]) -> list[dict[str, Any]]:
             text += "" if certain else "; the difference is within the noise"
             found.append({"first": low, "second": high, "fraction": fraction, "text": text})
     return found
-
-
-def plain_rows(rows: Sequence[FractionResults]) -> list[dict[str, Any]]:
-    """For a record."""
-    return [asdict(row) for row in rows]

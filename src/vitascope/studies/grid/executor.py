@@ -60,6 +60,7 @@ def run_all(
     out: Path,
     engine: Engine,
     cost: Callable[[Training], float] = lambda training: 1.0,
+    beside: float = 0.0,
 ) -> None:
     """Make all runs and readings that are not there yet; teachers of others first.
 
@@ -67,7 +68,9 @@ def run_all(
         wanted: The runs.
         out: Folder for them.
         engine: Where they are made.
-        cost: Of one epoch of a training, in any unit, for the progress and the time left.
+        cost: Of one epoch of a training, in any unit, for the progress and the time left; the
+            dearest runs begin.
+        beside: Cost of a run besides its epochs, in the same unit.
 
     Raises:
         UserError: If a run failed; it names the run.
@@ -89,12 +92,17 @@ def run_all(
         if engine.kind == "slurm":
             _submit(jobs, Path(out), engine)
             continue
-        epochs = [job["training"].full_recipe.total_epochs for job in jobs]
+
+        def epochs_of(job: dict[str, Any]) -> int:
+            return int(job["training"].full_recipe.total_epochs)
+
+        jobs.sort(key=lambda job: -epochs_of(job) * cost(job["training"]))  # none is left alone
         side_by_side(
             train_and_read,
             jobs,
             processes=engine.processes,
-            epochs=epochs,
+            epochs=[epochs_of(job) for job in jobs],
+            beside=beside,
             weights=[cost(job["training"]) for job in jobs],
             quiet=engine.quiet,
         )

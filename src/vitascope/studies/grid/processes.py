@@ -34,6 +34,7 @@ def side_by_side(
     processes: int,
     epochs: Sequence[int],
     weights: Sequence[float] | None = None,
+    beside: float = 0.0,
     quiet: bool = False,
 ) -> list[Any]:
     """``function(**job)`` for every job, which has an ``out`` folder; results in their order.
@@ -41,14 +42,15 @@ def side_by_side(
     Args:
         function: Importable by name in a new process.
         epochs: How many each job will run, for the progress bar.
-        weights: What an epoch of each job costs, multiply-adds x images; all the same if left out.
+        weights: What an epoch of each job costs, in seconds or any unit; all the same if left out.
+        beside: What a job costs besides its epochs, in the same unit.
 
     Raises:
         UserError: After all others are done, if a job failed; it names the job.
     """
     check_value(processes, Processes, "processes")
     folders = [Path(job["out"]) for job in jobs]
-    watcher = _Watcher(folders, epochs, weights or [1.0] * len(jobs), quiet)
+    watcher = _Watcher(folders, epochs, weights or [1.0] * len(jobs), beside, quiet)
     with _one_thread(), _told_to_stop(), watcher as watch:
         if processes == 1:
             return _in_turn(function, jobs, watch)
@@ -80,7 +82,7 @@ def _in_turn(
             done[-1].set_exception(stop)
             waiting: list[Future[Any]] = [Future() for _ in jobs[len(done) :]]
             raise KeyboardInterrupt(_stopped_with([*done, *waiting])) from None
-        watch.look()
+        watch.look(ended=len(done))
     return [future.result() for future in done]
 
 
@@ -176,7 +178,7 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
     waiting = set(futures)
     while waiting:
         _, waiting = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED)
-        watch.look()
+        watch.look(ended=len(futures) - len(waiting))
     failed = [(f.exception(), folder) for f, folder in zip(futures, folders, strict=True)]
     failed.sort(key=lambda pair: isinstance(pair[0], BrokenProcessPool))  # the cause comes first
     for error, folder in failed:
@@ -233,10 +235,15 @@ class _Watcher:
     """Follows the epochs that the jobs have written down, each of which counts its weight."""
 
     def __init__(
-        self, folders: Sequence[Path], epochs: Sequence[int], weights: Sequence[float], quiet: bool
+        self,
+        folders: Sequence[Path],
+        epochs: Sequence[int],
+        weights: Sequence[float],
+        beside: float,
+        quiet: bool,
     ):
-        self.folders, self.weights = folders, weights
-        self.total = sum(n * weight for n, weight in zip(epochs, weights, strict=True))
+        self.folders, self.weights, self.beside = folders, weights, beside
+        self.total = sum(n * weight + beside for n, weight in zip(epochs, weights, strict=True))
         self.bar = Progress("training", self.total, start=self.done(), quiet=quiet)
 
     def done(self) -> float:
@@ -251,9 +258,9 @@ class _Watcher:
         except OSError:
             return 0
 
-    def look(self) -> None:
-        """Bring the bar up to date."""
-        self.bar.show("", self.done(), self.total)
+    def look(self, ended: int) -> None:
+        """Bring the bar up to date; so many jobs have ended."""
+        self.bar.show("", self.done() + ended * self.beside, self.total)
 
     def __enter__(self) -> "_Watcher":
         return self

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from vitascope import measure
-from vitascope.data import Dataset, EvalBatches
+from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
+from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
 from vitascope.studies.grid.train_command import load_images
@@ -24,9 +25,9 @@ from vitascope.studies.inspection.inspect import (
     inspect_subject,
 )
 from vitascope.studies.session.evaluation import evaluate_subject
-from vitascope.studies.session.held_out import on_test_images
 from vitascope.studies.session.models import reopen
-from vitascope.train import Run
+from vitascope.train import Run, evaluate
+from vitascope.train.device import device_of
 
 __all__ = ["READINGS", "gates_and_nonlocality", "read"]
 
@@ -66,18 +67,30 @@ def _curves(run: Run, options: dict[str, Any], training: Training) -> Record:
 
 def _looks(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Gates and nonlocality over training."""
-    images = load_images(training.data, training.image_size, training.validation)
+    images = load_images(training.data, training.image_size, training.validation, training.fold)
     return gates_and_nonlocality(run.folder, images, run.recipe.keep_epochs)
 
 
 def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
     """The test images, for a run that was measured on validation images."""
-    return on_test_images(run.folder, load_images(training.data, training.image_size))
+    split = training.fold is None  # otherwise all images are in the folds
+    images = load_images(training.data, training.image_size, split=split)
+    tests = subset(images.test, Subset(first_classes=run.recipe.subset.first_classes))
+    batches = EvalBatches(tests, batch_size=run.recipe.eval_batch, mean=images.mean, std=images.std)
+    found = evaluate(reopen(run.folder).model, batches, label_sets=images.label_sets)
+    return found.to_record(run=str(run.folder), data=images.name, split="test")
 
 
 def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Accuracy on other test images with labels of the same classes: ``data``."""
     return evaluate_subject(str(run.folder), **options)
+
+
+def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
+    """Images a second of the finished model, on the best device there is."""
+    session = reopen(run.folder)
+    model = session.model.to(device_of(None))
+    return throughput(model, run.config["data"]["size"], **options).to_record()
 
 
 def _instrument(name: str, run: Run, options: dict[str, Any], training: Training) -> Record:
@@ -104,6 +117,7 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
     "looks": _looks,
     "test": _test,
     "elsewhere": _elsewhere,
+    "throughput": _throughput,
     **{name: partial(_instrument, name) for name in (*MEASURES, *ON_REQUEST)},
 }
 

@@ -18,8 +18,9 @@ from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import changed, command_line
 from vitascope.studies.grid.readings import read
-from vitascope.studies.grid.train_command import load_images, train_model
+from vitascope.studies.grid.train_command import images_of_start, load_images, train_model
 from vitascope.studies.grid.training import Reading, Training
+from vitascope.studies.session.pretrained import open_pretrained
 from vitascope.train import Recipe, Run, load_run, log_spaced
 from vitascope.train import recipe as named
 from vitascope.train.run_folder.run import differences
@@ -42,8 +43,10 @@ KEPT = 6  # epochs whose weights a run keeps, the first weights among them
 
 
 def images_of(training: Training) -> Dataset:
-    """The images of a training."""
-    return load_images(training.data, training.image_size, training.validation)
+    """The images of a training, in the preprocessing of the weights that it starts from."""
+    if training.start:
+        return images_of_start(training.model, training.data, training.image_size)
+    return load_images(training.data, training.image_size, training.validation, training.fold)
 
 
 def folder_of(training: Training, seed: int, out: Path) -> Path:
@@ -81,6 +84,13 @@ def _teacher(training: Training, seed: int, out: Path) -> str | None:
 def run_of(training: Training, seed: int, out: Path, **how: Any) -> Run:
     """The finished run, trained here unless it is there."""
     dataset = images_of(training)
+    if training.start:
+        how["start"] = open_pretrained(
+            training.model,
+            image_size=training.image_size,
+            drop_path=training.full_recipe.drop_path,
+        )
+        how["emptied"] = training.start == "random"
     return train_model(
         training.model,
         dataset,
@@ -172,6 +182,7 @@ def command(
         ("--recipe", plan.name),
         ("--image-size", training.image_size),
         ("--validation", training.validation),
+        ("--fold", None if training.fold is None else f"{training.fold[0] + 1}/{training.fold[1]}"),
         ("--model-args", changed(training.model_args)),
         ("--set", changed(plan.to_dict(), named(plan.name).to_dict())),
         ("--teacher", teacher),

@@ -1,6 +1,7 @@
 """One training from the words of a command: which model, which images, which recipe."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -11,14 +12,23 @@ import yaml
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError, unknown
 from vitascope.models import create_model
-from vitascope.models.weights import load_weights
+from vitascope.record import plain
 from vitascope.settings import Seed, check_value
 from vitascope.studies.grid.training import changed_recipe
-from vitascope.studies.session.held_out import held_out
-from vitascope.studies.session.models import build, reopen
+from vitascope.studies.session.held_out import held_out, one_fold
+from vitascope.studies.session.models import build, reopen, split_file
+from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
 from vitascope.train import RECIPES, Recipe, Run, Teacher, train
 
-__all__ = ["load_images", "pairs", "recipe_from", "teacher_from", "train_model", "train_once"]
+__all__ = [
+    "fold_from",
+    "load_images",
+    "pairs",
+    "recipe_from",
+    "teacher_from",
+    "train_model",
+    "train_once",
+]
 
 
 def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
@@ -54,6 +64,18 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     return changed_recipe(name, epochs, overrides)
 
 
+def fold_from(words: str) -> tuple[int, int]:
+    """A fold as ``WHICH/COUNT``, counted from 1.
+
+    >>> fold_from("2/5")
+    (1, 5)
+    """
+    which, slash, count = words.partition("/")
+    if not (slash and which.isdecimal() and count.isdecimal() and 0 < int(which) <= int(count)):
+        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {words!r}")
+    return int(which) - 1, int(count)
+
+
 def teacher_from(name: str) -> Teacher:
     """A finished run, or a timm model with its weights."""
     if Path(name).is_dir():
@@ -64,15 +86,37 @@ def teacher_from(name: str) -> Teacher:
     return Teacher.of_timm(create_model(name, pretrained=True))
 
 
-@lru_cache(maxsize=2)
-def load_images(source: str, image_size: int | None, validation: float | None = None) -> Dataset:
+@lru_cache(maxsize=3)
+def load_images(
+    source: str,
+    image_size: int | None,
+    validation: float | None = None,
+    fold: tuple[int, int] | None = None,
+    *,
+    split: bool = True,
+) -> Dataset:
     """Images, loaded once in each process (``load_images.cache_clear()`` forgets them).
 
-    With ``validation`` that share of each class's training images takes the test images' place.
+    Args:
+        source: Where from.
+        image_size: Side to resize them to.
+        validation: This share of each class's training images takes the test images' place.
+        fold: This fold of so many of them does; where the source has no test images, of all.
+        split: Split test images off where the source has none; otherwise there are none.
     """
+    if fold is not None:
+        return one_fold(load_images(source, image_size, split=False), fold)
     if validation is not None:
         return held_out(load_images(source, image_size), validation)
+    if not split:
+        return load(source, image_size=image_size, test_fraction=0.0)
     return load(source, image_size=image_size)
+
+
+@lru_cache(maxsize=2)
+def images_of_start(text: str, source: str, image_size: int | None) -> Dataset:
+    """Images in the preprocessing of pretrained weights, loaded once in each process."""
+    return images_for(source, open_pretrained(text, image_size=image_size))
 
 
 def train_model(
@@ -83,7 +127,9 @@ def train_model(
     *,
     seed: int,
     model_args: Mapping[str, Any],
-    weights: Path | None = None,
+    start: Pretrained | None = None,
+    keep_head: bool = False,
+    emptied: bool = False,
     teacher: str | None = None,
     **how: Any,
 ) -> Run:
@@ -96,17 +142,48 @@ def train_model(
         out: The run's folder.
         seed: Of the first weights and the training.
         model_args: Arguments of the model.
-        weights: A file with the first weights.
+        start: Pretrained weights to begin with, and the network they are of.
+        keep_head: With their head.
+        emptied: Only their network and preprocessing, with random weights.
         teacher: A run's folder, or a timm model's name.
         **how: See :func:`vitascope.train.train`.
     """
-    subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
-    config = dict(subject.config)
-    if weights is not None:
-        load_weights(subject.model, weights)
-        config["weights"] = str(weights)
     how["teacher"] = teacher_from(teacher) if teacher else None
-    return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start is None:
+        subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
+        config = dict(subject.config)
+        return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start.config is None:
+        raise UserError(
+            f"{model} cannot be built again from a run's config; give a model of timm's, NAME@FILE "
+            "or a run's folder"
+        )
+    found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
+    found = found.emptied(seed) if emptied else found
+    if not how.get("quiet"):
+        print(found.line, file=sys.stderr)
+    config = plain({**(found.config or {}), "origin": found.line})
+    return train(found.model, dataset, plan, out, seed=seed, model_config=config, **how)
+
+
+def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str | None:
+    """What :func:`open_pretrained` is to open for the words of a command; None for a new model.
+
+    >>> (
+    ...     pretrained_source("vit_micro", False, Path("a.pt")),
+    ...     pretrained_source("vit_micro", False, None),
+    ... )
+    ('vit_micro@a.pt', None)
+    """
+    brings = Path(model).is_dir() or split_file(model)[1] is not None
+    if sum((brings, pretrained, weights is not None)) > 1:
+        raise UserError(
+            f"{model} with more than one source of weights; give NAME@FILE, a run's folder, "
+            "--pretrained or --weights"
+        )
+    if weights is not None:
+        return f"{model}@{weights}"
+    return model if brings or pretrained else None
 
 
 def train_once(
@@ -118,10 +195,13 @@ def train_once(
     epochs: int | None = None,
     fraction: float | None = None,
     validation: float | None = None,
+    fold: str | None = None,
     changes: Sequence[str] = (),
     model_args: Sequence[str] = (),
     image_size: int | None = None,
     pretrained: bool = False,
+    weights: Path | None = None,
+    keep_head: bool = False,
     distillation: str = "none",
     seed: int = 0,
     **how: Any,
@@ -136,10 +216,21 @@ def train_once(
         fields["distillation"] = distillation
     plan = recipe_from(recipe, epochs, changes, **fields)
     given = pairs(model_args, "--model-args")
-    if pretrained:
-        given["pretrained"] = True
-    dataset = load(data, image_size=image_size)
-    if validation is not None:
-        dataset = held_out(dataset, validation)
+    if validation is not None and fold is not None:
+        raise UserError("--validation and --fold both name images to measure on; give one")
+    source = pretrained_source(model, pretrained, weights)
+    if source is None and keep_head:
+        raise UserError("--keep-head is for pretrained weights; give --pretrained or --weights too")
+    load_images.cache_clear()  # they may have changed since
+    which = None if fold is None else fold_from(fold)
+    start = None
+    if source is None:
+        dataset = load_images(data, image_size, validation, which)
+    else:
+        start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
+        dataset = images_for(data, start, **({} if which is None else {"test_fraction": 0.0}))
+        dataset = dataset if which is None else one_fold(dataset, which)
+        dataset = dataset if validation is None else held_out(dataset, validation)
+    how |= {"start": start, "keep_head": keep_head}
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if int(os.environ.get("RANK", "0")) == 0 else None

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from vitascope.record import plain
 from vitascope.train import Recipe, recipe
@@ -52,7 +52,9 @@ class Training:
     data: str
     image_size: int | None = None
     validation: float | None = None  # share of the training images that replaces the test images
+    fold: tuple[int, int] | None = None  # or this fold (from 0) of so many
     recipe: str | Recipe
+    start: Literal["", "pretrained", "random"] = ""  # the source's weights, or its network alone
     epochs: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)  # of the recipe
     teacher: "str | Training | None" = None  # timm's name, or another training
@@ -80,7 +82,11 @@ class Training:
         names = ("model", "model_args", "data", "image_size", "validation", "subset_per_seed")
         values = {name: getattr(self, name) for name in names}
         values |= {"teacher": teacher, "recipe": self.full_recipe.to_dict()}
-        return f"{file_name(self.model)}-{_hashed(values)}"
+        if self.fold is not None:
+            values["fold"] = self.fold
+        if self.start:
+            values["start"] = self.start
+        return f"{file_name(self.model)[-80:]}-{_hashed(values)}"
 
     def but(self, **changes: Any) -> "Training":
         """The same with other fields; ``changes`` and ``model_args`` are added to, not replaced."""

@@ -1,7 +1,8 @@
-"""Positional attention of ConViT's heads at initialisation (Fig. 3 of the paper).
+"""Positional attention at initialisation (Fig. 3 of the ConViT paper).
 
-d'Ascoli et al. 2021, Fig. 3: the positional attention of one query patch at initialisation, for
-increasing locality strength. Nine heads attend to the nine offsets of a 3 x 3 kernel.
+d'Ascoli et al. 2021, Fig. 3c and d: where one query patch looks at first, for locality strengths of
+0.5 and 2. The paper's four heads have their centres at (-1, 1), (-1, -1), (1, 1) and (1, -1), in
+that order; the four heads of a ConViT-Ti start at (+-0.5, +-0.5), the corners of a 2 x 2 kernel.
 """
 
 from dataclasses import dataclass
@@ -9,37 +10,45 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vitascope.layers import GPSA
+from vitascope.layers.positions import dense_score, window_weight
 from vitascope.record import Record
 
-__all__ = ["InitialMaps", "initial_maps"]
+__all__ = ["CENTRES", "InitialMaps", "initial_maps"]
+
+CENTRES = ((-1.0, 1.0), (-1.0, -1.0), (1.0, 1.0), (1.0, -1.0))  # section 2, of Fig. 3(c)
+STRENGTHS = (0.5, 2.0)
 
 
 @dataclass(frozen=True)
 class InitialMaps:
-    """Positional attention of the middle patch."""
+    """Positional attention of one query patch."""
 
     maps: np.ndarray  # (strengths, heads, h, w)
     strengths: tuple[float, ...]
-    grid: tuple[int, int]
+    query: tuple[int, int]
 
     def to_record(self) -> Record:
         """For the disk and for a figure."""
-        values = {"strengths": self.strengths, "grid": self.grid}
+        values = {"strengths": self.strengths, "query": self.query}
         return Record(kind="first-look", values=values, arrays={"maps": self.maps}, seed=None)
 
 
 def initial_maps(
-    strengths: tuple[float, ...] = (0.1, 1.0, 10.0), num_heads: int = 9, side: int = 15
+    strengths: tuple[float, ...] = STRENGTHS,
+    centres: tuple[tuple[float, float], ...] = CENTRES,
+    side: int = 14,
 ) -> InitialMaps:
-    """Maps of new layers; nothing in them is random."""
-    middle = side * side // 2
+    """Maps of heads with these centres (equation 5), on a square grid; nothing in them is random.
+
+    >>> found = initial_maps(strengths=(20.0,), side=5)
+    >>> np.argwhere(found.maps[0, 0] > 0.99).tolist(), found.query  # down, across
+    ([[1, 3]], (2, 2))
+    """
+    query = (side // 2, side // 2)
+    offsets = torch.tensor(centres, dtype=torch.float64)
     maps = []
     for strength in strengths:
-        layer = GPSA(num_heads, num_heads, locality_strength=strength)
-        with torch.no_grad():
-            position = layer.attention(
-                torch.zeros(1, side * side, num_heads), (side, side)
-            ).position
-        maps.append(position[0, :, middle].reshape(num_heads, side, side).numpy())
-    return InitialMaps(np.stack(maps), strengths, (side, side))
+        score = dense_score(window_weight(offsets, strength), (side, side))
+        position = score.softmax(dim=-1)[:, query[0] * side + query[1]]  # (H, N)
+        maps.append(position.reshape(len(centres), side, side).numpy())
+    return InitialMaps(np.stack(maps), strengths, query)

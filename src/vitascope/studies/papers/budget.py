@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vitascope.studies.papers.plan import Plan, Training
+from vitascope.train import recipe
 
-__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes"]
+__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes", "task_hours"]
 
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
@@ -48,6 +49,7 @@ FLOPS: dict[str, tuple[float, float]] = {
     "pit_tiny_cifar": (4.77, 0.18),
     "swin_tiny_cifar": (28.3, 1.43),
     "vit_small_cifar": (21.8, 6.07),
+    "resnet_preact_50 blur=2 stem=cifar": (25.5, 1.3),
     "resnet_preact_101": (44.5, 7.8),
     "resnet_preact_101 stem=cifar": (44.5, 2.51),
     "vit_tiny_cifar class_token=False global_pool=avg": (5.58, 1.66),
@@ -93,6 +95,11 @@ FLOPS: dict[str, tuple[float, float]] = {
 # seconds of one slow core on digits, by reading; the final line stands for the training itself
 LAPTOP = {"final": 25.0, "hessian": 8.0, "corruption": 5.0, "landscape": 4.0}
 _OTHER = 0.5
+
+
+# (10^9 multiply-adds of a sample, samples of an epoch): DeiT-S under UPerNet on ADE20K's crops of
+# 512 pixels; ViLT-B on questions of 40 words and images of 384 pixels
+TASKS = {"segmentation": (100.4, 20_210), "vqa": (16.69, 443_757)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +149,22 @@ def hours(training: Training) -> float | None:
     classes = plan.subset.first_classes
     images *= (classes / 1000) if classes else 1
     images *= plan.subset.fraction * plan.epoch_factor
-    return 6 * size[1] * 1e9 * images * plan.epochs / (PEAK * USED) / 3600
+    passes = 1 if plan.sam is None else 2  # SAM takes a second gradient at each step
+    return _gpu_hours(size[1], passes * images * plan.epochs)
+
+
+def _gpu_hours(giga: float, samples: float) -> float:
+    return 6 * giga * 1e9 * samples / (PEAK * USED) / 3600
+
+
+def task_hours(task: str) -> float:
+    """GPU-hours of ``train --task`` at full size, with the task's recipe.
+
+    >>> round(task_hours("segmentation"), 1), round(task_hours("vqa"), 1)
+    (3.9, 1.1)
+    """
+    giga, samples = TASKS[task]
+    return _gpu_hours(giga, samples * recipe(task).epochs)
 
 
 def gigabytes(training: Training, batch: int = 128) -> float | None:

@@ -25,9 +25,12 @@ _FILES = (
     "vit.features",
     "vit.stages",
     "vit.alternet",
+    "vit.smoothing",
     "broadcasting.accuracy",
     "broadcasting.robustness",
     "broadcasting.positions",
+    "dial.fine_grid",
+    "dial.accuracy",
 )
 
 

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import numpy as np
 
-from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface
+from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface, head_panels
 from vitascope.record import Record
 from vitascope.studies.papers.plan import Ask, Findings, Reading, Table, Training
 
@@ -15,6 +15,7 @@ __all__ = [
     "against_figure",
     "curves_figure",
     "dots_figure",
+    "each_head_figure",
     "heads_figure",
     "lines",
     "maps_panel",
@@ -106,6 +107,43 @@ def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, ti
         moves.append(f"{run} from {mean[0].mean():.2f} to {mean[-1].mean():.2f}")
     reading = f"Means over layers: {'; '.join(moves)}." if moves else "No run has them."
     return Figure(name=what, title=title, reading=reading, panels=tuple(panels))
+
+
+def each_head_figure(
+    findings: Findings, runs: Mapping[str, Training], what: str, title: str
+) -> Figure:
+    """Gates or nonlocality of every head over training, a panel per run and layer; first seed."""
+    label = "gate" if what == "gates" else "nonlocality, patches"
+    panels: list[Lines] = []
+    for run, training in runs.items():
+        record = findings.of(training, LOOKS)[0]
+        if what in record.arrays:
+            layers = [f"{run}, layer {i + 1}" for i in range(record.arrays[what].shape[1])]
+            epochs = [max(epoch, 0.5) for epoch in record.values["epochs"]]
+            panels += head_panels(
+                epochs,
+                record.arrays[what],
+                layers,
+                y_label=label,
+                x_label="epoch (0 stands at 0.5)",
+                x_log=True,
+            )
+    low, high = _spread_at_end(panels)
+    reading = f"Heads of one layer lie up to {high:.2f} apart at the end, at least {low:.2f}."
+    return Figure(
+        name=f"each-head-{what}",
+        title=title,
+        panels=tuple(panels),
+        reading=reading,
+        how="Thin: one head; thick: the mean of a layer. First seed.",
+    )
+
+
+def _spread_at_end(panels: Sequence[Lines]) -> tuple[float, float]:
+    """The least and the largest distance between two heads of a layer at the last epoch."""
+    ends = [[strand[-1] or 0.0 for strand in p.series[0].strands or ()] for p in panels]
+    apart = [max(values) - min(values) for values in ends if values]
+    return min(apart, default=0.0), max(apart, default=0.0)
 
 
 def maps_panel(record: Record, title: str) -> Maps:

@@ -1,8 +1,9 @@
-"""The three sizes of a study: `paper` for a cluster, `laptop` for two cores, `smoke` for tests.
+"""Sizes of a study: `paper` for a cluster, `desk` and `laptop` for two cores, `smoke` for tests.
 
 A study speaks of the paper's models ("ConViT-S", "ResNet-50"); a scale says which network stands
-for each. Laptop networks are the micro models on small images, so their accuracies say nothing
-about the paper's: the claims (who is ahead, what grows) are what can be compared.
+for each. On a laptop these are the micro models on the embedded digits, minutes in all; at a desk
+the mini models on real images of about 32 x 32 pixels, hours. Their accuracies say nothing about
+the paper's: the claims (who is ahead, what grows) are what can be compared.
 """
 
 from collections.abc import Mapping
@@ -12,20 +13,49 @@ from typing import Any, Literal, TypeVar
 from vitascope.errors import UserError, unknown
 from vitascope.studies.grid.training import Training
 
-__all__ = ["IMAGENET", "LAPTOP", "PAPER", "ROLES", "SCALES", "SMOKE", "Role", "Scale"]
+__all__ = [
+    "DESK",
+    "IMAGENET",
+    "LAPTOP",
+    "PAPER",
+    "REAL",
+    "ROLES",
+    "SCALES",
+    "SMOKE",
+    "Role",
+    "Scale",
+]
 
 T = TypeVar("T")
+REAL = "real images: CIFAR-10 (cifar10:PATH), Fashion-MNIST (PATH of its idx files), or a folder"
 IMAGENET = {
     "paper": "ImageNet-1k (imagenet:PATH)",
+    "desk": REAL,
     "laptop": "digits (embedded)",
 }  # a study's images
-Name = Literal["smoke", "laptop", "paper"]
+Name = Literal["smoke", "laptop", "desk", "paper"]
 
 _NARROW = {"embed_dim": 36, "num_heads": 4}  # 4 heads of 9: less than half the channels
 _WIDE = {"embed_dim": 108, "num_heads": 9}
 
 Spec = tuple[str, dict[str, Any]]  # a model and its arguments
-Role = tuple[Spec, Spec]  # at the paper's scale, on a laptop
+# At the paper's scale, on a laptop, and at a desk where it is not the laptop's at the size of mini.
+Role = tuple[Spec, Spec] | tuple[Spec, Spec, Spec]
+
+_MINI = {  # what is micro on a laptop
+    name: name.replace("_micro", "_mini")
+    for name in (
+        "vit_micro",
+        "vit_micro_gap",
+        "vit_micro_distilled",
+        "convit_micro",
+        "convit_micro_distilled",
+        "convolutional_vit_micro",
+        "resnet_micro",
+        "alternet_micro",
+    )
+}
+_WIDTHS = (72 / 20, 96 / 40, 128 / 80)  # of a mini ResNet to a micro one's
 
 ROLES: dict[str, Role] = {
     "DeiT-Ti": (("deit_tiny", {}), ("vit_micro", _NARROW)),
@@ -45,6 +75,24 @@ ROLES: dict[str, Role] = {
     "ConViT-S+ distilled": (("convit_small_plus_distilled", {}), ("convit_micro_distilled", {})),
     "CNN teacher": (("regnety_160", {}), ("resnet_micro", {})),
 }
+
+
+def at_a_desk(spec: Spec) -> Spec:
+    """The mini model, with its arguments, for a micro one; others stay.
+
+    >>> at_a_desk(("convit_micro", {"embed_dim": 36, "num_heads": 4}))
+    ('convit_mini', {'embed_dim': 72, 'num_heads': 4})
+    """
+    base, plus, suffixes = spec[0].partition("+")
+    if base not in _MINI:
+        return spec
+    args = dict(spec[1])
+    if "embed_dim" in args:
+        args["embed_dim"] *= 2
+    if "widths" in args:
+        pairs = zip(args["widths"], _WIDTHS, strict=True)
+        args["widths"] = tuple(round(width * factor) for width, factor in pairs)
+    return _MINI[base] + plus + suffixes, args
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +121,12 @@ class Scale:
         """Whether this is the papers' own size."""
         return self.name == "paper"
 
-    def pick(self, *, paper: T, laptop: T, smoke: T | None = None) -> T:
-        """The value for this scale; smoke takes the laptop's when it has none of its own."""
+    def pick(self, *, paper: T, laptop: T, desk: T | None = None, smoke: T | None = None) -> T:
+        """The value for this scale; desk and smoke take the laptop's when they have none."""
         if self.is_paper:
             return paper
-        return smoke if self.name == "smoke" and smoke is not None else laptop
+        own = {"desk": desk, "smoke": smoke}.get(self.name)
+        return own if own is not None else laptop
 
     def training(
         self,
@@ -94,6 +143,8 @@ class Scale:
                 raise unknown("role", role, ROLES)
             role = ROLES[role]
         model, args = role[0 if self.is_paper else 1]
+        if self.name == "desk":
+            model, args = role[2] if len(role) == 3 else at_a_desk(role[1])
         changed = {**self.changes, **(changes or {})}
         if fraction != 1.0 or self.name == "smoke":
             few = fraction * (0.2 if self.name == "smoke" else 1.0)
@@ -108,6 +159,13 @@ class Scale:
             subset_per_seed=self.subset_per_seed,
             recipe=recipe if recipe is not None and self.is_paper else self.recipe,
         )
+
+    def few(self, role: str | Role, *, fraction: float, **how: Any) -> Training:
+        """As :meth:`training`, on few images: at a desk an eighth of the images are seen."""
+        made = self.training(role, fraction=fraction, **how)
+        if self.name != "desk":
+            return made
+        return made.but(epochs=max(1, round(made.full_recipe.epochs / 8)))
 
     def look(self, **options: Any) -> dict[str, Any]:
         """Options of an instrument: how many images it sees."""
@@ -136,6 +194,18 @@ LAPTOP = Scale(
     points=11,
     small=0.1,
 )
+DESK = Scale(
+    name="desk",
+    data="cifar10",
+    recipe="laptop",
+    epochs=8,
+    seeds=(0, 1, 2, 3, 4),
+    images=2000,
+    batches=32,
+    points=11,
+    small=0.1,
+    changes={"lr": 1e-3},
+)
 SMOKE = Scale(
     name="smoke",
     data="digits",
@@ -148,4 +218,4 @@ SMOKE = Scale(
     small=0.5,
     changes={"scale_epochs": False, "batch_size": 32},
 )
-SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, PAPER)}
+SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, DESK, PAPER)}

@@ -1,4 +1,7 @@
-"""How much locality a network has built in, found in its layers and never in its name."""
+"""How much locality a network has built in, found in its layers and never in its name.
+
+Layers and starts of the dial (:mod:`vitascope.models.vit.dial`) say it themselves: ``locality``.
+"""
 
 from torch import nn
 
@@ -19,6 +22,10 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "convit", "soft: gated positional attention, free to leave it"
     if any(isinstance(layer, NeighborhoodAttention) for layer in model.modules()):
         return "other", "hard: attention within a neighbourhood of each patch"
+    found = [getattr(layer, "locality", None) for layer in model.modules()]
+    told = list(dict.fromkeys(words for words in found if isinstance(words, str)))
+    if attends and told:
+        return "vit", "; ".join(told)
     if attends and _mixing(model):
         return "other", "mixed: convolutions beside attention"
     if attends:

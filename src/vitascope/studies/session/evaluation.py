@@ -17,6 +17,7 @@ from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 from vitascope.requests.evaluate import Evaluate
 from vitascope.studies.inspection.robustness import SomeClasses, Trial, measure_robustness
+from vitascope.studies.session.mistakes import mistakes
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 from vitascope.train import evaluate
@@ -105,7 +106,14 @@ def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Recor
         class_map=opened.class_map,
         label_sets=opened.label_sets,
     )
-    return replace(result.to_record(**opened.config), seconds=perf_counter() - started)
+    made = replace(result.to_record(**opened.config), seconds=perf_counter() - started)
+    if result.predictions is None:
+        return made
+    images = opened.batches.images
+    whole = len(images) == len(result.predictions.label)  # no file was left out
+    classes = opened.session.labelled_images.classes
+    values, arrays = mistakes(result.predictions, classes, images.name if whole else None)
+    return replace(made, values={**made.values, **values}, arrays={**made.arrays, **arrays})
 
 
 def evaluate_on(

@@ -1,21 +1,20 @@
 """Images to choose by: held out of the training set, so that the test set decides nothing.
 
 A choice made on the test images makes its own accuracy too good. Here a share of *each class* of
-the training images takes the test set's place while a study chooses; the real test images are
-measured afterwards, beside it. Pixel statistics stay those of all training images.
+the training images, or one fold of them after the other, takes the test set's place while a study
+chooses; the real test images are measured afterwards, beside it. Pixel statistics stay those of
+all training images.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
-from vitascope.data import Dataset, EvalBatches, Subset, subset
-from vitascope.data.subsets import split
+import numpy as np
+
+from vitascope.data import Dataset
+from vitascope.data.subsets import folds, split
 from vitascope.errors import UserError
-from vitascope.record import Record
-from vitascope.studies.session.models import reopen
-from vitascope.train import evaluate, load_run
 
-__all__ = ["held_out", "on_test_images"]
+__all__ = ["held_out", "one_fold"]
 
 
 def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
@@ -44,10 +43,25 @@ def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     )
 
 
-def on_test_images(folder: Path, dataset: Dataset) -> Record:
-    """A finished run, measured on the test images of the whole data set."""
-    plan = load_run(folder).recipe
-    images = subset(dataset.test, Subset(first_classes=plan.subset.first_classes))
-    batches = EvalBatches(images, batch_size=plan.eval_batch, mean=dataset.mean, std=dataset.std)
-    found = evaluate(reopen(folder).model, batches, label_sets=dataset.label_sets)
-    return found.to_record(run=str(folder), data=dataset.name, split="test")
+def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
+    """The data set with one fold (from 0) of so many of its training images as its test set.
+
+    >>> from vitascope import data
+    >>> fifth = one_fold(data.load("digits", test_fraction=0), (4, 5))
+    >>> len(fifth.train), len(fifth.test)
+    (1438, 359)
+    """
+    which, count = fold
+    if not 0 <= which < count:
+        raise UserError(
+            f"there is no fold {which + 1} of {count}; give 1/{count} to {count}/{count}"
+        )
+    dealt = folds(dataset.train.labels, count)
+    return replace(
+        dataset,
+        train=dataset.train.take(np.flatnonzero(dealt != which)),
+        test=dataset.train.take(np.flatnonzero(dealt == which)),
+        label_sets=None,
+        fold=fold,
+        notes=(*dataset.notes, f"held fold {which + 1} of {count} out"),
+    )

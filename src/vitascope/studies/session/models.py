@@ -2,11 +2,13 @@
 
 A model is named as on the command line: one of ours or timm's (``convit_micro``,
 ``timm:vit_tiny_patch16_224``), the folder of a finished run, ``hf:NAME`` for a Hugging Face model,
-or a Python factory ``package.module:function``. All but a run take a suffix: ``vit_micro+cb``.
+``NAME@FILE`` for a name with the weights of a file, or a Python factory
+``package.module:function``. All but a run take suffixes: ``vit_micro+lsa+cb``.
 """
 
 import importlib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
@@ -17,18 +19,31 @@ from torch import nn
 
 from vitascope import capture
 from vitascope.data import Dataset
+from vitascope.data.sources.imagenet import CROP_PCT
 from vitascope.errors import UserError, reason
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models import create_model
+from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS
-from vitascope.models.suffix import split_suffix
+from vitascope.models.suffix import read_name
 from vitascope.models.weights import check_weights, load_weights
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 from vitascope.train.classes import class_pairs
 from vitascope.train.device import device_of
 
-__all__ = ["build", "class_pairs", "fitting_patch", "is_named", "open_session", "reopen"]
+__all__ = [
+    "build",
+    "class_pairs",
+    "fitting_patch",
+    "is_named",
+    "open_session",
+    "rebuilt",
+    "reopen",
+    "split_file",
+]
+
+BEGINNING = ("pretrained", "weights", "origin")  # what a run's config says of its first weights
 
 
 def fitting_patch(height: int, width: int, cells: int = 8, least: int = 2) -> int:
@@ -63,11 +78,13 @@ def build(
     channels, height, width = dataset.train.size
     wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
     wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
-    _, made_with = OURS.get(split_suffix(name)[0], (None, {}))
+    _, made_with = OURS.get(read_name(name).base, (None, {}))
     for part, least in (("patch_size", 2), ("stem_stride", 1)):
         if {"img_size", part} <= set(made_with):
             cells = made_with["img_size"] // made_with[part]
             wanted[part] = fitting_patch(height, width, cells, least)
+    if read_name(name).patch_size is not None:
+        wanted["patch_size"] = read_name(name).patch_size
     wanted |= kwargs
     torch.manual_seed(seed)
     try:
@@ -102,6 +119,13 @@ def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
         raise UserError(f"cannot build {name}: {reason(error)}") from None
 
 
+def rebuilt(config: Mapping[str, Any]) -> nn.Module:
+    """The model that a run's ``config.yaml`` describes, with random weights."""
+    config = {k: v for k, v in config.items() if k not in BEGINNING}
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    return create_model(config.pop("name"), **config)
+
+
 def reopen(
     folder: str | Path, epoch: int | None = None, *, images: Dataset | None = None
 ) -> Session:
@@ -113,12 +137,9 @@ def reopen(
         images: Of the run, where they are loaded already.
     """
     run = load_run(folder)
-    config = dict(run.config["model"])
-    name = config.pop("name", None)
+    name = run.config["model"].get("name")
     if name is None:
         raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
-    config.pop("pretrained", None)
-    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
     data = run.config["data"]
     missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
     if missing:
@@ -126,7 +147,7 @@ def reopen(
     if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
         raise UserError(f"{folder}: its config.yaml needs a data.mean and data.std a channel")
     try:
-        model = create_model(name, **config)
+        model = rebuilt(run.config["model"])
     except UserError:
         raise
     except Exception as error:  # the model's own words for arguments that cannot be
@@ -142,17 +163,37 @@ def reopen(
         data=data["name"],
         mean=tuple(data["mean"]),
         std=tuple(data["std"]),
+        crop_pct=data.get("crop_pct", CROP_PCT if data["name"].startswith("imagenet") else 1.0),
+        interpolation=data.get("interpolation", "bicubic"),
         classes=run.classes,
         first_classes=run.recipe.subset.first_classes,
         source=data["name"],
         given=images,
+        fold=tuple(data["fold"]) if data.get("fold") else None,
     )
 
 
 def is_named(text: str) -> bool:
     """Whether ``text`` is the name of a model of ours or timm's, with a suffix or without."""
-    source, colon, _ = split_suffix(text)[0].partition(":")
+    source, colon, _ = read_name(text).base.partition(":")
     return not Path(text).is_dir() and (not colon or source in ("timm", "hf-hub", "local-dir"))
+
+
+def split_file(text: str) -> tuple[str, Path | None]:
+    """``NAME@FILE`` at its first ``@``, where NAME is a plain name; else no file.
+
+    >>> split_file("resnet18@a@b.safetensors")
+    ('resnet18', PosixPath('a@b.safetensors'))
+    >>> split_file("hf-hub:timm/resnet18@main")
+    ('hf-hub:timm/resnet18@main', None)
+    """
+    name, at, file = text.partition("@")
+    plain = ":" not in name.removeprefix("timm:") and "/" not in name
+    if not at or not plain or Path(text).is_dir():
+        return text, None
+    if not name or not file:
+        raise UserError(f"{text!r} needs a model's name before the @ and a file after it")
+    return name, Path(file)
 
 
 def open_session(
@@ -186,6 +227,9 @@ def open_session(
         UserError: If there is no such model, or an option does not go with it.
     """
     is_run, named = Path(text).is_dir(), is_named(text)
+    with_file = split_file(text)[1] is not None
+    if with_file and (pretrained or weights is not None):
+        raise UserError(f"{text} brings its own weights; leave --pretrained and --weights out")
     if epoch is not None and not is_run:
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
@@ -194,13 +238,15 @@ def open_session(
     torch.manual_seed(seed)
     if is_run:
         opened = _from_run(Path(text), epoch)
+    elif with_file:
+        opened = _from_file(text, image_size)
     elif named:
         opened = _from_name(text, pretrained, image_size if weights is None else None, seed)
     else:
         opened = _from_elsewhere(text)
     if weights is not None:
         load_weights(opened.model, weights)
-    random = named and not pretrained and weights is None
+    random = named and not with_file and not pretrained and weights is None
     session = replace(
         opened,
         source=opened.data if data is None else data,
@@ -249,12 +295,35 @@ def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -
         size=size,
         mean=known.get("mean"),
         std=known.get("std"),
+        crop_pct=known.get("crop_pct") if pretrained else None,
+        interpolation="bilinear" if known.get("interpolation") == "bilinear" else "bicubic",
+    )
+
+
+def _from_file(text: str, image_size: int | None) -> Session:
+    """``NAME@FILE`` with the head that the file has."""
+    from vitascope.studies.session.pretrained import open_pretrained  # which opens runs from here
+
+    found = open_pretrained(text, image_size=image_size)
+    how = found.preprocessing
+    return Session(
+        model=found.model,
+        name=text,
+        config={"name": text},
+        size=how.size,
+        mean=how.mean,
+        std=how.std,
+        crop_pct=how.crop_pct,
+        interpolation=how.interpolation,
+        classes=found.classes,
     )
 
 
 def _from_elsewhere(text: str) -> Session:
     """A Hugging Face model or what a Python factory returns, with a suffix if there is one."""
-    base, suffix = split_suffix(text)
+    base, changes, suffix, patch = read_name(text)
+    if changes or patch:
+        raise UserError(f"{text}: but for +cb, suffixes change a ViT of ours, not {base}")
     source, _, name = base.partition(":")
     opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
     if suffix is None:
@@ -270,7 +339,10 @@ def _from_hub(name: str) -> Session:
     except ImportError:
         raise UserError("hf: models need transformers: pip install 'vitascope[hub]'") from None
     try:
-        model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
+        with nullcontext() if Path(name).is_dir() else hub_download(f"hf:{name}"):
+            model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
+    except UserError:
+        raise
     except (OSError, ValueError) as error:
         raise UserError(f"no Hugging Face image classifier {name!r}: {reason(error)}") from None
     check_weights(model, f"hf:{name}")

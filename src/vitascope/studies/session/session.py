@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
 from vitascope.errors import UserError
+from vitascope.studies.session.held_out import one_fold
 from vitascope.train.classes import joined
 
 __all__ = ["Session", "image_converter"]
@@ -37,6 +38,8 @@ class Session:
     data: str | None = None  # what a run was trained on
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    crop_pct: float | None = None  # share of a resized image that it was made for
+    interpolation: str | None = None  # of the resizing
     classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
     first_classes: int | None = None  # of its data, that a run was trained on
     random: bool = False  # the weights are untrained
@@ -45,6 +48,7 @@ class Session:
     given: Dataset | None = None  # images that are loaded already
     image_size: int | None = None  # side to load the images in; the model's own when left out
     map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
+    fold: tuple[int, int] | None = None  # of its data, that a run was not trained on
 
     @cached_property
     def loaded(self) -> Dataset:
@@ -56,7 +60,13 @@ class Session:
                 f"{self.name} was not trained here: say on what to measure it, with --data"
             )
         side = self.image_size or (self.size[-1] if self.size else None)
-        return load(self.source, image_size=side, in_chans=self.channels)
+        how: dict[str, Any] = {"image_size": side, "in_chans": self.channels}
+        if not self.random:
+            how |= {"crop_pct": self.crop_pct, "interpolation": self.interpolation or "bicubic"}
+        if self.fold is None or self.source != self.data:
+            return load(self.source, **how)
+        whole = load(self.source, **how, test_fraction=0.0)
+        return whole if len(whole.test) else one_fold(whole, self.fold)
 
     @cached_property
     def _output(self) -> Any:

@@ -10,7 +10,7 @@ Needs numpy and scipy alone. Pure functions; nothing here reads a file.
 """
 
 from vitascope.studies.stats.claims import Judgement, Verdict, judge
-from vitascope.studies.stats.differences import accuracy, contrast, difference
+from vitascope.studies.stats.differences import Images, accuracy, contrast, difference
 from vitascope.studies.stats.numbers import (
     Correlation,
     contrast_of_batches,
@@ -24,6 +24,7 @@ __all__ = [
     "Correlation",
     "ErrorVariance",
     "Estimate",
+    "Images",
     "Judgement",
     "Needed",
     "Recommendation",

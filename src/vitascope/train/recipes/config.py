@@ -30,6 +30,7 @@ Share = Annotated[float, Within(0, 1)]
 BelowOne = Annotated[float, Within(0, 1, open_high=True)]
 Positive = Annotated[float, Within(0, open_low=True)]
 Epoch = Annotated[int, Within(0)]
+LayerDecay = Annotated[float, Within(0, 1, open_low=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class Recipe:
     freeze: tuple[str, ...] = ()  # wildcards of parameters that stay as they are
     travel: tuple[str, ...] = ("*gating_param", "*pos_proj.weight")  # GPSA's gates and positions
     travel_lr: Rate = 1.0  # their lr, as a multiple of the others'
+    layer_decay: LayerDecay = 1.0  # lr of each layer, as a multiple of that of the next one
     distillation: Literal["none", "hard", "soft"] = "none"
     distillation_alpha: Share = 0.5  # share of the teacher's term (hard DeiT: one half)
     distillation_temperature: Positive = 1.0  # soft only
@@ -111,13 +113,20 @@ class Recipe:
         return _override(self, changes, "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types only, ready for YAML or JSON."""
-        return _plain(asdict(self))
+        """Plain types only, ready for YAML or JSON.
+
+        What later versions added is left out at its default, so that earlier runs stay the same.
+        """
+        found = _plain(asdict(self))
+        return {k: v for k, v in found.items() if k not in _LATER or v != _LATER[k]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
         """The recipe that :meth:`to_dict` wrote; every field must be there, and no other."""
-        return _from_dict(cls, values, "")
+        return _from_dict(cls, {**_LATER, **values}, "")
+
+
+_LATER: dict[str, Any] = {"layer_decay": 1.0}  # fields that runs of earlier versions do not have
 
 
 def _plain(value: Any) -> Any:
@@ -196,7 +205,8 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         if value is False and "no" in args:  # YAML reads a bare no as false
             value = "no"
         if value not in args:
-            raise UserError(f"recipe field {name} must be one of {', '.join(args)}, not {value!r}")
+            given = f"{value!r:.80}"
+            raise UserError(f"recipe field {name} must be one of {', '.join(args)}, not {given}")
         return value
     if hint is str:
         return str(value)
@@ -215,4 +225,4 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     except (TypeError, ValueError, OverflowError, RecursionError, yaml.YAMLError):
         pass
     kind = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
-    raise UserError(f"recipe field {name} takes {kind}, not {value!r}")
+    raise UserError(f"recipe field {name} takes {kind}, not {value!r:.80}")

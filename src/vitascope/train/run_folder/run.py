@@ -35,6 +35,7 @@ from vitascope.train.run_folder.files import explain_write_errors
 
 __all__ = ["Run", "differences", "enter", "finish", "load_run", "write_metrics"]
 
+_LATER = ("classes", "crop_pct", "interpolation")  # earlier runs do not say these of their images
 _SAME = ("recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
 
 
@@ -120,7 +121,7 @@ def differences(
     """
     found = []
     for key in keys:
-        if f"{prefix}{key}" == "data.classes" and key not in old:
+        if prefix == "data." and key in _LATER and key not in old:
             continue  # of a run that did not keep them yet
         a, b = old.get(key), new.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):

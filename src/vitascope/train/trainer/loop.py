@@ -166,6 +166,7 @@ def chosen_images(dataset: Dataset, recipe: Recipe) -> tuple[ImageSet, ImageSet]
 def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
     """What ``config.yaml`` says about the images of a run."""
     images, tests = chosen_images(dataset, recipe)
+    fold = {} if dataset.fold is None else {"fold": list(dataset.fold)}
     return {
         "name": dataset.name,
         "num_classes": len(images.classes),
@@ -176,6 +177,9 @@ def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
         "std": list(dataset.std),
         "notes": list(dataset.notes),
         "classes": list(images.classes),
+        "crop_pct": dataset.crop_pct,
+        "interpolation": dataset.interpolation,
+        **fold,
     }
 
 

@@ -2,6 +2,7 @@
 
 No weight decay on vectors (norms, biases, gates) nor on what ``model.no_weight_decay()`` names, as
 in timm and DeiT. Parameters that match ``recipe.travel`` get ``recipe.travel_lr`` times the lr.
+With ``recipe.layer_decay`` d, layer l of L has d^(L - l) times the lr (timm's order of layers).
 """
 
 from collections.abc import Iterator
@@ -61,20 +62,30 @@ def training_mode(model: nn.Module) -> None:
 def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
     """Groups for an optimizer, each with ``weight_decay`` and ``lr_scale``."""
     spared = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()
-    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    depth = _layer_scales(model, recipe.layer_decay)
+    groups: dict[tuple[bool, bool, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decays = parameter.ndim > 1 and not any(fnmatchcase(name, s) for s in spared)
             travels = any(fnmatchcase(name, pattern) for pattern in recipe.travel)
-            groups.setdefault((decays, travels), []).append(parameter)
+            key = (decays, travels, depth.get(id(parameter), 1.0))
+            groups.setdefault(key, []).append(parameter)
     return [
         {
             "params": parameters,
             "weight_decay": recipe.weight_decay if decays else 0.0,
-            "lr_scale": recipe.travel_lr if travels else 1.0,
+            "lr_scale": scale * (recipe.travel_lr if travels else 1.0),
         }
-        for (decays, travels), parameters in sorted(groups.items(), key=lambda item: item[0])
+        for (decays, travels, scale), parameters in sorted(groups.items(), key=lambda item: item[0])
     ]
+
+
+def _layer_scales(model: nn.Module, decay: float) -> dict[int, float]:
+    """The lr of each parameter, by its id, as a multiple of the last layer's; 1 where it is not."""
+    if decay == 1.0:
+        return {}
+    groups = timm.optim.param_groups_layer_decay(model, layer_decay=decay)
+    return {id(p): float(group["lr_scale"]) for group in groups for p in group["params"]}
 
 
 def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

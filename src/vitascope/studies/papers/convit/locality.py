@@ -3,11 +3,18 @@
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Fig. 8 and 12 left (locality strength and
 number of GPSA layers, on the first 100 classes) and Fig. 9 (content and position summed before the
 softmax, eq. 4). "Early" is the first measurement past a tenth of the training.
+
+PSA is there twice: with queries and keys drawn as in GPSA, and as equation 5 sets them, at 0. From
+there they never move (each one's gradient is a product with the other), so that network is a
+convolution with a learned window for ever, as the paper says of its own.
 """
 
+from statistics import fmean
 from typing import Any
 
-from vitascope.figure import Figure
+import numpy as np
+
+from vitascope.figure import Figure, Heat
 from vitascope.record import Record
 from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
 from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
@@ -16,66 +23,172 @@ from vitascope.studies.papers.scale import IMAGENET, Scale
 __all__ = ["STUDIES"]
 
 
+_EPOCHS = (20, 75, 130, 185, 240, 295)  # of 300, in Fig. 8 right
+
+
 def strength(scale: Scale) -> Plan:
-    """Fig. 8 and 12 left: number of GPSA layers, and locality strength."""
+    """Fig. 8: locality strength x number of GPSA layers, and six epochs; Fig. 12 left."""
     layers = scale.pick(paper=(0, 3, 6, 9), laptop=(0, 1, 2, 3), smoke=(0, 3))
     alphas = scale.pick(paper=(0.01, 0.1, 1.0), laptop=(0.01, 0.1, 1.0), smoke=(0.01, 1.0))
     hundred = {"subset.first_classes": 100} if scale.is_paper else {}
     fraction = scale.pick(paper=1.0, laptop=scale.small)
 
-    def made(**args: Any) -> Any:
-        args = {} if args == {"num_gpsa_blocks": layers[-1], "locality_strength": 1.0} else args
-        if scale.is_paper and not args:
-            args = {"num_gpsa_blocks": layers[-1]}
-        return scale.training("ConViT-S+", fraction=fraction, changes=hundred, recipe="deit_plus",
-                              **args)  # fmt: skip
+    def made(count: int, alpha: float) -> Any:
+        usual = count == layers[-1] and alpha == 1.0 and not scale.is_paper
+        args: dict[str, Any] = {} if usual else {"num_gpsa_blocks": count}
+        if alpha != 1.0 and count:  # without GPSA layers there is nothing to be local
+            args["locality_strength"] = alpha
+        return scale.training(
+            "ConViT-S+", fraction=fraction, changes=hundred, recipe="deit_plus", **args
+        )
 
-    runs = {n: made(num_gpsa_blocks=n, locality_strength=1.0) for n in layers}
-    by_alpha = {a: made(num_gpsa_blocks=layers[-1], locality_strength=a) for a in alphas}
-    early = _early_top1
-    number = Table(
-        name="layers", title="Number of GPSA layers (Fig. 8 right, 12 left)", corner="GPSA layers",
-        columns=["early", "end"],
-        rows=[Row(label=str(n), cells=[Ask(training=t, reading=CURVES, key=early),
-                                       Ask(training=t)]) for n, t in runs.items()])  # fmt: skip
-    alpha = Table(
+    plain, some = made(0, 1.0), layers[1:]
+    grid = Table(
         name="strength",
-        title="Locality strength (Fig. 8 left)",
+        title="Locality strength and number of GPSA layers (Fig. 8 left)",
         corner="locality strength",
-        columns=["end"],
-        rows=[Row(label=f"{a:g}", cells=[Ask(training=t)]) for a, t in by_alpha.items()],
+        columns=[str(n) for n in layers],
+        rows=[
+            Row(
+                label=f"{a:g}",
+                cells=[
+                    Ask(training=plain) if a == alphas[-1] else None,
+                    *(Ask(training=made(n, a)) for n in some),
+                ],
+            )
+            for a in alphas
+        ],
     )
-    none, many = str(layers[0]), str(layers[-1])
+    runs = {n: made(n, 1.0) for n in layers}
+    shares = [epoch / 300 for epoch in _EPOCHS]
+    columns = [f"{100 * share:.0f} %" for share in shares] + ["end"]
+    number = Table(
+        name="layers",
+        title="Number of GPSA layers over training (Fig. 8 right, 12 left)",
+        corner="GPSA layers",
+        columns=columns,
+        rows=[
+            Row(
+                label=str(n),
+                cells=[
+                    *(Ask(training=t, reading=CURVES, key=_top1_at(share)) for share in shares),
+                    Ask(training=t),
+                ],
+            )
+            for n, t in runs.items()
+        ],
+    )
+    none, many, early = str(layers[0]), str(layers[-1]), columns[0]
     weak, strong = f"{alphas[0]:g}", f"{alphas[-1]:g}"
+    share = 1 / len(some)
     claims = [
-        Claim(source="ConViT Fig. 8", table="layers", text="GPSA layers raise the final accuracy",
-              cells={(many, "end"): 1, (none, "end"): -1}),
-        Claim(source="ConViT Fig. 8 right", table="layers",
-              text="the lead of GPSA layers is larger early in training",
-              cells={(many, "early"): 1, (none, "early"): -1, (many, "end"): -1, (none, "end"): 1}),
-        Claim(source="ConViT Fig. 8 left", table="strength",
-              text="stronger locality raises the final accuracy",
-              cells={(strong, "end"): 1, (weak, "end"): -1}),
-    ]  # fmt: skip
+        Claim(
+            source="ConViT Fig. 8",
+            table="layers",
+            text="GPSA layers raise the final accuracy",
+            cells={(many, "end"): 1, (none, "end"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 right",
+            table="layers",
+            text="the lead of GPSA layers is larger early in training",
+            cells={(many, early): 1, (none, early): -1, (many, "end"): -1, (none, "end"): 1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 left",
+            table="strength",
+            text="stronger locality raises the final accuracy",
+            cells={(strong, many): 1, (weak, many): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 8 left",
+            table="strength",
+            text="stronger locality helps on average over the numbers of GPSA layers",
+            cells={
+                (alpha, str(n)): sign * share
+                for n in some
+                for alpha, sign in ((strong, 1), (weak, -1))
+            },
+        ),
+    ]
+    if len(some) > 1:
+        claims.append(
+            Claim(
+                source="ConViT Fig. 8 left",
+                table="strength",
+                text="more GPSA layers raise the final accuracy at every strength, on average",
+                cells={
+                    (f"{a:g}", str(n)): sign / len(alphas)
+                    for a in alphas
+                    for n, sign in ((some[-1], 1), (some[0], -1))
+                },
+            )
+        )
 
     def figures(findings: Findings) -> list[Figure]:
-        series = [over(list(layers), [findings.values(row.cells[i]) for row in number.rows], label)  # type: ignore[arg-type]
-                  for i, label in enumerate(number.columns)]  # fmt: skip
-        drawn = lines("Accuracy against GPSA layers", series, x="GPSA layers", y="top-1, %")
-        alphas_drawn = lines(
-            "Accuracy against locality strength",
-            [over(list(alphas), [findings.values(r.cells[0]) for r in alpha.rows], "end")],  # type: ignore[arg-type]
-            x="locality strength", y="top-1, %", x_log=True)  # fmt: skip
-        text = "Early is a tenth of the training; each point is a network trained from scratch."
+        means = np.array(
+            [
+                [_mean(findings, ask or grid.rows[-1].cells[0]) for ask in row.cells]
+                for row in grid.rows
+            ]
+        )
+        left = Heat(
+            title="top-1 at the end",
+            rows=tuple(row.label for row in grid.rows),
+            columns=tuple(grid.columns),
+            values=means,
+            label="top-1, %",
+        )
+        series = [
+            over(
+                list(layers),
+                [_values(findings, row.cells[i]) for row in number.rows],
+                column,
+                model=False,
+            )
+            for i, column in enumerate(columns)
+        ]
+        right = lines("top-1 over training", series, x="GPSA layers", y="top-1, %")
+        text = (
+            "Rows are locality strengths, columns numbers of GPSA layers (without one there is no "
+            "strength); lines are shares of the training."
+        )
         return [
-            Figure(name="locality", title="How much locality (Fig. 8)", reading=text,
-                   panels=(drawn, alphas_drawn)),
-            curves_figure(findings, {f"{n} GPSA layers": t for n, t in runs.items()},
-                          "Learning with GPSA layers (Fig. 12 left)"),
-        ]  # fmt: skip
+            Figure(
+                name="locality",
+                title="How much locality (Fig. 8)",
+                reading=text,
+                panels=(left, right),
+            ),
+            curves_figure(
+                findings,
+                {f"{n} GPSA layers": t for n, t in runs.items()},
+                "Learning with GPSA layers (Fig. 12 left)",
+            ),
+        ]
 
     also = [(t, CURVES) for t in runs.values()]
-    return Plan(tables=[number, alpha], claims=claims, figures=figures, also=also)
+    return Plan(tables=[number, grid], claims=claims, figures=figures, also=also)
+
+
+def _values(findings: Findings, ask: Ask | None) -> list[float]:
+    return findings.values(ask) if ask is not None else []
+
+
+def _mean(findings: Findings, ask: Ask | None) -> float:
+    values = _values(findings, ask)
+    return fmean(values) if values else float("nan")
+
+
+def _top1_at(share: float) -> Any:
+    """Top-1 at the measured epoch nearest to a share of the training."""
+
+    def key(record: Record) -> float | None:
+        epochs, top1 = record.values["epoch"], record.values["top1"]
+        at = min(range(len(epochs)), key=lambda i: abs(epochs[i] - share * epochs[-1]))
+        return top1[at]  # type: ignore[no-any-return]
+
+    return key
 
 
 def _early_top1(record: Record) -> float | None:
@@ -90,20 +203,47 @@ def plain_psa(scale: Scale) -> Plan:
     roles = ("DeiT-B", "ConViT-B") if scale.is_paper else ("DeiT-S", "ConViT-S")
     vit, convit = (scale.training(role, fraction=fraction) for role in roles)
     psa = convit.but(model_args={"attention": "psa"})
-    runs = {"plain ViT": vit, "PSA": psa, "GPSA": convit}
+    fixed = psa.but(model_args={"content_std": 0.0})
+    runs = {"plain ViT": vit, "PSA": psa, "PSA, eq. 5": fixed, "GPSA": convit}
     table = Table(
-        name="top1", title="Summed or gated position (Fig. 9)", corner="attention",
+        name="top1",
+        title="Summed or gated position (Fig. 9)",
+        corner="attention",
         columns=["early", "end"],
-        rows=[Row(label=name, cells=[Ask(training=t, reading=CURVES, key=_early_top1),
-                                     Ask(training=t)]) for name, t in runs.items()])  # fmt: skip
+        rows=[
+            Row(
+                label=name,
+                cells=[Ask(training=t, reading=CURVES, key=_early_top1), Ask(training=t)],
+            )
+            for name, t in runs.items()
+        ],
+    )
     claims = [
-        Claim(source="ConViT Fig. 9", table="top1", text="PSA is ahead of the plain ViT early on",
-              cells={("PSA", "early"): 1, ("plain ViT", "early"): -1}),
-        Claim(source="ConViT Fig. 9", table="top1", text="in the end the plain ViT passes PSA",
-              cells={("plain ViT", "end"): 1, ("PSA", "end"): -1}),
-        Claim(source="ConViT App. A", table="top1", text="gates are better than the sum in the end",
-              cells={("GPSA", "end"): 1, ("PSA", "end"): -1}),
-    ]  # fmt: skip
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="PSA is ahead of the plain ViT early on",
+            cells={("PSA", "early"): 1, ("plain ViT", "early"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="in the end the plain ViT passes PSA",
+            cells={("plain ViT", "end"): 1, ("PSA", "end"): -1},
+        ),
+        Claim(
+            source="ConViT Fig. 9",
+            table="top1",
+            text="in the end the plain ViT passes PSA that starts without content (eq. 5)",
+            cells={("plain ViT", "end"): 1, ("PSA, eq. 5", "end"): -1},
+        ),
+        Claim(
+            source="ConViT App. A",
+            table="top1",
+            text="gates are better than the sum in the end",
+            cells={("GPSA", "end"): 1, ("PSA", "end"): -1},
+        ),
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, runs, "Learning curves (Fig. 9)")]
@@ -113,11 +253,20 @@ def plain_psa(scale: Scale) -> Plan:
 
 
 STUDIES = (
-    Study(name="locality-strength", title="How much locality is best?",
-          claim="more GPSA layers and stronger locality raise accuracy, most early in training",
-          covers=("ConViT Fig. 8", "ConViT Fig. 12 left"), plan=strength,
-          data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"}),
-    Study(name="gating", title="Is the gate needed?",
-          claim="summing content and position before the softmax helps early and hurts in the end",
-          covers=("ConViT Fig. 9",), plan=plain_psa, data=IMAGENET),
-)  # fmt: skip
+    Study(
+        name="locality-strength",
+        title="How much locality is best?",
+        claim="more GPSA layers and stronger locality raise accuracy, most early in training",
+        covers=("ConViT Fig. 8", "ConViT Fig. 12 left"),
+        plan=strength,
+        data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"},
+    ),
+    Study(
+        name="gating",
+        title="Is the gate needed?",
+        claim="summing content and position before the softmax helps early and hurts in the end",
+        covers=("ConViT Fig. 9",),
+        plan=plain_psa,
+        data=IMAGENET,
+    ),
+)

@@ -69,9 +69,9 @@ def pooling(scale: Scale) -> Plan:
 def bias(scale: Scale) -> Plan:
     """Fig. 7 and C.3: neighbourhoods and patch sizes."""
     small: dict[str, Any] = {"depth": 2}
-    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), smoke=(2, 4))
+    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(2, 4, 8), smoke=(2, 4))
     kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
-    grid = scale.pick(paper=4, laptop=1, smoke=2)  # the patch of Fig. 7
+    grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
     size = scale.pick(paper={"img_size": 32}, laptop={})
 
     def vit(patch: int) -> Training:
@@ -208,14 +208,18 @@ def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
 def heads(scale: Scale) -> Plan:
     """Fig. C.5 and C.6: number of heads, and channels per head, with exponents of APE."""
     depth = scale.pick(paper=6, laptop=2)
-    usual = scale.pick(paper=(3, 64), laptop=(9, 8))
+    usual = scale.pick(paper=(3, 64), laptop=(9, 8), desk=(9, 16))
     counts: Sequence[int] = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
-    channels: Sequence[int] = scale.pick(paper=(16, 32, 64, 128), laptop=(4, 8, 16), smoke=(4, 8))
+    channels: Sequence[int] = scale.pick(
+        paper=(16, 32, 64, 128), laptop=(4, 8, 16), desk=(8, 16, 32), smoke=(4, 8)
+    )
     early = spectrum(scale, half=True)
 
     def vit(number: int, each: int) -> Training:
         same = (number, each) == usual and not scale.is_paper
-        args: dict[str, Any] = {} if scale.is_paper else {"patch_size": 2}
+        args: dict[str, Any] = scale.pick(
+            paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4}
+        )
         if not same:
             args |= {"num_heads": number, "embed_dim": number * each}
         return NETWORKS["ViT-Ti"].training(scale, depth=depth, **args)

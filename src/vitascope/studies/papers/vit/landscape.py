@@ -1,7 +1,8 @@
 """Is the loss of a ViT flat, and is it convex? Surfaces, paths and Hessian spectra.
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 1, 4 and C.4 (ViT, ResNet, PiT, Swin),
-C.7 (larger ones). The text gives no numbers of these figures, so none stand beside ours.
+C.7 (larger ones), and the training throughputs of appendix A. The text gives no numbers of these
+figures, so none stand beside ours.
 
 Two numbers are ours, for what the paper shows as pictures: how far the loss rises to the border of
 the surface, and how long the path is as Fig. 1b draws it.
@@ -37,6 +38,8 @@ from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figu
 __all__ = ["STUDIES", "drawn_length", "rise"]
 
 PATH = Reading(name="trajectory")
+SPEED = Reading(name="throughput", options={"mode": "training", "batch_size": 96})
+THROUGHPUT = {"ResNet-50": 320, "ViT-Ti": 434, "PiT-Ti": 364, "Swin-Ti": 469}  # appendix A
 Runs = Mapping[str, Training]
 
 
@@ -108,6 +111,32 @@ def landscape(scale: Scale) -> Plan:
         rows=[
             Row(label=label, cells=[Ask(training=t, reading=PATH, key=drawn_length, factor=1)])
             for label, t in runs.items()
+        ],
+    )
+    speed = Table(
+        name="throughput",
+        title="Training throughput (appendix A; the paper's on an RTX 2080 Ti or a T4)",
+        corner="network",
+        columns=["updates"],
+        unit="images a second",
+        digits=0,
+        accuracy=False,
+        log=True,
+        rows=[
+            Row(
+                label=label,
+                paper_label=name,
+                cells=[
+                    Ask(
+                        training=runs[label],
+                        reading=SPEED,
+                        key="images_per_second",
+                        paper=THROUGHPUT[name],
+                        factor=1,
+                    )
+                ],
+            )
+            for name, label in zip(names, runs, strict=True)
         ],
     )
     claims = [
@@ -200,7 +229,9 @@ def landscape(scale: Scale) -> Plan:
         ]
 
     return Plan(
-        tables=[nep, ape, replace(later, name="late"), sharp, path], claims=claims, figures=figures
+        tables=[nep, ape, replace(later, name="late"), sharp, path, speed],
+        claims=claims,
+        figures=figures,
     )
 
 

@@ -2,7 +2,8 @@
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709, appendix A. Each network has three forms: for
 CIFAR, for ImageNet, and the small one that stands for it on a laptop's 8 x 8 images. There timm's
-PiT and Swin have patches of one pixel and three short stages, Swin with windows of 2 x 2.
+PiT and Swin have patches of one pixel and three short stages, Swin with windows of 2 x 2; at a desk
+patches of two pixels, windows of 4 x 4, and about a million parameters.
 
 Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNet). AlterNet's
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
@@ -13,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.studies.papers.plan import Training
-from vitascope.studies.papers.scale import IMAGENET, Scale, Spec
+from vitascope.studies.papers.scale import IMAGENET, REAL, Role, Scale, Spec
 
 __all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented"]
 
-CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "laptop": "digits (embedded)"}
+CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "desk": REAL, "laptop": "digits (embedded)"}
 
 _STRONG: dict[str, Any] = {
     "augmentation.rand_augment": "rand-m9-mstd0.5-inc1",
@@ -39,10 +40,12 @@ class Network:
     cifar: Spec
     laptop: Spec
     imagenet: Spec = field(default=("", {}))
+    desk: Spec | None = None  # the laptop's at the size of mini when left out
 
     def label(self, scale: Scale) -> str:
         """How a table calls it."""
-        return self.name if scale.is_paper else self.short
+        small = self.short.replace("micro", "mini") if scale.name == "desk" else self.short
+        return self.name if scale.is_paper else small
 
     def training(
         self,
@@ -55,7 +58,8 @@ class Network:
         """How it is trained; ``how`` is ``fraction`` and arguments of the model."""
         spec = self.imagenet if imagenet else self.cifar
         changed = {**(_ON_IMAGENET if imagenet and scale.is_paper else {}), **(changes or {})}
-        return scale.training((spec, self.laptop), recipe="cifar", changes=changed, **how)
+        role: Role = (spec, self.laptop, self.desk) if self.desk else (spec, self.laptop)
+        return scale.training(role, recipe="cifar", changes=changed, **how)
 
 
 _SWIN = {
@@ -109,6 +113,10 @@ _ALL = (
         cifar=("pit_tiny_cifar", {}),
         imagenet=("pit_ti_224", {}),
         laptop=("pit_tiny_cifar", _PIT),
+        desk=(
+            "pit_tiny_cifar",
+            {**_PIT, "patch_size": 2, "stride": 2, "base_dims": (24, 24, 24)},
+        ),
     ),
     Network(
         name="Swin-Ti",
@@ -116,6 +124,7 @@ _ALL = (
         cifar=("swin_tiny_cifar", {}),
         imagenet=("swin_tiny_patch4_window7_224", {}),
         laptop=("swin_tiny_cifar", _SWIN),
+        desk=("swin_tiny_cifar", {**_SWIN, "patch_size": 2, "window_size": 4, "embed_dim": 48}),
     ),
     Network(
         name="ResNet-50",

@@ -1,0 +1,62 @@
+"""Answer ``vitascope compare --pretrained``: probe, fine-tune, recommend, write the page."""
+
+from typing import Any
+
+from vitascope.answers.compare import source_of
+from vitascope.answers.engine import this_machine
+from vitascope.answers.result import FORMATS, Result
+from vitascope.errors import UserError
+from vitascope.progress import Progress
+from vitascope.requests.compare import Compare
+from vitascope.settings import fields_of
+
+__all__ = ["pretrained_question", "run_pretrained"]
+
+
+def run_pretrained(request: Compare) -> Result:
+    """Which pretrained backbone suits the images."""
+    from vitascope.report.exports import write_figures
+    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.tables.pretrained import pretrained_text
+    from vitascope.studies.pretrained.answer import choose_pretrained
+
+    if request.print_commands:
+        raise UserError(
+            "--print-commands is not for --pretrained: the probe decides what is trained"
+        )
+    with Progress("probing", quiet=request.quiet or request.json) as bar:
+        answer = choose_pretrained(
+            pretrained_question(request),
+            request.out,
+            this_machine(request),
+            tell=bar.tell,
+            on_image=bar.show,
+        )
+    page = write_folder_page(request.out)
+    keys = ("probe", "race", "table", "recommendation", "order", "scratch", "skipped")
+    result = Result(
+        records={"pretrained": answer},
+        summary=f"{pretrained_text(answer)}\n",
+        values={**{key: answer.values[key] for key in keys}, "report": str(page)},
+        written=page,
+    )
+    if request.figures:
+        write_figures(result.report(), request.out, (*FORMATS, "pdf"))
+    return result
+
+
+def pretrained_question(request: Compare) -> Any:
+    """What is probed and fine-tuned."""
+    from vitascope.studies.grid.train_command import recipe_from
+    from vitascope.studies.pretrained.answer import PretrainedQuestion
+    from vitascope.studies.pretrained.candidates import DEFAULT
+    from vitascope.studies.comparison.budget import seconds_from
+
+    name = "finetune" if request.recipe == Compare.recipe else request.recipe
+    return PretrainedQuestion(
+        data=source_of(request),
+        models=DEFAULT if request.models == Compare.models else request.models,
+        recipe=recipe_from(name, request.epochs, request.set),
+        budget=None if request.budget is None else seconds_from(request.budget),
+        **fields_of(request, ("seeds", "image_size", "margin", "probe_only")),
+    )

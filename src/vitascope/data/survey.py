@@ -1,0 +1,226 @@
+"""What a data set is like, before anything is trained: numbers, sizes, balance and duplicates.
+
+- *exact* duplicates have the same pixels, at 64 x 64.
+- *near* duplicates have perceptual hashes (imagehash's phash, 64 bits) that differ in at most 4
+  bits, and 16 x 16 thumbnails that differ by less than 10 of 255 on average: hashes of plain images
+  agree by chance.
+
+A test image that is also a training image is known by heart, so accuracy on it says nothing. Two
+labels of one image cannot both be learned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vitascope.data.dataset import Dataset
+from vitascope.data.images import ImageSet, resize
+from vitascope.data.memory import headers
+from vitascope.data.sources.folder import list_files, parts_of
+
+__all__ = ["SIDE", "Survey", "file_sizes", "survey"]
+
+SIDE = 64  # of the images that are compared
+BITS = 4  # of 64, by which near duplicates differ at most
+LEVELS = 10.0  # of 255, by which their thumbnails differ on average at most
+MOST = 20_000  # images of which all pairs are compared
+SHOWN = 20  # pairs that are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What was found."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: tuple[int, ...]  # images of each class
+    test: tuple[int, ...]
+    unreadable: tuple[str, ...]
+    imbalance: float  # largest class over smallest, in training
+    exact: int  # pairs within training or within test
+    near: int
+    exact_across: int  # test images that are in the training set too
+    near_across: int
+    two_labels: int  # pairs of the same image with two labels
+    pairs: tuple[tuple[str, str, str], ...]  # what, one, other
+    compared: bool  # all pairs; not where there are too many images
+
+    @property
+    def across(self) -> int:
+        """Test images that training has seen, or nearly."""
+        return self.exact_across + self.near_across
+
+    @property
+    def short(self) -> str:
+        """The short form, in a line or two."""
+        words = [
+            f"{sum(self.train):,} training and {sum(self.test):,} test images of "
+            f"{len(self.classes)} classes, the largest {self.imbalance:.1f} times the smallest"
+        ]
+        counts = (
+            (len(self.unreadable), "cannot be read"),
+            (self.exact + self.near, "pairs of duplicates inside a part"),
+            (self.two_labels, "pairs of the same image with two labels"),
+        )
+        words += [f"{number} {what}" for number, what in counts if number]
+        if self.across:
+            share = 100 * self.across / max(1, sum(self.test))
+            words.append(
+                f"{self.across} test images ({share:.0f} %) are in the training set too, "
+                "so accuracy is too good"
+            )
+        return "; ".join(words)
+
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "classes": [
+                {"name": name, "train": train, "test": test}
+                for name, train, test in zip(self.classes, self.train, self.test, strict=True)
+            ],
+            "num_train": sum(self.train),
+            "num_test": sum(self.test),
+            "unreadable": list(self.unreadable),
+            "imbalance": self.imbalance,
+            "duplicates": {
+                "exact": self.exact,
+                "near": self.near,
+                "exact_across": self.exact_across,
+                "near_across": self.near_across,
+                "two_labels": self.two_labels,
+                "pairs": [list(pair) for pair in self.pairs],
+                "all_compared": self.compared,
+            },
+            "short": self.short,
+        }
+
+
+def survey(dataset: Dataset) -> Survey:
+    """Look at images that were loaded; any size will do, they are compared at 64 x 64."""
+    parts = [dataset.train, dataset.test]
+    sizes = [np.bincount(part.labels, minlength=len(dataset.classes)) for part in parts]
+    small = np.concatenate([_small(part) for part in parts])  # (N, 64 * 64) grey
+    labels = np.concatenate([part.labels for part in parts])
+    inside = np.arange(len(labels)) < len(dataset.train)
+    one, other, same = _pairs(small)
+    across = inside[one] != inside[other]
+    conflict = labels[one] != labels[other]
+
+    def tests(which: np.ndarray) -> set[int]:
+        return {int(b if inside[a] else a) for a, b in zip(one[which], other[which], strict=True)}
+
+    exactly = tests(across & same)
+    nearly = tests(across & ~same) - exactly
+    named = _named(parts, one, other, same, across, conflict)
+    present = sizes[0][sizes[0] > 0]
+    return Survey(
+        name=dataset.name,
+        classes=dataset.classes,
+        train=tuple(map(int, sizes[0])),
+        test=tuple(map(int, sizes[1])),
+        unreadable=tuple(n for n in dataset.notes if n.startswith("skipped ")),
+        imbalance=float(present.max() / present.min()) if len(present) else 1.0,
+        exact=int((~across & same).sum()),
+        near=int((~across & ~same).sum()),
+        exact_across=len(exactly),
+        near_across=len(nearly),
+        two_labels=int(conflict.sum()),
+        pairs=named,
+        compared=len(labels) <= MOST,
+    )
+
+
+def file_sizes(folder: str | Path) -> str:
+    """Smallest, median and largest file of a folder of class folders, in pixels."""
+    roots = [root for root in parts_of(Path(folder).expanduser()) if root is not None]
+    found = [size for root in roots for size, _ in headers(list_files(root))[0]]
+    ordered = sorted(found, key=lambda size: size[0] * size[1])
+    low, middle, high = (ordered[place] for place in (0, len(ordered) // 2, -1))
+    if low == high:
+        return f"all images are {low[0]} x {low[1]}"
+    words = [f"{width} x {height}" for width, height in (low, middle, high)]
+    return f"images are from {words[0]} to {words[2]} pixels, {words[1]} in the middle"
+
+
+def _small(images: ImageSet) -> np.ndarray:
+    """Grey images of 64 x 64. (N, 64, 64) uint8"""
+    found = []
+    for start in range(0, len(images), 256):
+        pixels = images.pixels(np.arange(start, min(start + 256, len(images))))
+        grey = resize(pixels, SIDE, SIDE).float().mean(1)
+        found.append(grey.round().byte().numpy())
+    return np.concatenate(found) if found else np.zeros((0, SIDE, SIDE), dtype=np.uint8)
+
+
+def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions of both images of each pair, and whether they are the same."""
+    from imagehash import phash  # takes a while to import
+
+    if not len(small) or len(small) > MOST:
+        return _equal_pairs(small)
+    bits = np.stack([phash(Image.fromarray(image)).hash.reshape(-1) for image in small])
+    signs = np.where(bits, 1, -1).astype(np.float32)  # of a pair: 64 - 2 x bits that differ
+    thumbs = small.reshape(len(small), 16, 4, 16, 4).mean((2, 4)).reshape(len(small), -1)
+    first, second = [], []
+    for start in range(0, len(small), 512):
+        alike = signs[start : start + 512] @ signs.T >= 64 - 2 * BITS
+        a, b = np.nonzero(alike)
+        a += start
+        kept = (a < b) & (np.abs(thumbs[a] - thumbs[b]).mean(1) < LEVELS)
+        first.append(a[kept])
+        second.append(b[kept])
+    one, other = np.concatenate(first), np.concatenate(second)
+    same = np.array([np.array_equal(small[a], small[b]) for a, b in zip(one, other, strict=True)])
+    return one, other, same.astype(bool)
+
+
+def _equal_pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Only images that are the same, each with the first of its kind."""
+    first: dict[bytes, int] = {}
+    found = []
+    for index, image in enumerate(small):
+        before = first.setdefault(image.tobytes(), index)
+        if before != index:
+            found.append((before, index))
+    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=bool)
+
+
+def _named(
+    parts: Sequence[ImageSet],
+    one: np.ndarray,
+    other: np.ndarray,
+    same: np.ndarray,
+    across: np.ndarray,
+    conflict: np.ndarray,
+) -> tuple[tuple[str, str, str], ...]:
+    """The gravest pairs by name."""
+
+    def name(index: int) -> str:
+        train = len(parts[0])
+        inside = index < train
+        part = parts[0] if inside else parts[1]
+        return f"{'train' if inside else 'test'}: {part.name(index if inside else index - train)}"
+
+    order = np.lexsort((~same, ~conflict, ~across))[:SHOWN]
+    return tuple(
+        (
+            " ".join(
+                word
+                for word, said in (
+                    ("same" if same[i] else "near", True),
+                    ("across", across[i]),
+                    ("two labels", conflict[i]),
+                )
+                if said
+            ),
+            name(int(one[i])),
+            name(int(other[i])),
+        )
+        for i in order
+    )

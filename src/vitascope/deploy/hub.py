@@ -1,0 +1,148 @@
+"""A trained run for the Hugging Face hub: weights, ``config.json`` and a model card.
+
+    model = HubModel.of_run("runs/a")
+    model.save_pretrained("folder")  # or model.push_to_hub("user/name")
+    again = HubModel.from_pretrained("folder")  # or a name on the hub
+    again(again.transform("photo.jpg")[None]), again.classes
+
+The three methods are huggingface_hub's ``PyTorchModelHubMixin``. ``config.json`` has the model's
+name and arguments, its classes, how images are prepared, and what the card says; the card is made
+from the run's record, so that every number in it has its seed, recipe and commit beside it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData, PyTorchModelHubMixin
+from torch import Tensor, nn
+
+from vitascope import record
+from vitascope.capture import logits_of
+from vitascope.deploy.loading import Loaded, load
+from vitascope.studies.session.models import rebuilt
+
+__all__ = ["HubModel"]
+
+SHOWN = 50  # class names in the card
+
+
+class HubModel(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="vitascope",
+    pipeline_tag="image-classification",
+    tags=["vitascope", "image-classification"],
+):
+    """A classifier with its class names and image transform; logits come out.
+
+    Args:
+        model: Its name and arguments, as a run's ``config.yaml`` has them.
+        preprocessing: See :attr:`vitascope.deploy.loading.Loaded.preprocessing`.
+        facts: What the card says of the training.
+    """
+
+    def __init__(
+        self,
+        model: dict[str, Any],
+        preprocessing: dict[str, Any],
+        facts: dict[str, Any] | None = None,
+    ):
+        super().__init__()
+        self.network = rebuilt(model)
+        self.facts = facts or {}
+        lists = {k: tuple(v) for k, v in preprocessing.items() if isinstance(v, list)}
+        self._loaded = Loaded(model=self.network.eval(), **{**preprocessing, **lists})
+
+    @classmethod
+    def of_run(cls, run: str | Path) -> "HubModel":
+        """The model of a finished run.
+
+        Raises:
+            UserError: If there is none.
+        """
+        loaded = load(run, device="cpu")
+        config = record.load_config(run)
+        made = cls(
+            model=record.plain(config["model"]),
+            preprocessing=loaded.preprocessing,
+            facts=_facts(record.load(Path(run) / "record"), config),
+        )
+        made.network.load_state_dict(loaded.model.state_dict())
+        return made.eval()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names, in the order of the outputs."""
+        return self._loaded.classes
+
+    def transform(self, image: Any) -> Tensor:
+        """See :meth:`vitascope.deploy.loading.Loaded.transform`. (C, H, W)"""
+        return self._loaded.transform(image)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of normalised images. (B, K)"""
+        return logits_of(self.network(images))
+
+    @classmethod
+    def _from_pretrained(cls, *, strict: bool = True, **how: Any) -> Any:
+        """As the mixin does, but a missing tensor is an error, not left random."""
+        return super()._from_pretrained(strict=strict, **how)
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """What the model is, how it was trained and how good it was found, from its record."""
+        data = ModelCardData(
+            library_name="vitascope",
+            pipeline_tag="image-classification",
+            tags=["vitascope", "image-classification"],
+        )
+        return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{self._card()}")
+
+    def _card(self) -> str:
+        facts, loaded = self.facts, self._loaded
+        names = ", ".join(self.classes[:SHOWN])
+        more = f", … ({len(self.classes)} in all)" if len(self.classes) > SHOWN else ""
+        size = " x ".join(map(str, loaded.size))
+        found = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+        return f"""# {facts.get("model", "An image classifier")}
+
+Tells {len(self.classes)} classes apart: {names}{more}.
+
+| | |
+|---|---|
+{found}
+
+Images: {size}, mean {_numbers(loaded.mean)}, std {_numbers(loaded.std)}, {loaded.interpolation}
+interpolation, the centre {100 * loaded.crop_pct:g} % of the resized image.
+
+```python
+from vitascope.deploy.hub import HubModel
+
+model = HubModel.from_pretrained("this folder or its name on the hub")
+logits = model(model.transform("photo.jpg")[None])
+print(model.classes[logits.argmax()])
+```
+"""
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
+def _facts(run: record.Record, config: Mapping[str, Any]) -> dict[str, str]:
+    """The card's table, in words."""
+    final, data, recipe = run.values["final"], config["data"], config["recipe"]
+    found = {
+        "model": str(config["model"].get("name")),
+        "started from": str(config["model"].get("origin", "random weights")),
+        "images": f"{data['name']}, {data.get('train_images', '?')} to train on",
+        "recipe": f"{recipe['name']}, {run.values['epochs']} epochs, lr {recipe['lr']:g}",
+        "seed": str(run.seed),
+        "commit": str(run.made.get("commit")),
+        "made": f"{run.made.get('time')} in {run.seconds or 0:.0f} s",
+    }
+    shares = {"top-1": final.get("top1"), "top-5": final.get("top5")}
+    found |= {name: f"{100 * value:.2f} %" for name, value in shares.items() if value is not None}
+    scores = {"NLL": final.get("test_nll"), "ECE": final.get("ece")}
+    found |= {name: f"{value:.4f}" for name, value in scores.items() if value is not None}
+    return found

@@ -1,0 +1,73 @@
+"""Weights from the Hugging Face hub, and a quick answer where the hub cannot be reached.
+
+huggingface_hub tries again for a minute before it says that there is no network. Here the hub is
+asked once, for three seconds; if there is no answer it is taken for offline, and only what is in
+the cache is used.
+"""
+
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from huggingface_hub import constants
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+from vitascope.errors import UserError
+
+__all__ = ["hub_download"]
+
+SECONDS = 3.0  # to wait for the hub
+_NOT_HAD = (LocalEntryNotFoundError, OfflineModeIsEnabled, urllib.error.URLError, socket.timeout)
+
+
+@lru_cache(maxsize=1)
+def reachable(endpoint: str) -> bool:
+    """Whether something answers there, also with an error; asked once in each process."""
+    answered = threading.Event()
+
+    def ask() -> None:
+        try:
+            request = urllib.request.Request(endpoint, method="HEAD")
+            with urllib.request.urlopen(request, timeout=SECONDS):
+                answered.set()
+        except urllib.error.HTTPError:
+            answered.set()
+        except (OSError, ValueError):
+            return
+
+    asking = threading.Thread(target=ask, daemon=True)  # a name server may keep it for longer
+    asking.start()
+    asking.join(SECONDS + 0.5)
+    return answered.is_set()
+
+
+@contextmanager
+def hub_download(what: str) -> Iterator[None]:
+    """For a block that may download; what cannot be had is one line, in under five seconds.
+
+    Args:
+        what: What is wanted, for the message.
+
+    Raises:
+        UserError: If it is neither in the cache nor can it be downloaded.
+    """
+    before = constants.HF_HUB_OFFLINE
+    offline = before or not reachable(constants.ENDPOINT)
+    constants.HF_HUB_OFFLINE = offline
+    try:
+        yield
+    except (*_NOT_HAD, HfHubHTTPError) as error:
+        if isinstance(error, HfHubHTTPError) and not isinstance(error, LocalEntryNotFoundError):
+            why = " ".join(str(error).split())[:200]
+            raise UserError(f"cannot have {what} from {constants.ENDPOINT}: {why}") from None
+        raise UserError(
+            f"the weights of {what} are not in the cache ({constants.HF_HUB_CACHE}) and "
+            f"{constants.ENDPOINT} cannot be reached; give local-dir:FOLDER or NAME@FILE, or fill "
+            "the cache where there is a network (HF_HOME says where it is)"
+        ) from None
+    finally:
+        constants.HF_HUB_OFFLINE = before

@@ -1,0 +1,76 @@
+"""The dial of locality: changes of a plain ViT that put in a little of it, each by another way.
+
+| suffix | what it changes | where |
+|---|---|---|
+| ``+mimetic`` | start of the attention weights | :mod:`vitascope.models.vit.mimetic` |
+| ``+impulse`` | start of the attention weights | :mod:`vitascope.models.vit.impulse` |
+| ``+lsa`` | attention, to others alone | :mod:`vitascope.layers.locality_self_attention` |
+| ``+spt`` | patches with half of their neighbours | :mod:`vitascope.models.vit.shifted_patches` |
+| ``+stem`` | convolutions for patches | :mod:`vitascope.models.vit.convolutional_stem` |
+| ``+rope`` | rotary positions for the table | :mod:`vitascope.layers.rotary` |
+
+They combine, unless two contradict each other (:data:`REFUSED`). With ``+rope`` there is no
+absolute table of positions: the paper's RoPE-Mixed replaces it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from timm.layers import Attention
+from timm.models.vision_transformer import VisionTransformer
+
+from vitascope.errors import UserError
+from vitascope.layers.locality_self_attention import LocalitySelfAttention
+from vitascope.layers.rotary import add_rotary
+from vitascope.models.vit.convolutional_stem import StemEmbed
+from vitascope.models.vit.impulse import start_impulse
+from vitascope.models.vit.mimetic import start_mimetic
+from vitascope.models.vit.shifted_patches import ShiftedPatchEmbed
+
+__all__ = ["DIAL", "REFUSED", "Change", "check_changes"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a suffix does to a ViT."""
+
+    arguments: dict[str, Any] = field(default_factory=dict)  # to build it with
+    blocks: int = 0  # more or fewer than it has
+    finish: Callable[[VisionTransformer], None] | None = None  # once it is built
+
+
+def turn_with_place(model: VisionTransformer) -> None:
+    """Give every attention layer rotary positions."""
+    for layer in model.modules():
+        if isinstance(layer, Attention):
+            add_rotary(layer, model.patch_embed.grid_size, model.num_prefix_tokens)
+
+
+DIAL = {
+    "mimetic": Change(finish=start_mimetic),
+    "impulse": Change(finish=start_impulse),
+    "lsa": Change({"attn_layer": LocalitySelfAttention}),
+    "spt": Change({"embed_layer": ShiftedPatchEmbed}),
+    "stem": Change({"embed_layer": StemEmbed}, blocks=-1),
+    "rope": Change({"pos_embed": "none"}, finish=turn_with_place),
+}
+
+REFUSED = {
+    frozenset(("mimetic", "impulse")): "both start the same weights",
+    frozenset(("mimetic", "lsa")): "one wants the diagonal of attention, the other masks it",
+    frozenset(("spt", "stem")): "both take the place of the patches",
+    frozenset(("rope", "mimetic")): "the start needs the table of positions that rotary replaces",
+    frozenset(("rope", "impulse")): "the start needs the table of positions that rotary replaces",
+}
+
+
+def check_changes(changes: Sequence[str]) -> None:
+    """Refuse suffixes that are given twice or contradict each other."""
+    for first, second in combinations(changes, 2):
+        if first == second:
+            raise UserError(f"+{first} is given twice; give it once")
+        why = REFUSED.get(frozenset((first, second)))
+        if why is not None:
+            raise UserError(f"+{first}+{second} do not go together: {why}; give one of them")

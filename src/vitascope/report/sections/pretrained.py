@@ -1,0 +1,167 @@
+"""Which pretrained backbone: the answer, accuracy against cost, what probing and weights added."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vitascope.figure import Figure, Lines, Series
+from vitascope.record import Record
+from vitascope.report.figures.scale import count
+from vitascope.report.figures.style import Styles
+from vitascope.report.formatting import number
+from vitascope.report.records import Source
+from vitascope.report.sections.section import Badge, Section, again, made_by
+from vitascope.report.tables.pretrained import pretrained_headline, pretrained_table, short_name
+
+__all__ = ["models", "section"]
+
+BADGES = {
+    "clear": Badge(words="clear", sign="✓", tone="good"),
+    "equivalent": Badge(words="equivalent and cheaper", sign="✓", tone="good"),
+    "undecided": Badge(words="undecided"),
+}
+KINDS = {"hard": "cnn", "soft": "convit", "none": "vit"}
+TERMS = (
+    (
+        "k-NN",
+        "The nearest training images by the cosine of frozen features vote; k by inner folds.",
+    ),
+    ("Linear", "Logistic regression on frozen features; its penalty by inner cross-validation."),
+    ("Fine-tuned", "All weights trained on, the first layers slowly; a new head."),
+    ("ImageNet", "Top-1 as published, the order one would go by without these images."),
+)
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind) of each candidate."""
+    return [
+        (str(line["model"]), KINDS.get(line["kind"], "other"))
+        for source in sources
+        for line in source.record.values["table"]
+    ]
+
+
+def section(source: Source, styles: Styles) -> Section:
+    """One section a question."""
+    record = source.record
+    values, data = record.values, record.values["data"]
+    return Section(
+        kind="pretrained",
+        label="Pretrained backbones",
+        title=f"Pretrained backbones for {data['name']}",
+        question=str(values["question"]),
+        answer=pretrained_headline(record),
+        badge=_badge(record),
+        leads=tuple(_leads(record)),
+        facts=(
+            ("training images", count(data["num_train"])),
+            ("test images", count(data["num_test"])),
+            ("classes", count(len(data["classes"]))),
+            ("candidates", count(len(values["table"]))),
+        ),
+        figures=(_accuracy_and_cost(record, styles),),
+        tables=(pretrained_table(record, styles.of),),
+        terms=TERMS,
+        agains=(
+            again(
+                record,
+                made_by(record, "compare"),
+                notes=(
+                    *(str(line["line"]) for line in values["table"]),
+                    *(f"skipped {name}: {why}" for name, why in values["skipped"].items()),
+                    *map(str, data["notes"]),
+                ),
+            ),
+        ),
+        source=source.path.name,
+    )
+
+
+def _badge(record: Record) -> Badge:
+    """The verdict, unless test images were seen in training."""
+    found = record.values["images"]["duplicates"]
+    seen = found["exact_across"] + found["near_across"]
+    if seen:
+        return Badge(words=f"{count(seen)} test images seen in training", sign="✗", tone="bad")
+    return BADGES[record.values["recommendation"]["verdict"]]
+
+
+def _leads(record: Record) -> list[str]:
+    values = record.values
+    reason = str(values["recommendation"]["reason"])
+    for line in values["table"]:
+        reason = reason.replace(line["model"], short_name(line["model"]))
+    found = [reason, f"{values['images']['short']}."]
+    scratch = values.get("scratch")
+    if scratch:
+        gain = scratch["gain"]
+        found.append(
+            f"From random weights the same network gets {number(scratch['top1'], 1)} %: "
+            f"pretraining added {number(gain['value'], 1)} points [{number(gain['low'], 1)}, "
+            f"{number(gain['high'], 1)}]."
+        )
+    static, here = values["order"]["imagenet"], values["order"]["race"] or values["order"]["probe"]
+    if static and here:
+        same = static[0] == here[0]
+        found.append(
+            f"ImageNet accuracy alone would have taken {short_name(static[0])}, "
+            f"{'the same' if same else 'not the best here'}."
+        )
+    taken = values["recommendation"]["model"]
+    line = next(each for each in values["table"] if each["model"] == taken)
+    more = line.get("twice")
+    found.append(
+        f"Twice the images would bring the linear probe of {short_name(taken)} from "
+        f"{number(more['now'], 1)} to about {number(more['value'], 1)} % "
+        f"[{number(more['low'], 1)}, {number(more['high'], 1)}]."
+        if more
+        else "What twice the images would bring cannot be said from these."
+    )
+    found.append("Candidates were chosen and measured on the same test images.")
+    return found
+
+
+def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
+    lines: list[dict[str, Any]] = list(record.values["table"])
+
+    def series(key: str) -> tuple[Series, ...]:
+        return tuple(
+            Series(
+                label=short_name(line["model"]),
+                x=[line["multiply_adds"] / 1e9],
+                y=[100 * line[key]],
+                model=line["model"],
+                style=styles.of(line["model"]),
+            )
+            for line in lines
+            if line[key] is not None
+        )
+
+    panels = tuple(
+        Lines(
+            title=title,
+            x_label="multiply-adds of one image (G)",
+            y_label="top-1 (%)",
+            series=series(key),
+            x_log=True,
+            ceiling=100,
+            marks=True,
+            joined=False,
+        )
+        for key, title in (
+            ("knn", "nearest neighbours"),
+            ("linear", "linear probe"),
+            ("fine_tuned", "fine-tuned"),
+        )
+        if series(key)
+    )
+    best = max(lines, key=lambda line: line["linear"])
+    return Figure(
+        name="pretrained",
+        title="Accuracy against cost",
+        reading=(
+            f"Of frozen features those of {short_name(best['model'])} are right most often with a "
+            f"linear head: {number(100 * best['linear'], 1)} %."
+        ),
+        how="Up and to the left is better.",
+        panels=panels,
+    )

@@ -1,0 +1,136 @@
+"""Trainings and evaluations of other tasks than classification: segmentation, questions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vitascope.figure import Figure, Lines, Series
+from vitascope.report.figures.scale import count
+from vitascope.report.figures.style import Styles
+from vitascope.report.formatting import duration, number
+from vitascope.report.records import Source
+from vitascope.report.sections.section import Section, again, made_by
+from vitascope.report.tables.table import Table, row
+from vitascope.report.tables.task import METRICS, task_table
+
+__all__ = ["evaluation", "models", "section"]
+
+_TERMS = {
+    "miou": (
+        "mIoU",
+        "Intersection over union of the predicted and the labelled pixels of a class, over all "
+        "images together; the mean over the classes that occur.",
+    ),
+    "vqa_score": (
+        "VQA score",
+        "The mean over questions of min(people who gave that answer / 3, 1), averaged over leaving "
+        "each of the ten people out.",
+    ),
+}
+
+
+def _name(source: Source) -> str:
+    return str(source.settings("model").get("name") or source.folder.resolve().name)
+
+
+def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """(name, kind) of each model; a run does not say its kind."""
+    return [(_name(source), "other") for source in sources]
+
+
+def section(source: Source, styles: Styles) -> Section:
+    """One section a run."""
+    record, values = source.record, source.record.values
+    name, data, recipe = _name(source), source.settings("data"), source.settings("recipe")
+    metric, final, best = str(values["metric"]), values["final"], values["best"]
+    told = METRICS[metric]
+    answer = f"{name} reaches {number(100 * final[metric], 1)} % {told} on {data.get('name')} "
+    answer += f"after {values['epochs']} epochs."
+    panels = []
+    for what, title, axis, factor in (
+        (metric, told, f"{told} (%)", 100.0),
+        ("train_loss", "Training loss", "loss", 1.0),
+    ):
+        rows = [line for line in source.metrics if isinstance(line.get(what), (int, float))]
+        if rows:
+            line = Series(
+                label=name,
+                x=[line["epoch"] for line in rows],
+                y=[factor * line[what] for line in rows],
+                style=styles.of(name),
+            )
+            panels.append(
+                Lines(title=title, x_label="epoch", y_label=axis, series=(line,), floor=0.0)
+            )
+    reading = f"Best at epoch {best['epoch']}, {number(100 * best[metric], 1)} %."
+    figures = (
+        (
+            Figure(
+                name=f"learning-{values['task']}",
+                title="Learning curves",
+                reading=reading,
+                panels=tuple(panels),
+            ),
+        )
+        if panels
+        else ()
+    )
+    facts = [
+        ("task", values["task"]),
+        ("data", data.get("name")),
+        ("to train on", data.get("train_images")),
+        ("to test on", data.get("test_images")),
+        ("classes", data.get("num_classes")),
+        ("recipe", recipe.get("name")),
+        ("took", duration(record.seconds)),
+    ]
+    return Section(
+        kind="task",
+        label="Training",
+        title=f"Training {name}: {values['task']}",
+        question=f"How good did {name} become?",
+        answer=answer,
+        facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
+        figures=figures,
+        tables=(task_table(final, name),),
+        terms=(_TERMS[metric],),
+        agains=(again(record, made_by(record, "train"), recipe=recipe),),
+        source="record.json",
+    )
+
+
+def evaluation(source: Source, styles: Styles) -> Section:
+    """The evaluation of a run: mIoU with every class, or the VQA score."""
+    record, values = source.record, source.record.values
+    metric = "miou" if record.kind == "miou" else "vqa_score"
+    where = str(source.settings("data").get("name") or "its data")
+    answer = f"{number(100 * values[metric], 1)} % {METRICS[metric]} on {where}."
+    tables = [task_table(values, str(record.config.get("run") or "model"))]
+    if "per_class" in record.arrays:
+        scores = np.asarray(record.arrays["per_class"], float)
+        names = values.get("classes") or [f"class {i + 1}" for i in range(len(scores))]
+        order = sorted(range(len(scores)), key=lambda i: -np.nan_to_num(scores[i], nan=-1.0))
+        rows = [
+            row(str(names[i]), [number(100 * scores[i], 1) if np.isfinite(scores[i]) else ""])
+            for i in order
+        ]
+        tables.append(
+            Table(
+                name="classes",
+                title="Every class; empty where it does not occur",
+                corner="Class",
+                columns=("IoU (%)",),
+                rows=tuple(rows),
+            )
+        )
+    return Section(
+        kind="task",
+        label="Evaluation",
+        title=f"Evaluation: {METRICS[metric]}",
+        question="How good is the model on its test data?",
+        answer=answer,
+        tables=tuple(tables),
+        terms=(_TERMS[metric],),
+        agains=(again(record, made_by(record, "evaluate")),),
+        source=source.path.name,
+    )

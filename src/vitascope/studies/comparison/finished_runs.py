@@ -1,0 +1,122 @@
+"""The finished runs of a comparison, and what they said about every image.
+
+A run keeps its predictions on the images it was measured on in training (validation images, or its
+fold) and, as the reading ``test``, those on test images that choose nothing.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from vitascope.data import Dataset
+from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.studies.comparison.evidence import Evidence, RunResult
+from vitascope.studies.comparison.question import TEST, Comparison
+from vitascope.studies.grid.runs import folder_of, reading_of
+from vitascope.train import Predictions, Run, load_run
+
+__all__ = ["FinishedRuns", "Key"]
+
+Key = tuple[str, float, int, int]  # model, fraction, seed, fold
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedRuns:
+    """The finished runs of a comparison, and what they said about every image."""
+
+    question: Comparison
+    dataset: Dataset  # with the test images that choose nothing, if there are any
+    out: Path
+
+    @cached_property
+    def by_key(self) -> dict[Key, Run]:
+        """By model, fraction, seed and fold."""
+        question = self.question
+        return {
+            (model, fraction, seed, fold): load_run(folder_of(part, seed, self.out))
+            for (model, fraction), training in question.trainings().items()
+            for seed in question.seeds
+            for fold, part in enumerate(question.on_every_fold(training))
+        }
+
+    @cached_property
+    def held_out(self) -> dict[Key, Predictions]:
+        """What each run said about the images it was measured on in training."""
+        return {key: _kept(run) for key, run in self.by_key.items()}
+
+    @cached_property
+    def tests(self) -> dict[Key, Record]:
+        """What each run said about test images that chose nothing; empty without such."""
+        found = {}
+        trainings = self.question.trainings()
+        for key in self.by_key:
+            model, fraction, seed, fold = key
+            part = self.question.on_every_fold(trainings[model, fraction])[fold]
+            read = reading_of(part, TEST, seed, self.out)
+            if read is not None:
+                found[key] = read
+        return found
+
+    def _run(self, key: Key, correct: np.ndarray) -> RunResult:
+        model, fraction, seed, _ = key
+        return RunResult(
+            model, fraction, seed, self.by_key[key].config["data"]["train_images"], correct
+        )
+
+    def _labels(self, labels: np.ndarray) -> np.ndarray | None:
+        return labels if self.question.metric == "balanced" else None
+
+    @cached_property
+    def chosen(self) -> Evidence:
+        """On the images that choose: validation, or all training images, each out of its fold."""
+        folds = range(self.question.folds or 1)
+        runs = tuple(
+            self._run(key, np.concatenate([self.held_out[(*key[:3], f)].correct for f in folds]))
+            for key in self.by_key
+            if key[3] == 0
+        )
+        first = next(iter(self.by_key))
+        parts = [self.held_out[(*first[:3], f)].label for f in folds]
+        name = "validation" if self.question.validation else "test"
+        return Evidence(
+            name="held-out" if self.question.folds else name,
+            runs=runs,
+            labels=self._labels(np.concatenate(parts)),
+            folds=np.repeat(folds, [len(part) for part in parts]) if self.question.folds else None,
+        )
+
+    @cached_property
+    def reported(self) -> Evidence:
+        """On images that chose nothing; where there are none, the same as :attr:`chosen`."""
+        if not self.tests:
+            return self.chosen
+        correct = {k: r.arrays["predicted"] == r.arrays["label"] for k, r in self.tests.items()}
+        labels = next(iter(self.tests.values())).arrays["label"]
+        return Evidence(
+            name="test",
+            runs=tuple(self._run(key, right) for key, right in correct.items()),
+            labels=self._labels(labels),
+        )
+
+    def never(self) -> dict[str, list[str]]:
+        """Of each model the classes that none of its runs on the most images ever said."""
+        said: dict[str, set[int]] = {}
+        for (model, fraction, _, _), found in self.held_out.items():
+            if fraction == max(self.question.fractions):
+                said.setdefault(model, set()).update(np.unique(found.predicted).tolist())
+        there = {int(x) for found in self.held_out.values() for x in np.unique(found.label)}
+        names = self.dataset.classes
+        return {model: [names[i] for i in sorted(there - seen)] for model, seen in said.items()}
+
+
+def _kept(run: Run) -> Predictions:
+    found = run.predictions
+    if found is None:
+        raise UserError(
+            f"{run.folder} keeps no predictions: it was made by an earlier version; give another "
+            "--out, or delete it and it is trained again"
+        )
+    return found

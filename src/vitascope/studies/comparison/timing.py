@@ -1,0 +1,130 @@
+"""How long will a comparison take? From a few timed steps of each model, before it starts.
+
+    seconds of a run = start + epochs x (images x s_step + measured images x s_test)
+
+with s_step the seconds of one image in an update, data and augmentation included, and s_test those
+of one image that is only measured. Runs are handed to the processes as they become free, longest
+first; the time of all is that of the process which ends last. Steps are timed with nothing beside
+them, so a machine with few cores takes longer when all are busy: expect up to a quarter more.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from vitascope.data import Dataset, EvalBatches, TrainBatches, subset
+from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.session.models import build
+from vitascope.train import Recipe, evaluate
+from vitascope.train.distributed import TrainingProcess
+from vitascope.train.trainer.optimizer import build_optimizer
+from vitascope.train.trainer.update import Update
+
+__all__ = ["ImageCounts", "Speed", "duration_of", "seconds_of_epoch", "time_steps"]
+
+START = 2.0  # seconds of a run before and after its epochs: files, model, gates and nonlocality
+STEPS, LEAST = 8, 0.2  # at most so many steps are timed, at least so many seconds
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds an image."""
+
+    step: float  # in an update
+    test: float  # measured
+
+
+@dataclass(frozen=True)
+class ImageCounts:
+    """How many images all epochs go through."""
+
+    train: int  # at fraction 1
+    measured: int  # after an epoch
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "ImageCounts":
+        """Of a data set whose test images are those a run is measured on."""
+        return cls(len(dataset.train), len(dataset.test))
+
+
+def time_steps(name: str, dataset: Dataset, plan: Recipe, **model_args: Any) -> Speed:
+    """Time a few updates and one measured batch of a model, on one thread as its runs will be."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return _timed(name, dataset, plan, model_args)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(name: str, dataset: Dataset, plan: Recipe, model_args: Mapping[str, Any]) -> Speed:
+    engine = TrainingProcess(plan)
+    model = engine.prepare(build(name, dataset, drop_path=plan.drop_path, **model_args).model)
+    update = Update(engine, model, build_optimizer(engine.plain(model), plan), plan, seed=0)
+    images = subset(dataset.train, plan.subset)
+    batches = TrainBatches(
+        images,
+        batch_size=plan.batch_size,
+        augmentation=plan.augmentation,
+        num_classes=len(images.classes),
+        flips=dataset.flips,
+        seed=0,
+        mean=dataset.mean,
+        std=dataset.std,
+    )
+    model.train()
+    began, first, done = perf_counter(), 0.0, 0
+    for number, batch in enumerate(batches.epoch(0)):
+        update(batch, number, plan.base_lr)
+        now = perf_counter()
+        if number == 0:
+            first, began = now - began, now  # the first step prepares much
+            continue
+        done += len(batch)
+        if number >= STEPS or now - began > LEAST:
+            break
+    step = (perf_counter() - began) / done if done else first / plan.batch_size
+    tests = dataset.test.take(range(min(len(dataset.test), plan.eval_batch)))
+    measured = EvalBatches(tests, batch_size=len(tests), mean=dataset.mean, std=dataset.std)
+    began = perf_counter()
+    evaluate(engine.plain(model), measured)
+    test = (perf_counter() - began) / len(tests)
+    engine.release(model)
+    return Speed(step, test)
+
+
+def seconds_of_epoch(plan: Recipe, counts: ImageCounts, speed: Speed) -> float:
+    """One epoch of a run, with its share of the measuring."""
+    trained = counts.train * plan.subset.fraction * speed.step
+    return trained + counts.measured * speed.test / _eval_every(plan)
+
+
+def _eval_every(plan: Recipe) -> float:
+    return plan.eval_every * max(1, round(plan.epoch_factor))  # as runs on fractions do
+
+
+def duration_of(
+    question: Comparison, counts: ImageCounts, speeds: Mapping[str, Speed], processes: int
+) -> float:
+    """Seconds until the last run ends.
+
+    >>> from vitascope.train import recipe
+    >>> asked = Comparison(data="digits", recipe=recipe("laptop"), models=("a",), fractions=(1.0,))
+    >>> speeds = {"a": Speed(0.001, 0.0)}
+    >>> [round(duration_of(asked, ImageCounts(1000, 0), speeds, n)) for n in (1, 2, 3)]
+    [96, 64, 32]
+    """
+    runs = []
+    for training, _, _ in question.runs():
+        plan = training.full_recipe
+        epoch = seconds_of_epoch(plan, counts, speeds[training.model])
+        runs.append(START + plan.total_epochs * epoch)
+    busy = [0.0] * processes
+    for run in sorted(runs, reverse=True):
+        heapq.heapreplace(busy, busy[0] + run)
+    return max(busy)

@@ -1,0 +1,201 @@
+"""Where does ConViT lead: on a fine or a coarse grid, on few or more images, and what changes it?
+
+ConViT's lead over a plain ViT was published on a 14 x 14 grid. Here two grids and two numbers of
+images (fine-grid), and on the fine grid with few images one change at a time: DeiT's augmentation,
+larger models, three times the training (fine-grid-changes). Small models of nine heads, whose
+windows are those of a 3 x 3 kernel.
+"""
+
+from vitascope.figure import Figure
+from vitascope.studies.papers.figures import lines, over
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, Training
+from vitascope.studies.papers.scale import IMAGENET, Role, Scale
+from vitascope.studies.papers.vit.networks import augmented
+
+__all__ = ["STUDIES"]
+
+_KINDS = {"ViT": ("deit_small", "vit_micro"), "ConViT": ("convit_small", "convit_micro")}
+_LARGER = {"ViT": "DeiT-B", "ConViT": "ConViT-B"}
+_AT_A_DESK = {"ViT": "vit_mini", "ConViT": "convit_mini"}
+
+
+def _patches(scale: Scale) -> tuple[int, int]:
+    """The side of a patch on the fine and on the coarse grid."""
+    return scale.pick(paper=(16, 32), laptop=(1, 2), desk=(2, 4), smoke=(2, 4))
+
+
+def _fractions(scale: Scale) -> tuple[float, float]:
+    return scale.pick(paper=(0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02, 0.1))
+
+
+def _share(fraction: float) -> str:
+    return f"{100 * fraction:g} %"
+
+
+def _role(kind: str, patch: int) -> Role:
+    large, small = _KINDS[kind]
+    return tuple((name, {"patch_size": patch}) for name in (large, small, small))  # type: ignore[return-value]
+
+
+def grids(scale: Scale) -> Plan:
+    """Top-1 of both on two grids and two shares of the images."""
+    patches, fractions = _patches(scale), _fractions(scale)
+    rows = [
+        Row(
+            label=f"{kind}, patch {patch}",
+            cells=[Ask(training=scale.few(_role(kind, patch), fraction=f)) for f in fractions],
+        )
+        for patch in patches
+        for kind in _KINDS
+    ]
+    few, more = map(_share, fractions)
+    fine, coarse = patches
+
+    def lead(patch: int, share: str, weight: int = 1) -> dict[tuple[str, str], float]:
+        return {(f"ConViT, patch {patch}", share): weight, (f"ViT, patch {patch}", share): -weight}
+
+    claims = [
+        Claim(
+            source="Fine grid",
+            table="top1",
+            cells=lead(patch, share),
+            text=f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT",
+        )
+        for patch in patches
+        for share in (few, more)
+    ]
+    claims += [
+        Claim(
+            source="Fine grid",
+            table="top1",
+            text="its lead is larger on the finer grid",
+            cells={**lead(fine, few), **lead(coarse, few, -1)},
+        ),
+        Claim(
+            source="Fine grid",
+            table="top1",
+            text="its lead shrinks with more images",
+            cells={**lead(fine, few), **lead(fine, more, -1)},
+        ),
+    ]
+
+    def figures(findings: Findings) -> list[Figure]:
+        panels = []
+        for patch in patches:
+            series = [
+                over(
+                    [100 * f for f in fractions],
+                    [findings.values(ask) for ask in row.cells if ask is not None],
+                    row.label.partition(",")[0],
+                    model=False,
+                )
+                for row in rows
+                if row.label.endswith(f" {patch}")
+            ]
+            panels.append(
+                lines(
+                    f"Patches of {patch}",
+                    series,
+                    x="images of each class, %",
+                    y="top-1, %",
+                    x_log=True,
+                )
+            )
+        text = "The gap between the lines is ConViT's lead."
+        return [
+            Figure(
+                name="grid",
+                title="The lead over grid and images",
+                panels=tuple(panels),
+                reading=text,
+            )
+        ]
+
+    table = Table(
+        name="top1",
+        title="Top-1 by grid and images",
+        corner="model",
+        columns=[few, more],
+        rows=rows,
+    )
+    return Plan(tables=[table], claims=claims, figures=figures)
+
+
+def changes(scale: Scale) -> Plan:
+    """Top-1 of both on the fine grid with few images, one change at a time."""
+    patch, few = _patches(scale)[0], _fractions(scale)[0]
+
+    def usual(kind: str) -> Training:
+        return scale.few(_role(kind, patch), fraction=few)
+
+    def larger(kind: str) -> Training:
+        if scale.name == "desk":
+            spec = _AT_A_DESK[kind], {"patch_size": patch}
+            return scale.few((spec, spec, spec), fraction=few)
+        return scale.few(_LARGER[kind], fraction=few, patch_size=patch)
+
+    def augmenting(kind: str) -> Training:
+        return scale.few(_role(kind, patch), fraction=few, changes=augmented(scale, strong=True))
+
+    def longer(kind: str) -> Training:
+        found = usual(kind)
+        return found.but(epochs=3 * found.full_recipe.epochs)
+
+    ways = {"as it is": usual, "larger models": larger, "three times as long": longer}
+    if not scale.is_paper:  # whose recipe is DeiT's
+        ways["DeiT's augmentation"] = augmenting
+    rows = [
+        Row(label=label, cells=[Ask(training=way(kind)) for kind in _KINDS])
+        for label, way in ways.items()
+    ]
+    claims = [
+        Claim(
+            source="Fine grid",
+            table="changes",
+            text=f"ConViT is ahead of ViT: {label}",
+            cells={(label, "ConViT"): 1, (label, "ViT"): -1},
+        )
+        for label in ways
+    ]
+    claims += [
+        Claim(
+            source="Fine grid",
+            table="changes",
+            text=f"its lead shrinks: {label}",
+            cells={
+                ("as it is", "ConViT"): 1,
+                ("as it is", "ViT"): -1,
+                (label, "ConViT"): -1,
+                (label, "ViT"): 1,
+            },
+        )
+        for label in list(ways)[1:]
+    ]
+    table = Table(
+        name="changes",
+        title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
+        corner="change",
+        columns=list(_KINDS),
+        rows=rows,
+    )
+    return Plan(tables=[table], claims=claims)
+
+
+STUDIES = (
+    Study(
+        name="fine-grid",
+        title="Is ConViT's lead one of fine grids and few images?",
+        claim="ConViT leads on few images on a fine grid, less on a coarse one or on more images",
+        covers=("Fine grid",),
+        plan=grids,
+        data=IMAGENET,
+    ),
+    Study(
+        name="fine-grid-changes",
+        title="What changes ConViT's lead on a fine grid?",
+        claim="the lead stands under other augmentation, in larger models and longer training",
+        covers=("Fine grid, one change at a time",),
+        plan=changes,
+        data=IMAGENET,
+    ),
+)

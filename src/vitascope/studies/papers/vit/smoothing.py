@@ -1,0 +1,164 @@
+"""Do other smoothings do what attention does? A blur at stage ends, and sharpness-aware training.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 3a and appendix B: even a fixed 2 x 2 box
+blur at the ends of a CNN's stages raises accuracy and robustness, flattens the loss and takes high
+frequencies out. Section 2, beside Fig. 4: SAM (Foret et al. 2021) seeks smooth minima and improves
+ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for SAM: 0.05 is Foret's.
+"""
+
+from vitascope.figure import Figure
+from vitascope.studies.papers.figures import lines, over
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Study, Table, more
+from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.vit.corruptions import corrupted
+from vitascope.studies.papers.vit.features import lost
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
+
+__all__ = ["STUDIES"]
+
+RADIUS = 0.05  # of SAM
+
+
+def sam(scale: Scale) -> Plan:
+    """Section 2: a ViT and a ResNet with and without SAM; spectra at the end, and accuracy."""
+    names = scale.pick(
+        paper=("ViT-Ti", "ResNet-50"), laptop=("ViT-Ti", "ResNet-50"), smoke=("ViT-Ti",)
+    )
+    runs = {}
+    for name in names:
+        label = NETWORKS[name].label(scale)
+        runs[label] = NETWORKS[name].training(scale)
+        runs[f"{label}, SAM"] = NETWORKS[name].training(scale, changes={"sam": RADIUS})
+    late = spectrum(scale, LATE, half=True)
+    top1 = Table(
+        name="top1",
+        title="Top-1 (section 2)",
+        corner="network",
+        columns=["top-1"],
+        rows=[Row(label=k, cells=[Ask(training=t)]) for k, t in runs.items()],
+    )
+    claims = []
+    for plain, smooth in zip(list(runs)[::2], list(runs)[1::2], strict=True):
+        claims += [
+            more(
+                "ViT section 2",
+                f"SAM leads {plain} to a flatter minimum",
+                "ape",
+                plain,
+                smooth,
+                "late",
+            ),
+            more(
+                "ViT section 2", f"SAM makes {plain} more accurate", "top1", smooth, plain, "top-1"
+            ),
+        ]
+
+    def figures(findings: Findings) -> list[Figure]:
+        read = {k: (t, late) for k, t in runs.items()}
+        return [spectra_figure(findings, read, "Hessian spectra at the end, with and without SAM")]
+
+    tables = [*eigenvalues(runs, {"late": late}, "section 2"), top1]
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def blur(scale: Scale) -> Plan:
+    """Fig. 3a: a ResNet, and the same with a blur at its stages' ends."""
+    resnet = NETWORKS["ResNet-50"].training(scale)
+    runs = {NETWORKS["ResNet-50"].label(scale): resnet}
+    sharp = next(iter(runs))
+    blurred = f"{sharp}, blur"
+    runs[blurred] = resnet.but(model_args={"blur": 2})
+    early = spectrum(scale, half=True)
+    noise = Reading(name="frequency", options=scale.look())
+    table = corrupted(scale, runs, "Fig. 3a, appendix B")
+    bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
+    noisy = Table(
+        name="noise",
+        title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (appendix B)",
+        corner="network",
+        columns=list(bands),
+        unit="lost, %",
+        accuracy=False,
+        rows=[
+            Row(
+                label=label, cells=[Ask(training=t, reading=noise, **how) for how in bands.values()]
+            )
+            for label, t in runs.items()
+        ],
+    )
+    claims = [
+        more(
+            "ViT Fig. 3",
+            "a blur at the ends of stages raises the accuracy",
+            "top1",
+            blurred,
+            sharp,
+            "clean",
+        ),
+        more(
+            "ViT Fig. 3",
+            "a ResNet with a blur stands corruptions better",
+            "top1",
+            blurred,
+            sharp,
+            "corrupted",
+        ),
+        more("ViT App. B", "a blur makes the eigenvalues smaller", "ape", sharp, blurred, "early"),
+        more(
+            "ViT App. B",
+            "with a blur, noise of high frequencies costs less",
+            "noise",
+            sharp,
+            blurred,
+            "high",
+        ),
+    ]
+
+    def figures(findings: Findings) -> list[Figure]:
+        series = []
+        for label, training in runs.items():
+            records = [record.values for record in findings.of(training, noise)]
+            drops = [
+                [100 * (v["clean"] - v["accuracy"][i]) for v in records]
+                for i in range(len(records[0]["frequencies"]))
+            ]
+            series.append(over(records[0]["frequencies"], drops, label))
+        hurt = lines("both networks", series, x="frequency of the noise, pi", y="accuracy lost, %")
+        return [
+            spectra_figure(
+                findings,
+                {k: (t, early) for k, t in runs.items()},
+                "Hessian spectra early in training, with and without a blur",
+            ),
+            Figure(
+                name="noise",
+                title="Noise of one frequency (appendix B)",
+                panels=(hurt,),
+                reading="The higher line suffers more.",
+            ),
+        ]
+
+    tables = [table, *eigenvalues(runs, {"early": early}, "appendix B"), noisy]
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+STUDIES = (
+    Study(
+        name="sam",
+        title="Does sharpness-aware training flatten the loss of a ViT?",
+        claim="SAM seeks out smooth minima and improves ViTs",
+        covers=("ViT section 2 (SAM)",),
+        plan=sam,
+        data=CIFAR,
+    ),
+    Study(
+        name="blur",
+        title="Does a fixed blur do what attention does?",
+        claim="a 2 x 2 box blur at the ends of stages raises accuracy and robustness and "
+        "flattens the loss",
+        covers=("ViT Fig. 3", "ViT App. B"),
+        plan=blur,
+        data=CIFAR,
+    ),
+)

@@ -1,0 +1,98 @@
+"""The pretrained networks that are tried where none are named: small, from hard to no locality.
+
+Beside each its ImageNet top-1 as published, the order that a reader would go by without probing.
+All names are timm's. A candidate that cannot be had (no network, not in the cache) is named and
+skipped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vitascope.errors import UserError
+from vitascope.studies.session.built_in_locality import built_in
+from vitascope.studies.session.models import split_file
+from vitascope.studies.session.pretrained import Pretrained, open_pretrained
+
+__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "imagenet_top1", "opened"]
+
+# Name without its tag -> top-1 on ImageNet-1k in percent, and where that is from.
+IMAGENET: dict[str, tuple[float, str]] = {
+    "resnet18": (71.5, "Wightman et al. 2021, A1"),
+    "regnety_008": (76.3, "Radosavovic et al. 2020"),
+    "convnext_tiny": (82.1, "Liu et al. 2022"),
+    "efficientnet_b0": (77.1, "Tan and Le 2019"),
+    "tf_efficientnet_lite0": (75.1, "EfficientNet-Lite, 2020"),
+    "tf_efficientnet_lite1": (76.7, "EfficientNet-Lite, 2020"),
+    "tf_efficientnet_lite2": (77.6, "EfficientNet-Lite, 2020"),
+    "swin_tiny_patch4_window7_224": (81.3, "Liu et al. 2021"),
+    "maxvit_tiny_tf_224": (83.6, "Tu et al. 2022"),
+    "caformer_s18": (83.6, "Yu et al. 2022"),
+    "convit_tiny": (73.1, "d'Ascoli et al. 2021"),
+    "deit_tiny_patch16_224": (72.2, "Touvron et al. 2021"),
+    "vit_small_patch16_224": (81.4, "Steiner et al. 2021"),
+    "vit_small_patch14_dinov2": (81.1, "Oquab et al. 2023, linear"),
+    "vit_base_patch32_clip_224": (63.2, "Radford et al. 2021, zero-shot"),
+}
+DEFAULT = (
+    "resnet18.a1_in1k",
+    "regnety_008.pycls_in1k",
+    "convnext_tiny.fb_in1k",
+    "efficientnet_b0.ra_in1k",
+    "swin_tiny_patch4_window7_224.ms_in1k",
+    "maxvit_tiny_tf_224.in1k",
+    "caformer_s18.sail_in1k",
+    "timm:convit_tiny.fb_in1k",
+    "deit_tiny_patch16_224.fb_in1k",
+    "vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "vit_small_patch14_dinov2.lvd142m",
+    "vit_base_patch32_clip_224.openai",
+)
+KINDS = ("hard", "soft", "none")  # of locality; "mixed" counts as soft
+_SIDE = {"vit_small_patch14_dinov2": 224}  # its own 518 pixels take five times as long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A candidate with its weights, or why there are none."""
+
+    text: str
+    found: Pretrained | None = None
+    locality: str = ""  # in words
+    problem: str = ""
+
+    @property
+    def kind(self) -> str:
+        """hard, soft or none; unknown where the layers do not tell."""
+        word = self.locality.partition(":")[0].partition(" ")[0]
+        return {"mixed": "soft"}.get(word, word if word in KINDS else "unknown")
+
+
+def plain_name(text: str) -> str:
+    """The architecture alone.
+
+    >>> plain_name("timm:resnet18.a1_in1k@a.pt")
+    'resnet18'
+    """
+    return split_file(text)[0].removeprefix("timm:").partition(".")[0]
+
+
+def imagenet_top1(text: str) -> float | None:
+    """As published, in percent; None where the table has none.
+
+    >>> imagenet_top1("resnet18.a1_in1k"), imagenet_top1("runs/a")
+    (71.5, None)
+    """
+    return IMAGENET.get(plain_name(text), (None, ""))[0]
+
+
+def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Opened]:
+    """Every candidate, one after the other; what cannot be had comes with the reason."""
+    for text in texts:
+        try:
+            found = open_pretrained(text, image_size=image_size or _SIDE.get(plain_name(text)))
+        except UserError as error:
+            yield Opened(text=text, problem=str(error))
+            continue
+        found.model.eval()
+        found = replace(found, text=text, head="its head is not used")
+        yield Opened(text=text, found=found, locality=built_in(found.model)[1])

@@ -1,0 +1,210 @@
+"""What a comparison trains: timed, within its budget, tuned and matched."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vitascope import data
+from vitascope.cli import main
+from vitascope.errors import UserError
+from vitascope.record import load
+from vitascope.studies.comparison.budget import fit, seconds_from
+from vitascope.studies.comparison.matching import TOLERANCE, matched_widths
+from vitascope.studies.comparison.planning import Wish, make_plan, save_plan
+from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.comparison.timing import (
+    ImageCounts,
+    Speed,
+    duration_of,
+    seconds_of_epoch,
+    time_steps,
+)
+from vitascope.studies.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
+from vitascope.studies.session.held_out import held_out
+from vitascope.studies.session.model_sizes import count
+from vitascope.studies.session.models import build
+from vitascope.train import recipe
+
+MODELS = ("a", "b", "c")
+SPEEDS = {"a": Speed(0.001, 0.0), "b": Speed(0.002, 0.0), "c": Speed(0.004, 0.0)}
+COUNTS = ImageCounts(1000, 0)
+ASKED = Comparison(
+    data="digits", recipe=recipe("laptop"), models=MODELS, fractions=(0.1, 0.3, 1.0), reference="a"
+)
+
+
+def seconds(question):
+    return duration_of(question, COUNTS, SPEEDS, 1)
+
+
+def fitted(budget):
+    return fit(ASKED, budget, seconds, {name: speed.step for name, speed in SPEEDS.items()})
+
+
+def test_time_is_that_of_all_epochs_and_a_start_for_each_run():
+    """30 epochs of 1,000 images at 1 + 2 + 4 ms, three seeds, three fractions of equal cost."""
+    assert seconds(ASKED) == pytest.approx(3 * 3 * (30 * 7 + 3 * 2.0), rel=0.01)
+
+
+def test_an_epoch_is_measured_as_often_per_image_on_a_fraction():
+    plan = recipe("laptop")
+    few = plan.override(**{"subset.fraction": 0.1})
+    speed, counts = Speed(0.001, 0.001), ImageCounts(1000, 100)
+    assert seconds_of_epoch(plan, counts, speed) == pytest.approx(1.1)
+    assert seconds_of_epoch(few, counts, speed) == pytest.approx(0.11)
+
+
+def test_a_budget_with_room_leaves_nothing_out():
+    found = fitted(seconds(ASKED) + 1)
+    assert (found.question, found.left_out) == (ASKED, ())
+
+
+def test_fractions_go_first_the_smallest_before_the_others():
+    found = fitted(seconds(ASKED) - 1)
+    assert found.question.fractions == (0.3, 1.0)
+    assert found.question.models == MODELS
+    assert found.left_out == ("10 % of the images",)
+    found = fitted(seconds(replace(ASKED, fractions=(1.0,))))
+    assert found.left_out == ("10 % and 30 % of the images",)
+    assert found.question.recipe.epochs == 30
+
+
+def test_then_the_dearest_candidate_goes_and_two_stay():
+    found = fitted(seconds(replace(ASKED, fractions=(1.0,))) - 1)
+    assert found.question.models == ("a", "b")
+    assert found.left_out[1] == "the candidate c"
+    assert found.question.seeds == (0, 1, 2)
+
+
+def test_then_epochs_go_and_never_seeds():
+    least = replace(ASKED, fractions=(1.0,), models=("a", "b"))
+    budget = seconds(least) / 2
+    found = fitted(budget)
+    assert found.question.models == ("a", "b")
+    assert found.question.seeds == (0, 1, 2)
+    assert 1 < found.question.recipe.epochs < 30
+    assert found.seconds <= budget
+    more = replace(found.question.recipe, epochs=found.question.recipe.epochs + 1)
+    assert seconds(replace(found.question, recipe=more)) > budget
+    assert found.left_out[2].endswith("of 30 epochs")
+
+
+def test_a_budget_that_cannot_be_kept_says_what_would_do():
+    with pytest.raises(UserError, match=r"10 seconds does not suffice: 2 models with 3 seeds take"):
+        fitted(10.0)
+    with pytest.raises(UserError, match="at least three seeds, and there are 2"):
+        fit(replace(ASKED, seeds=(0, 1)), 1e9, seconds, {})
+
+
+@pytest.mark.parametrize("words", ["20", "m", "", "-5m", "0s", "20 parsecs", "nanh", "infh"])
+def test_a_budget_is_a_time(words):
+    with pytest.raises(UserError, match="--budget takes a time such as"):
+        seconds_from(words)
+
+
+def test_steps_of_a_larger_model_take_longer_and_leave_nothing_behind():
+    digits = data.load("digits")
+    plan = recipe("laptop", batch_size=32)
+    small = time_steps("vit_micro", digits, plan)
+    large = time_steps("vit_micro", digits, plan, depth=16)
+    assert 0 < small.test < small.step
+    assert large.step > 1.5 * small.step
+
+
+def test_each_model_is_tried_with_four_rates_at_equal_cost_and_no_test_image():
+    asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
+    trainings = tuning_trainings(asked)
+    assert len(trainings) == 2 * len(FACTORS)
+    for (_, lr), training in trainings.items():
+        assert training.full_recipe.lr == lr
+        assert training.full_recipe.total_epochs == round(30 / 4)
+        assert training.validation == 0.2
+    assert sorted({lr for _, lr in trainings}) == pytest.approx([5e-4, 1e-3, 2e-3, 4e-3])
+
+
+def test_the_rate_with_the_best_validation_accuracy_is_taken():
+    found = [Tried("a", 1.0, 90, 0.1), Tried("a", 2.0, 91, 0.9), Tried("b", 1.0, 50, 2.0)]
+    assert best_rates(found) == {"a": 2.0, "b": 1.0}
+
+
+def test_rates_are_tuned_kept_and_used(tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--models", "resnet_micro", "--fractions", "0.1"]
+    words += ["--epochs", "4", "--seeds", "0", "--set", "scale_epochs=false", "--processes", "1"]
+    words += ["--out", str(tmp_path / "c"), "--tune"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "1 models (resnet_micro) x 1 fraction x 1 seed: 1 runs of 4 epochs, after 4" in said.err
+    assert "Learning rates were chosen for each model" in said.out
+    tuning = load(tmp_path / "c/tuning").values
+    assert len(tuning["tried"]) == 4
+    answer = load(tmp_path / "c/compare")
+    assert answer.values["rates"] == tuning["rates"]
+    assert answer.values["models"][0]["lr"] == tuning["rates"]["resnet_micro"]
+    runs = sorted((tmp_path / "c").glob("runs/*/*/record.json"))
+    times = [path.stat().st_mtime_ns for path in runs]
+    assert main([*words, "--json"]) == 0  # all is there: nothing is trained again
+    assert json.loads(capsys.readouterr().out)["recommendation"]["model"] == "resnet_micro"
+    assert [path.stat().st_mtime_ns for path in runs] == times
+
+
+def test_a_budget_that_cannot_be_kept_writes_nothing(tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--models", "resnet_micro", "vit_micro"]
+    words += ["--fractions", "0.05", "0.1", "--epochs", "400", "--set", "scale_epochs=false"]
+    words += ["--processes", "1", "--out", str(tmp_path / "c"), "--budget"]
+    assert main([*words, "1s"]) == 2
+    err = capsys.readouterr().err.strip()
+    assert "does not suffice" in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
+    digits = held_out(data.load("digits"), 0.2)
+    asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
+    recipes = dict.fromkeys(asked.models, asked.recipe)
+    plan = make_plan(asked, Wish(budget="10h"), digits, recipes, tmp_path, 1)
+    assert (plan.tune, plan.left_out, plan.question) == (True, (), asked)
+    tight = Wish(budget=f"{0.4 * plan.seconds:.0f}s")
+    short = make_plan(asked, tight, digits, recipes, tmp_path, 1)
+    assert not short.tune
+    assert short.question.seeds == asked.seeds
+    assert short.notes[0].startswith("Left out to end within")
+    assert short.lines[1:] == short.notes
+    save_plan(short, asked, tight, tmp_path)  # timed again it would differ
+    assert make_plan(asked, tight, digits, recipes, tmp_path, 1) == short
+    assert make_plan(asked, Wish(), digits, recipes, tmp_path, 1).left_out == ()
+
+
+def test_widths_are_chosen_so_that_costs_agree():
+    digits = data.load("digits", image_size=16)
+    names = ("vit_micro", "convit_micro", "resnet_micro")
+    found = matched_widths(names, digits)
+    wanted = count(build("vit_micro", digits).model, digits.train.size)[1]
+    before = count(build("resnet_micro", digits).model, digits.train.size)[1]
+    assert abs(before / wanted - 1) > TOLERANCE
+    for name in names[1:]:
+        cost = count(build(name, digits, **found[name]).model, digits.train.size)[1]
+        assert cost == pytest.approx(wanted, rel=TOLERANCE)
+    with pytest.raises(UserError, match="has no width that can be set"):
+        matched_widths(("vit_micro", "timm:test_vit"), digits)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--rates", "vit_mirco=1"], "names none of the models"),
+        (["--rates", "vit_micro=fast"], "NAME=VALUE with a positive number"),
+        (["--match", "size"], "--match takes compute"),
+        (["--folds", "1"], "--folds must be from 2 to 100, not 1"),
+        (["--validation", "1"], "--validation must be in [0, 1), not 1"),
+        (["--metric", "f1"], "--metric takes top1 or balanced"),
+        (["--budget", "soon"], "--budget takes a time such as"),
+    ],
+)
+def test_a_wrong_wish_is_one_line_before_anything_is_trained(words, says, tmp_path, capsys):
+    assert main(["compare", "--data", "digits", *words, "--out", str(tmp_path / "c")]) == 2
+    err = capsys.readouterr().err.strip()
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

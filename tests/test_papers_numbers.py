@@ -1,0 +1,211 @@
+"""The papers' own numbers, and the parts that their tables and figures need."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from vitascope.layers import GPSA, PSA, BoxBlur
+from vitascope.measure.throughput import throughput
+from vitascope.models import create_model
+from vitascope.record import Record
+from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
+from vitascope.studies.papers.budget import hours, size_of
+from vitascope.studies.papers.catalog import catalog
+from vitascope.studies.papers.convit.accuracy import (
+    last_mean,
+    parameters_figure,
+    positional_layers,
+)
+from vitascope.studies.papers.plan import Findings
+from vitascope.studies.papers.scale import LAPTOP, PAPER
+
+STUDIES = catalog()
+
+
+def printed(plan):
+    """The paper's number of every cell, by table, row and column."""
+    return {
+        (table.name, row.label, column): ask.paper
+        for table in plan.tables
+        for row in table.rows
+        for column, ask in zip(table.columns, row.cells, strict=True)
+        if ask is not None and ask.paper is not None
+    }
+
+
+@pytest.mark.parametrize("scale", [LAPTOP, PAPER], ids=lambda scale: scale.name)
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_claim_holds_in_the_papers_own_numbers(name, scale):
+    plan = STUDIES[name].plan(scale)
+    numbers = printed(plan)
+    for claim in plan.claims:
+        cells = {(claim.table, *cell): weight for cell, weight in claim.cells.items()}
+        if cells.keys() <= numbers.keys():
+            contrast = sum(weight * numbers[cell] for cell, weight in cells.items())
+            assert contrast > claim.margin, (claim.source, claim.text, contrast)
+
+
+def test_the_lead_that_grows_with_the_size_is_that_of_the_plus_models():
+    for scale in (LAPTOP, PAPER):
+        plan = STUDIES["sizes"].plan(scale)
+        (grows,) = (claim for claim in plan.claims if "grows with the size" in claim.text)
+        assert {column for _, column in grows.cells} == {"Ti+", "B+"}
+
+
+def test_fig_12_right_is_drawn_from_the_runs_on_all_images():
+    plan = STUDIES["ablation"].plan(PAPER)
+    shares = {training.full_recipe.subset.fraction for training, _ in plan.also}
+    assert shares == {1.0}
+    assert len(plan.also) == len(plan.tables[0].rows)
+
+
+def test_frozen_gpsa_is_there_with_both_meanings_of_a_frozen_gate():
+    rows = {row.label: row.cells[0] for row in STUDIES["ablation"].plan(LAPTOP).tables[0].rows}
+    for label, gate in (("f conv init, GPSA frozen", 0.7311), ("f, gates at 1/2", 0.5)):
+        model = create_model(rows[label].training.model, **rows[label].training.model_args)
+        layers = [m for m in model.modules() if isinstance(m, GPSA)]
+        assert layers
+        for layer in layers:
+            torch.testing.assert_close(layer.gate, torch.full((9,), gate), atol=1e-4, rtol=0)
+            assert not any(p.requires_grad for p in layer.parameters())
+
+
+def test_psa_of_equation_5_never_learns_content():
+    torch.manual_seed(0)
+    x = torch.randn(2, 16, 36)
+    for std, learns in ((0.0, False), (0.02, True)):
+        layer = PSA(36, 9, content_std=std)
+        optimizer = torch.optim.AdamW(layer.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            layer(x).square().sum().backward()
+            optimizer.step()
+        assert bool(layer.qk.weight.grad.any()) is learns
+        maps = layer.attention(x)
+        alike = torch.allclose(maps.mixed, maps.position.expand_as(maps.mixed), atol=1e-6)
+        assert alike is not learns
+
+
+def test_figure_3_has_its_four_centres_and_two_strengths():
+    found = initial_maps()
+    assert found.strengths == (0.5, 2.0)
+    assert found.maps.shape == (2, 4, 14, 14)
+    np.testing.assert_allclose(found.maps.sum((2, 3)), 1.0)
+    for soft, sharp, (down, across) in zip(*found.maps, CENTRES, strict=True):
+        centre = (int(found.query[0] + down), int(found.query[1] + across))
+        assert np.unravel_index(soft.argmax(), soft.shape) == centre
+        assert sharp[centre] > 2 * soft[centre]
+
+
+def test_figure_8_is_the_whole_grid_and_six_epochs():
+    plan = STUDIES["locality-strength"].plan(PAPER)
+    number, grid = plan.tables
+    assert [row.label for row in grid.rows] == ["0.01", "0.1", "1"]
+    assert list(grid.columns) == ["0", "3", "6", "9"]
+    trained = {ask.training.key for row in grid.rows for ask in row.cells if ask is not None}
+    assert len(trained) == 10  # without GPSA layers there is one network, not three
+    assert len(number.columns) == 7
+    assert number.columns[0] == "7 %"  # epoch 20 of 300
+
+
+def test_layers_count_as_positional_while_their_gates_are_open_on_average():
+    gates = np.array([[[0.7, 0.7], [0.7, 0.7], [0.7, 0.7]], [[0.9, 0.1], [0.3, 0.0], [0.1, 0.0]]])
+    record = Record(kind="looks", values={}, arrays={"gates": gates})
+    assert positional_layers(record) == pytest.approx(2 / 3)
+    assert last_mean("gates", slice(0, 1))(record) == pytest.approx(0.5)
+    assert last_mean("nonlocality")(record) is None
+
+
+def test_throughput_counts_images_and_leaves_the_model_as_it_was():
+    model = create_model("convit_micro", num_classes=10).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    calls = []
+    model.register_forward_pre_hook(lambda module, args: calls.append(len(args[0])))
+    for mode in ("inference", "training"):
+        found = throughput(model, (3, 32, 32), mode=mode, batch_size=2, rounds=2)
+        assert len(found.rates) == 2
+        assert found.to_record().values["images_per_second"] == found.median > 0
+    assert calls == [2] * 6
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name])
+
+
+def test_throughput_of_a_slower_model_is_lower():
+    def sleeping(seconds):
+        model = torch.nn.Linear(4, 4)
+        model.register_forward_pre_hook(lambda module, args: time.sleep(seconds))
+        return throughput(model, (4,), batch_size=10, rounds=3).median
+
+    fast, slow = sleeping(0.0), sleeping(0.3)
+    assert slow < 10 / 0.3
+    assert fast > slow
+
+
+def test_a_blur_keeps_constants_and_takes_out_the_highest_frequency():
+    blur = BoxBlur(2)
+    constant = torch.full((1, 2, 5, 6), 3.0)
+    torch.testing.assert_close(blur(constant), constant)
+    checkers = torch.tensor([1.0, -1.0]).repeat(4)[None, None, None] * torch.ones(1, 1, 8, 1)
+    assert blur(checkers)[..., :-1].abs().max() == 0  # |cos(w / 2)| at w = pi
+    for turns in (4, 16, 28):  # waves in 64 points, that is turns / 32 of pi
+        wave = torch.cos(torch.arange(65) * 2 * np.pi * turns / 64).expand(1, 1, 4, 65)
+        before, after = (torch.fft.rfft(x[0, 0, 0, :64]).abs() for x in (wave, blur(wave)))
+        response = (after[turns] / before[turns]).item()
+        assert response == pytest.approx(np.cos(np.pi * turns / 64), rel=1e-4)
+
+
+def test_a_resnet_with_blur_smooths_the_end_of_every_stage_and_nothing_else():
+    torch.manual_seed(0)
+    plain = create_model("resnet_micro").eval()
+    smooth = create_model("resnet_blur_micro").eval()
+    smooth.load_state_dict(plain.state_dict())  # a blur has no weights
+    assert [type(stage[-1]) for stage in smooth.stages] == [BoxBlur] * 3
+    x = plain.embed(torch.randn(1, 3, 16, 16))
+    torch.testing.assert_close(smooth.run_stage(0, x), BoxBlur(2)(plain.run_stage(0, x)))
+
+
+def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
+    plan = STUDIES["sizes"].plan(PAPER)
+    records = {}
+    for key, (training, readings) in plan.wanted().items():
+        parameters = 1e6 * size_of(training)[0]
+        values = {"top1": 0.8, "images_per_second": 1.0, "parameters": parameters}
+        for name in readings:
+            records[key, name] = [Record(kind=name, values=values)]
+    runs = {
+        row.label: [ask.training for ask in row.cells] for row in plan.tables[0].rows
+    }  # Ti, S, B, Ti+, S+, B+
+    (panel,) = parameters_figure(Findings(records), runs, published=True).panels
+    ours = panel.series[1]
+    assert ours.label == "convit_small"
+    assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
+    assert {line.label.partition(",")[0] for line in panel.series[2:]} == {
+        "ResNet", "EfficientNet", "ViT", "T2T-ViT"}  # fmt: skip
+    assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
+
+
+def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    row = next(row for row in plan.tables[0].rows if row.label.endswith("all"))
+    values = np.array([9.0, 8.0, 5.0, 6.0, 7.0]).reshape(5, 1, 1)
+    record = Record(
+        kind="looks", values={"epochs": [0, 5, 17, 72, 300]}, arrays={"nonlocality": values}
+    )
+    assert [ask.key(record) for ask in row.cells] == [9.0, 5.0, 7.0]
+
+
+def test_the_long_training_is_of_the_plus_models_on_cifar_100():
+    plan = STUDIES["long-training"].plan(PAPER)
+    trainings = [training for training, _ in plan.wanted().values()]
+    assert {t.full_recipe.total_epochs for t in trainings} == {3000}
+    assert {(t.data, t.image_size, t.full_recipe.name) for t in trainings} == {
+        ("cifar100", 224, "deit_plus")
+    }
+    expected = 6 * 2.14e9 * 50_000 * 3000 / (312e12 * 0.35) / 3600
+    assert hours(next(t for t in trainings if t.model == "convit_tiny_plus")) == pytest.approx(
+        expected
+    )

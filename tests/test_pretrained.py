@@ -1,0 +1,244 @@
+"""compare --pretrained: frozen features and their cache, the probe, the race, the answer."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from vitascope import record
+from vitascope.cli import main
+from vitascope.errors import UserError
+from vitascope.models import create_model
+from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
+from vitascope.studies.pretrained.cost import cost_of
+from vitascope.studies.pretrained.features import features_of, frozen_features
+from vitascope.studies.pretrained.probe import probe
+from vitascope.studies.pretrained.race import Runner, planned
+from vitascope.studies.session.pretrained import images_for, open_pretrained
+from vitascope.train import recipe
+from vitascope.train.trainer.optimizer import parameter_groups
+
+SIDE = 32
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Red and blue photographs, and the weights of two small networks of timm's."""
+    root, rng = tmp_path_factory.mktemp("all"), np.random.default_rng(0)
+    for part, count in (("train", 10), ("test", 6)):
+        for number, name in enumerate(("blue", "red")):
+            (root / "photos" / part / name).mkdir(parents=True)
+            for index in range(count):
+                pixels = rng.integers(0, 100, (24, 24, 3))
+                pixels[..., 2 - 2 * number] += 150
+                image = Image.fromarray(pixels.astype(np.uint8))
+                image.save(root / "photos" / part / name / f"{index}.png")
+    for name in ("test_vit", "test_resnet"):
+        torch.manual_seed(0)
+        state = create_model(f"timm:{name}", num_classes=5).state_dict()
+        save_file(state, root / f"{name}.safetensors")
+    return root
+
+
+def candidate(folder, name="test_vit"):
+    return f"timm:{name}@{folder / name}.safetensors"
+
+
+@pytest.fixture(scope="module")
+def answered(folder):
+    """The whole answer: probe, race, page."""
+    out = folder / "out"
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--out", str(out)]
+    models = ["--models", candidate(folder), candidate(folder, "test_resnet"), "no_such_model"]
+    more = ["--image-size", str(SIDE), "--epochs", "1", "--seeds", "0", "1", "--processes", "1"]
+    assert main([*words, *models, *more, "--quiet"]) == 0
+    return out
+
+
+def test_features_are_class_token_and_mean_where_a_model_has_both():
+    model = create_model("timm:test_vit").eval()
+    images = torch.randn(2, 3, 160, 160)
+    with torch.no_grad():
+        found, tokens = features_of(model, images), model.forward_features(images)
+    width = tokens.shape[-1]
+    for half, wanted in (
+        (found[:, :width], tokens[:, 0]),
+        (found[:, width:], tokens[:, 1:].mean(1)),
+    ):
+        torch.testing.assert_close(half, wanted / wanted.norm(dim=-1, keepdim=True))
+
+
+def test_features_of_a_cnn_are_pooled_and_of_any_module_the_input_of_its_last_linear():
+    images = torch.randn(2, 3, 32, 32)
+    cnn = create_model("timm:test_resnet").eval()
+    plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 7), torch.nn.Linear(7, 2))
+    with torch.no_grad():
+        wanted = cnn.forward_features(images).mean((2, 3))
+        torch.testing.assert_close(features_of(cnn, images), wanted)
+        torch.testing.assert_close(features_of(plain, images), plain[:2](images))
+
+
+def test_the_cache_knows_weights_preprocessing_and_image_content(folder, tmp_path):
+    found = open_pretrained(candidate(folder), image_size=SIDE)
+    images = images_for(str(folder / "photos"), found).test
+    calls = []
+    found.model.register_forward_pre_hook(lambda *_: calls.append(1))
+
+    def computed(model, which):
+        seen = []
+        hook = model.model.patch_embed.register_forward_hook(lambda *_: seen.append(1))
+        values = frozen_features(model, which, tmp_path)
+        hook.remove()
+        return values, len(seen)
+
+    first, times = computed(found, images)
+    assert times > 0
+    again, times = computed(found, images)
+    assert times == 0
+    np.testing.assert_array_equal(first, again)
+    # other weights, in place: what was kept must not be taken for theirs
+    other = open_pretrained(candidate(folder), image_size=SIDE)
+    with torch.no_grad():
+        other.model.blocks[0].mlp.fc1.weight.mul_(2)
+    changed, times = computed(other, images)
+    assert times > 0
+    assert not np.allclose(first, changed)
+    # another normalisation
+    shifted = replace(found, preprocessing=replace(found.preprocessing, mean=(0.4, 0.4, 0.4)))
+    assert shifted.weights_key != found.weights_key
+    assert not np.allclose(first, computed(shifted, images)[0])
+    # one other image
+    images._pixels = images._pixels.clone()
+    images._pixels[3] = 255 - images._pixels[3]
+    mended, times = computed(found, images)
+    assert times == 1
+    different = np.abs(mended - first).max(1) > 1e-6
+    assert different.tolist() == [index == 3 for index in range(len(images))]
+
+
+def test_a_damaged_cache_is_made_anew(folder, tmp_path):
+    found = open_pretrained(candidate(folder), image_size=SIDE)
+    images = images_for(str(folder / "photos"), found).test
+    first = frozen_features(found, images, tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:50])
+    np.testing.assert_array_equal(frozen_features(found, images, tmp_path), first)
+
+
+def test_the_probe_is_by_chance_where_labels_are():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 300)
+    features = rng.normal(size=(300, 8))
+    shares = probe(features[:150], labels[:150], features[150:], labels[150:]).shares
+    assert 0.1 < shares["knn"] < 0.4
+    assert 0.1 < shares["linear"] < 0.4
+
+
+def test_the_penalty_is_chosen_without_the_test_images():
+    rng = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    features = rng.normal(size=(80, 5)) + 2 * labels[:, None]
+    one = probe(features, labels, features[:10], labels[:10])
+    other = probe(features, labels, features[:10], 1 - labels[:10])
+    assert (one.k, one.c, one.inner) == (other.k, other.c, other.inner)
+    np.testing.assert_array_equal(one.linear, ~other.linear)
+
+
+def test_a_group_is_kept_together_when_the_penalty_is_chosen():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 5)
+    labels = groups % 2
+    centres = rng.normal(size=(12, 30))  # a group is told by its centre, a class by nothing
+    features = centres[groups] + 0.01 * rng.normal(size=(60, 30))
+    alone = probe(features, labels, features[:5], labels[:5])
+    together = probe(features, labels, features[:5], labels[:5], groups=groups)
+    assert max(alone.inner.values()) == pytest.approx(1)
+    assert max(together.inner.values()) < 0.85
+
+
+def test_default_candidates_are_timms_and_have_published_accuracies():
+    import timm
+
+    for name in DEFAULT:
+        assert timm.is_model(plain_name(name))
+        assert plain_name(name) in IMAGENET
+        assert name.removeprefix("timm:") in timm.list_pretrained(f"{plain_name(name)}*")
+
+
+def test_a_candidate_that_cannot_be_had_is_named(folder):
+    found = list(opened([f"resnet18@{folder / 'none.pt'}", candidate(folder)], SIDE))
+    assert "no weights at" in found[0].problem
+    assert found[1].found is not None
+    assert found[1].kind == "none"
+
+
+def test_costs_are_counted():
+    found = cost_of(torch.nn.Linear(10, 5), (10,))
+    assert (found.parameters, found.multiply_adds) == (55, 50)
+    assert found.megabytes == pytest.approx((55 * 4 + 5 * 4) / 1e6)
+
+
+def test_a_race_fits_its_budget():
+    wanted = [Runner(model=m, kind="hard", linear=0.5, seconds=0.1) for m in "abc"]
+    how = {"num_images": 100, "num_seeds": 2, "epochs": 20}
+    assert planned(wanted, budget=None, **how).epochs == 20
+    assert planned(wanted, budget=1000, **how).epochs == 5  # 3 x 0.1 x 3 x 100 x 2 = 180 s each
+    short = planned(wanted, budget=150, **how)
+    assert (short.models, short.epochs, short.left_out) == (("a", "b"), 1, ("c",))
+    with pytest.raises(UserError, match="about 120 s for one epoch"):
+        planned(wanted, budget=100, **how)
+
+
+def test_later_layers_learn_faster_and_every_parameter_once():
+    model = create_model("timm:test_vit")
+    groups = parameter_groups(model, recipe("finetune"))
+    scale = {id(p): group["lr_scale"] for group in groups for p in group["params"]}
+    assert len(scale) == len(list(model.parameters()))
+    names = ("patch_embed.proj.weight", "blocks.0.mlp.fc1.weight", "head.weight")
+    first, middle, last = (scale[id(model.get_parameter(name))] for name in names)
+    assert first < middle < last == 1
+
+
+def test_the_answer_has_every_part(answered, folder):
+    values = record.load(answered / "pretrained").values
+    assert [line["model"] for line in values["probe"]] == [
+        candidate(folder),
+        candidate(folder, "test_resnet"),
+    ]
+    for line in values["probe"]:
+        assert line["knn"] >= 0.9  # red and blue
+        assert (line["size"], line["std"]) == ([3, SIDE, SIDE], [0.5, 0.5, 0.5])
+        assert line["milliseconds"] > 0
+    assert {line["kind"] for line in values["probe"]} == {"none", "hard"}
+    assert list(values["skipped"]) == ["no_such_model"]
+    assert len(values["race"]) == 2
+    assert values["recommendation"]["stage"] == "race"
+    assert values["scratch"]["model"] == values["recommendation"]["best"]
+    page = (answered / "report.html").read_text()
+    assert "Accuracy against cost" in page
+    assert "Candidates were chosen and measured on the same test images" in page
+
+
+def test_json_states_shares_and_preprocessing(answered, folder, capsys):
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--probe-only", "--json"]
+    more = ["--models", candidate(folder), "--image-size", str(SIDE), "--out", str(answered)]
+    assert main([*words, *more]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["race"] == []
+    (line,) = told["probe"]
+    assert 0 <= line["knn"] <= 1
+    assert line["mean"] == [0.5, 0.5, 0.5]
+    assert line["interpolation"] == "bicubic"
+    assert told["recommendation"]["stage"] == "probe"
+    assert {"probe", "race", "table", "recommendation"} <= set(told)
+
+
+def test_words_that_need_pretrained_are_refused_without_it(capsys):
+    assert main(["compare", "--data", "digits", "--probe-only"]) == 2
+    assert "--pretrained" in capsys.readouterr().err
+    words = ["compare", "--data", "digits", "--pretrained", "--models", "no_such_model"]
+    assert main([*words, "--out", "/nonexistent/x"]) in (1, 2)
