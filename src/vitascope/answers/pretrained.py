@@ -47,10 +47,10 @@ def run_pretrained(request: Compare) -> Result:
 
 def pretrained_question(request: Compare) -> Any:
     """What is probed and fine-tuned."""
+    from vitascope.studies.comparison.budget import seconds_from
     from vitascope.studies.grid.train_command import recipe_from
     from vitascope.studies.pretrained.answer import PretrainedQuestion
     from vitascope.studies.pretrained.candidates import DEFAULT
-    from vitascope.studies.comparison.budget import seconds_from
 
     name = "finetune" if request.recipe == Compare.recipe else request.recipe
     return PretrainedQuestion(
