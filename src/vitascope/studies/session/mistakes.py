@@ -50,7 +50,7 @@ def mistakes(
         "balanced": float(shares.mean()),
         "per_class": [
             {"class": classes[k], "images": int(images[k]), "right": int(right[k])}
-            for k in np.flatnonzero(there)
+            for k in np.flatnonzero(there).tolist()
         ],
     }
     if name is not None:
