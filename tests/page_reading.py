@@ -19,8 +19,8 @@ def understand(line: str) -> None:
     program, name, *words = shlex.split(line)
     assert program == "vitascope"
     assert name in COMMANDS
-    module = import_module(f"vitascope.cli.{name}")
     if name == "study":
-        module.understand(words)
+        import_module("vitascope.cli.study").understand(words)
     else:
-        parse(getattr(module, name.capitalize()), name, words)
+        requests = import_module(f"vitascope.requests.{name}")
+        parse(getattr(requests, requests.__all__[0]), name, words)
