@@ -4,19 +4,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := install --quiet --disable-pip-version-check -c constraints.txt
-RUNS := $(VENV)/.ready-run
+INSTALLED := $(VENV)/.ready-run
 READY := $(VENV)/.ready
 
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup lock test portable slow lint browser demo bench studies results figures api clean
+.PHONY: setup lock test portable slow lint browser demo bench studies results figures api docs wheel clean
 .NOTPARALLEL:
 
 # What the tests need, and all extras.
 setup: $(READY)
 
-$(RUNS): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip $(PIP) -e .
 	@touch $@
@@ -24,7 +24,7 @@ $(RUNS): pyproject.toml constraints.txt
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip $(PIP) -e '.[test]'
-	@touch $(RUNS) $@
+	@touch $(INSTALLED) $@
 
 # Pin every package that `make setup` installs. Pins that are there stay: delete a line of
 # constraints.txt, or give it another version, to move a package.
@@ -73,7 +73,7 @@ portable: $(READY) browser
 slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
 
-demo: $(RUNS)
+demo: $(INSTALLED)
 	$(BIN)/vitascope compare --data digits --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
@@ -93,6 +93,19 @@ figures: $(READY)
 api: $(READY)
 	$(BIN)/python docs/make_api.py docs/api
 	$(BIN)/python docs/make_architecture.py
+
+# The documentation site, build/site/index.html: a broken link or code that does not run is an error.
+docs: $(READY)
+	$(BIN)/pytest tests/test_docs.py tests/test_notebooks.py tests/test_readme.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+# The packages that are released, dist/*, and what is in them.
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist .
+	$(BIN)/python -m build --quiet --sdist --no-isolation
+	$(BIN)/pytest -m slow tests/test_wheel.py
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache

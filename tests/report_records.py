@@ -296,7 +296,6 @@ def inspection(
                 "median": random.random(len(units)).tolist(),
                 "high": [0.0, 0.02] * layers,
                 "appears": units[1],
-                "tokens": [[1.0]] * len(units),
                 "token_names": ["class token"],
                 "layers": names,
                 "drawn": [0.1] * layers,
@@ -383,6 +382,20 @@ def inspection(
         "hessian": (
             {"nep": 0.25, "ape": 12.0, "num_batches": 4, "num_images": 64, "note": ""},
             {"eigenvalues": random.normal(5, 6, (4, 5))},
+        ),
+        "blocks": (
+            {
+                "groups": ["network", *names, "attention", "mlp"],
+                "by": ["network", *["block"] * layers, "kind", "kind"],
+                "num_weights": [10] * (layers + 3),
+                "num_images": 64,
+                **{
+                    f"{matrix}_{what}": [1.0] * (layers + 3)
+                    for matrix in ("hessian", "gauss_newton")
+                    for what in ("trace", "error")
+                },
+            },
+            {name: random.random((layers + 3, 2)) for name in ("hessian", "gauss_newton")},
         ),
         "density": (
             {"trace": 100.0, "trace_error": 2.0, "num_images": 64},

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from timm.utils import AttentionExtract
 
 import vitascope
-from model_making import small_convit
+import vitascope.capture
+from model_making import of_hub, small_convit, small_vit
 from page_reading import blocks, understand
 from vitascope import measure
 
@@ -159,3 +161,34 @@ def test_the_guide_gives_the_one_command_and_the_numbers_of_the_record():
         for row in values["table"]:
             cells = [f"{e['mean']:.1f} ± {e['std']:.1f}" for e in row["entries"]]
             assert f"{row['num_images']:,} | {' | '.join(cells)} |" in guide
+
+
+def test_the_page_on_attention_maps_runs_as_it_stands(capsys):
+    names: dict[str, object] = {}
+    for code in blocks(DOCS / "attention-maps.md", "python"):
+        exec(compile(code, "attention-maps.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "'blocks.11.attn': (1, 3, 197, 197)" in printed
+    assert "(14, 14) ('class token',)" in printed
+    assert "torch.Size([3, 14, 14])" in printed
+
+
+@pytest.mark.parametrize("library", ["timm", "hugging face"])
+def test_captured_maps_are_those_of_the_ways_the_page_compares_with(library):
+    torch.manual_seed(0)
+    images = torch.randn(1, 3, 32, 32)
+    if library == "timm":
+        model = small_vit(in_chans=3, img_size=32, patch_size=8).eval()
+        with vitascope.capture.attention(model) as ours:
+            model(images)
+        for block in model.blocks:
+            block.attn.fused_attn = False
+        extract = AttentionExtract(model, names=["blocks.*.attn.softmax"], method="fx")
+        theirs = list(extract(images).values())
+    else:
+        model = of_hub("ViT", attn_implementation="eager")().eval()
+        with vitascope.capture.attention(model) as ours:
+            theirs = model(images, output_attentions=True).attentions
+    assert len(ours) == len(theirs) == 2
+    for mine, other in zip(ours.values(), theirs, strict=True):
+        torch.testing.assert_close(mine, other.detach(), atol=1e-6, rtol=1e-4)

@@ -89,6 +89,7 @@ def path(model):
 
 
 INSTRUMENTS = {
+    "blocks": lambda m, b: measure.blocks(m, b[:1], num_eigenvalues=1, num_probes=2, tolerance=0.5),
     "calibration": measure.calibration,
     "cka": lambda m, b: measure.cka(m, b, other=m, at="unit"),
     "corruption": lambda m, b: measure.corruption(

@@ -3,12 +3,20 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from page_reading import blocks, understand
+from vitascope.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [
+    page
+    for room in ("tutorials", "explanation")
+    for page in sorted((ROOT / "docs" / room).glob("*.md"))
+]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES]
 
 
 def commands() -> list[str]:
@@ -40,6 +48,36 @@ def test_the_python_example_runs(capsys):
     out = capsys.readouterr().out
     assert "blocks.0.attn" in out
     assert "GatePruning" in out
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder as the guides take it for granted: photos of two classes and a run on them."""
+    folder = tmp_path_factory.mktemp("guide")
+    for kind, (name, number) in enumerate([("ants", 1), ("bees", 7)]):
+        (folder / "photos" / name).mkdir(parents=True)
+        for index in range(10):
+            pixels = np.random.default_rng(index).integers(kind * 99, kind * 99 + 99, (16, 16, 3))
+            image = Image.fromarray(pixels.astype(np.uint8))
+            image.save(folder / "photos" / name / f"{number + index}.jpg")
+    words = ["--model", "convit_micro", "--image-size", "16", "--epochs", "1", "--quiet"]
+    words += ["--set", "batch_size=8"]
+    places = ["--data", str(folder / "photos"), "--out", str(folder / "runs" / "a")]
+    assert main(["train", *words, *places]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in GUIDES if blocks(page, "python")], ids=lambda page: page.stem
+)
+def test_the_python_of_a_guide_runs_from_top_to_bottom(page, trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    names: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page.name, "exec"), names)  # the page's own words
+    printed = capsys.readouterr().out
+    assert printed.strip()
+    assert not re.search(r"<[^>]*(method|function|object)\b|\bnan\b|\bFalse\b", printed), printed
 
 
 def test_links_between_the_pages_lead_somewhere():

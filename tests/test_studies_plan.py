@@ -131,6 +131,7 @@ DIFFERENT = {
     "changes": {"lr": 0.1},
     "teacher": "regnety_160",
     "validation": 0.2,
+    "fold": (0, 3),
     "subset_per_seed": False,
 }
 

@@ -267,3 +267,25 @@ def test_the_demos_report_has_the_explorer(visit, demo):
     tab.locator("#ex-picture").focus()
     tab.keyboard.press("ArrowUp")
     assert tiles(tab, 1)[1] != before[1]
+
+
+@pytest.mark.slow
+def test_the_first_map_is_drawn_within_a_tenth_of_a_second_of_a_click_and_the_page_is_small(
+    visit, explorer
+):
+    assert explorer.stat().st_size < 5_000_000
+    tab = settled(visit(explorer))
+    waited = tab.evaluate(
+        """() => new Promise((done) => {
+        const canvas = document.querySelector(".ex-tile canvas"), before = canvas.toDataURL();
+        const box = document.getElementById("ex-picture"), at = box.getBoundingClientRect();
+        const begun = performance.now();
+        box.dispatchEvent(new PointerEvent("pointerdown",
+          { clientX: at.left + 2, clientY: at.top + 2, pointerType: "touch" }));
+        (function look() {
+          if (canvas.toDataURL() !== before) done(performance.now() - begun);
+          else requestAnimationFrame(look);
+        })();
+      })"""
+    )
+    assert waited < 100, f"{waited:.0f} ms"

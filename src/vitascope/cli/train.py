@@ -12,9 +12,9 @@ from vitascope.requests.train import Train
 __all__ = ["run"]
 
 
-_CLASSIFICATION = (  # options that other tasks do not have
-    *("fraction", "validation", "pretrained", "weights", "teacher", "distillation", "fsdp"),
-    *("trackers", "no_tracking"),
+_ANY_TASK = (  # options of every task; the others are for classification
+    *("task", "model", "data", "out", "recipe", "epochs", "changes", "model_args", "image_size"),
+    *("seed", "resume", "device", "num_workers", "quiet"),
 )
 
 
@@ -54,7 +54,7 @@ def _other(request: Train, given: dict[str, Any]) -> None:
     from vitascope.studies.tasks.training import train_task_once
 
     usual = {field.name: field.default for field in fields(Train)}
-    for name in _CLASSIFICATION:
+    for name in sorted(set(given) - set(_ANY_TASK)):
         if given.pop(name) != usual[name]:
             option = f"--{name.replace('_', '-')}"
             raise UserError(

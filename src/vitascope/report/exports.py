@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure as Drawing
-
 from vitascope.record import write_text
 from vitascope.report.contents import PageContents
 from vitascope.report.figures.figure import file_name
-from vitascope.report.figures.paper_renderer import draw_figure, save_figure
+from vitascope.report.figures.paper_renderer import Drawing, draw_figure, save_figure
 from vitascope.report.sections.section import Section
 from vitascope.report.tables.claims import claims_table
 from vitascope.report.tables.table import Table

@@ -29,7 +29,7 @@ class Inspect:
     the model are taken unless --measures names some. Taken only when named:
     relevance (what the answer rests on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
-    and hessian, density, landscape, trajectory on augmented training images.
+    and hessian, blocks, density, landscape, trajectory on augmented training images.
 
     Examples:
       vitascope inspect runs/a --out runs/a/inside

@@ -36,6 +36,7 @@ __all__ = [
     "deterministic",
     "differentiable_output",
     "fixed_batches",
+    "logits_at",
     "nll",
     "objective",
     "run_with",
@@ -120,6 +121,18 @@ def differentiable_output(model: nn.Module, images: Tensor) -> Any:
     return run_with(model, made, images) if made else model(images)
 
 
+def logits_at(model: nn.Module, params: Weights, images: Tensor) -> Tensor:
+    """The logits at the weights ``params``, in their precision. (B, K)"""
+    dtype = next(iter(params.values())).dtype
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
+
+    still = {name: w for name, w in model.named_parameters() if name not in params}
+    kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
+    return logits_of(run_with(model, {**kept, **params}, images.to(dtype)))
+
+
 def objective(
     model: nn.Module,
     params: Weights,
@@ -132,14 +145,7 @@ def objective(
 
     Run it inside :func:`deterministic`. Weights that ``params`` does not name stay as they are.
     """
-    dtype = next(iter(params.values())).dtype
-
-    def cast(tensor: Tensor) -> Tensor:
-        return tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
-
-    still = {name: w for name, w in model.named_parameters() if name not in params}
-    kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
-    loss = nll(logits_of(run_with(model, {**kept, **params}, images.to(dtype))), targets)
+    loss = nll(logits_at(model, params, images), targets)
     if weight_decay:
         loss = loss + weight_decay / 2 * sum(w.square().sum() for w in params.values())
     return loss

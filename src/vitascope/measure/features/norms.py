@@ -60,7 +60,7 @@ class TokenNorms:
         return next((unit for unit, share in self.high.items() if share > RARE), None)
 
     def to_record(self) -> Record:
-        """Shares and medians as values; quantiles (U, Q) and ``where/UNIT`` as arrays."""
+        """Shares and medians as values; the rest as arrays."""
         names = list(self.quantiles)
         values = {
             "units": names,
@@ -71,7 +71,6 @@ class TokenNorms:
             "appears": self.appears,
             "factor": FACTOR,
             "quantiles": list(QUANTILES),
-            "tokens": [self.tokens[name].tolist() for name in names],
             "token_names": list(self.token_names),
             "layers": list(self.drawn),
             "drawn": list(self.drawn.values()),
@@ -81,6 +80,7 @@ class TokenNorms:
         }
         arrays = {"quantiles": np.stack(list(self.quantiles.values()))}
         arrays |= {f"where/{name}": value for name, value in self.where.items()}
+        arrays |= {f"tokens/{name}": value for name, value in self.tokens.items() if len(value)}
         return Record(kind="norms", values=values, arrays=arrays)
 
 

@@ -5,14 +5,15 @@ on every machine and journals take it.
 """
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import figure as drawn
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.figure import Figure as Drawing
 
 from vitascope.errors import UserError
 from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Series, Style, Surface
@@ -29,7 +30,7 @@ from vitascope.report.figures.surface import NUM_CONTOURS, smooth
 from vitascope.report.figures.svg import shorten
 from vitascope.report.instruments.per_layer import MARKS, REST
 
-__all__ = ["FORMATS", "STYLE", "draw_figure", "save_figure", "write_figure"]
+__all__ = ["FORMATS", "STYLE", "Drawing", "draw_figure", "save_figure", "write_figure"]
 
 FORMATS = ("png", "svg", "pdf")
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
@@ -48,6 +49,16 @@ STYLE: Any = {
 }
 _INK = "#5a606b"
 _MOST = 2000  # points of a line
+
+
+class Drawing(drawn.Figure):
+    """A matplotlib figure that shows itself in a notebook, whether or not pyplot is loaded."""
+
+    def _repr_png_(self) -> bytes:
+        stream = BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.savefig(stream, format="png", dpi=120)
+        return stream.getvalue()
 
 
 def draw_figure(figure: Figure) -> Drawing:

@@ -1,12 +1,13 @@
 """Curvature of several models' losses together: spectra, densities, landscapes, paths."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Series, Surface
+from vitascope.figure import Figure, Lines, Series, Style, Surface
 from vitascope.record import Record
-from vitascope.report.formatting import number
+from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
 from vitascope.report.instruments.per_layer import joined
 from vitascope.report.tables.table import TableRow
@@ -56,6 +57,63 @@ def hessian(models: Sequence[Seen]) -> Figure:
         "eigenvalues of a size, the negative ones apart from the positive ones.",
         definition="The few eigenvalues of largest magnitude of the Hessian of NLL + l2, of each "
         "mini-batch (Park & Kim, Fig. 4).",
+    )
+
+
+def blocks(models: Sequence[Seen]) -> Figure:
+    """Trace of each block's Hessian and Gauss-Newton matrix, a panel per model; then of kinds."""
+    panels, parts = [], []
+    for seen in models:
+        values = seen.values
+        of = {by: [i for i, b in enumerate(values["by"]) if b == by] for by in ("block", "kind")}
+        whole = values["gauss_newton_trace"][0]
+        top = max(of["block"], key=lambda i: values["gauss_newton_trace"][i])
+        share = 100 * values["gauss_newton_trace"][top] / whole if whole else 0.0
+        parts.append(
+            f"{seen.label}: {values['groups'][top]} holds {number(share)} % of the Gauss-Newton "
+            f"trace ({number(whole)}); the Hessian's is {number(values['hessian_trace'][0])}"
+        )
+        for by, places in of.items():
+            names = [values["groups"][i] for i in places]
+            short = short_names(names) if by == "block" and len(names) > 1 else names
+            panels.append(
+                Lines(
+                    title=f"{seen.label}, by {by}" if by == "block" else f"{seen.label}, by kind",
+                    x_label="block" if by == "block" else "kind of layer",
+                    y_label="trace",
+                    x_names=tuple(short),
+                    joined=by == "block",
+                    marks=True,
+                    include=(0.0,),
+                    series=tuple(_traces(seen, key, label, places) for key, label in _MATRICES),
+                )
+            )
+    return Figure(
+        name="blocks",
+        title="Curvature block by block",
+        reading=joined(parts),
+        panels=tuple(panels),
+        how="Bands: standard error of the trace. Where the Hessian lies below Gauss-Newton, the "
+        "loss bends down along some of that block's weights.",
+        definition="Traces of the Hessian and the Gauss-Newton matrix of the mean NLL restricted "
+        "to the weights of a block or a kind of layer; the l2 term is left out.",
+    )
+
+
+_MATRICES = (("hessian", "Hessian"), ("gauss_newton", "Gauss-Newton"))
+
+
+def _traces(seen: Seen, key: str, label: str, places: Sequence[int]) -> Series:
+    values = seen.values
+    found = [values[f"{key}_trace"][i] for i in places]
+    errors = [values[f"{key}_error"][i] for i in places]
+    return Series(
+        label=label,
+        x=list(range(len(places))),
+        y=found,
+        low=[y - e for y, e in zip(found, errors, strict=True)],
+        high=[y + e for y, e in zip(found, errors, strict=True)],
+        style=Style(0 if key == "hessian" else 1, "circle" if key == "hessian" else "square"),
     )
 
 
@@ -131,6 +189,15 @@ def heights(record: Record) -> tuple[np.ndarray, np.ndarray]:
     return loss, np.minimum(loss, loss[np.isfinite(loss)].min() + FAR)
 
 
+def _share_of_l2(record: Record) -> float:
+    """Of the rise from the lowest to the highest point, what the l2 term rises."""
+    nll, l2 = (np.asarray(record.arrays[part], float) for part in ("nll", "l2"))
+    loss = np.where(np.isfinite(nll + l2), nll + l2, np.nan)
+    low, high = (np.unravel_index(f(loss), loss.shape) for f in (np.nanargmin, np.nanargmax))
+    rise = float(loss[high] - loss[low])
+    return float(l2[high] - l2[low]) / rise if rise > 0 else 0.0
+
+
 def landscape(models: Sequence[Seen]) -> Figure:
     """Contours of each model along two directions; lines along one."""
     panels: list[Surface | Lines] = []
@@ -142,9 +209,20 @@ def landscape(models: Sequence[Seen]) -> Figure:
         at = [np.asarray(arrays[name], float) for name in sorted(arrays) if "axis" in name]
         parts.append(
             f"{seen.label}'s loss rises from {number(float(good.min()))} to "
-            f"{number(float(good.max()))} within a step of {number(float(at[0].max()))}"
+            f"{number(float(good.max()))} within a step of {number(float(at[0].max()))}, "
+            f"{number(100 * _share_of_l2(seen.record))} % of it by l2"
         )
         if len(at) == 1:
+            for part, dash in (("nll", "2 3"), ("l2", "7 4")):
+                heights_of = np.asarray(arrays[part], float)
+                curves.append(
+                    Series(
+                        label=f"{seen.label}, {part.upper() if part == 'nll' else part} alone",
+                        x=at[0].tolist(),
+                        style=replace(seen.style, dash=dash),
+                        y=[float(v) if np.isfinite(v) else None for v in heights_of],
+                    )
+                )
             curves.append(
                 Series(
                     label=seen.label,
@@ -156,6 +234,10 @@ def landscape(models: Sequence[Seen]) -> Figure:
         else:
             x, y = (axis.tolist() for axis in at)
             panels.append(Surface(title=seen.label, x=x, y=y, values=cut, label="NLL + l2 (nats)"))
+            alone = np.asarray(arrays["nll"], float)
+            alone = np.minimum(alone, alone[np.isfinite(alone)].min() + FAR)
+            title = f"{seen.label}, NLL alone"
+            panels.append(Surface(title=title, x=x, y=y, values=alone, label="NLL (nats)"))
     if curves:
         panels.append(
             Lines(
@@ -240,6 +322,21 @@ def _hessian_rows(record: Record) -> list[TableRow]:
     ]
 
 
+def _blocks_rows(record: Record) -> list[TableRow]:
+    values = record.values
+    return [
+        table_row(
+            "blocks",
+            f"trace of {values['groups'][i]} ({values['by'][i]}), Hessian and Gauss-Newton",
+            " and ".join(
+                f"{values[f'{key}_trace'][i]:.4g} ± {values[f'{key}_error'][i]:.2g}"
+                for key, _ in _MATRICES
+            ),
+        )
+        for i in range(len(values["groups"]))
+    ]
+
+
 def _density_rows(record: Record) -> list[TableRow]:
     values = record.values
     trace, error = values["trace"], values["trace_error"]
@@ -262,6 +359,7 @@ def _trajectory_rows(record: Record) -> list[TableRow]:
 
 CURVATURE: dict[str, Instrument] = {
     "hessian": Instrument(hessian, _hessian_rows),
+    "blocks": Instrument(blocks, _blocks_rows),
     "density": Instrument(density, _density_rows),
     "landscape": Instrument(landscape, _landscape_rows),
     "trajectory": Instrument(trajectory, _trajectory_rows),

@@ -32,7 +32,7 @@ from vitascope.train import load_run
 
 __all__ = ["CURVATURE", "Curvature", "measure_curvature"]
 
-CURVATURE = ("hessian", "density", "landscape", "trajectory")
+CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,9 @@ def measure_curvature(
     )
     if name == "hessian":
         found = _spectrum(plan, session, batches, common, seed, 0, steps)
+    elif name == "blocks":
+        del common["weight_decay"]  # of the NLL alone
+        found = measure.blocks(session.model, batches, seed=seed, on_group=steps, **common)
     elif name == "density":
         found = measure.density(session.model, batches, seed=seed, **common)
         steps("density", 1)
