@@ -3,16 +3,18 @@
 `python docs/make_verdict_changes.py docs/records/studies docs/verdict-changes.md`
 
 Before, a claim was judged by a spread pooled over its whole table, with the test images of two
-models taken as different ones; those verdicts are kept in `verdicts-before.json`, claim by claim in
-the order of each study. Now images are paired, every contrast has its own spread, and the
-runs were made anew. A verdict changes by the interval if the old number with the new interval would
-have changed it, and by the number if the new number with the old interval would.
+models taken as different ones; those verdicts are kept in `verdicts-before.json`. A claim is found
+again by its source and its words, which may have been mended since. Now images are paired, every
+contrast has its own spread, and the runs were made anew. A verdict changes by the interval if the
+old number with the new interval would have changed it, and by the number if the new number with the
+old interval would.
 """
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ __all__ = ["changes_page", "reason"]
 
 BEFORE = Path(__file__).with_name("verdicts-before.json")
 Claim = Mapping[str, Any]
+ALIKE = 0.5  # of the words of a claim that was mended, at least
 
 
 def decided(contrast: float | None, half: float | None, margin: float = 0.0) -> str:
@@ -66,6 +69,22 @@ def reason(before: Claim, now: Claim) -> str:
     return f"{moved}; {width}".replace("-", "−")
 
 
+def matched(before: Sequence[Claim], now: Sequence[Claim]) -> Iterator[tuple[Claim, Claim]]:
+    """The earlier claims that are still made, with what each is now: same source, likest words."""
+    pairs = [
+        (SequenceMatcher(None, was["text"], claim["text"]).ratio(), i, j)
+        for i, was in enumerate(before)
+        for j, claim in enumerate(now)
+        if was["source"] == claim["source"]
+    ]
+    chosen: dict[int, int] = {}
+    for alike, i, j in sorted(pairs, key=lambda pair: -pair[0]):
+        if alike > ALIKE and i not in chosen and j not in chosen.values():
+            chosen[i] = j
+    for i, j in sorted(chosen.items()):
+        yield before[i], now[j]
+
+
 def changes_page(before: Mapping[str, Sequence[Claim]], records: Mapping[str, Record]) -> str:
     """The whole page; a study that is not in both is left out."""
     rows, old, new, moves = [], [], [], Counter()
@@ -73,11 +92,9 @@ def changes_page(before: Mapping[str, Sequence[Claim]], records: Mapping[str, Re
         if name not in records:
             continue
         now = records[name].values["claims"]
-        if len(now) != len(claims):
-            raise ValueError(f"{name} has {len(now)} claims and had {len(claims)}")
-        for was, claim in zip(claims, now, strict=True):
-            pair = [v if v in ("agrees", "disagrees") else "not decided"
-                    for v in (was["verdict"], claim["verdict"])]  # fmt: skip
+        for was, claim in matched(claims, now):
+            verdicts = (was["verdict"], claim["verdict"])
+            pair = [v if v in ("agrees", "disagrees") else "not decided" for v in verdicts]
             old.append(was["verdict"])
             new.append(claim["verdict"])
             if pair[0] != pair[1]:

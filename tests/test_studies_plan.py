@@ -133,6 +133,7 @@ DIFFERENT = {
     "validation": 0.2,
     "fold": (0, 3),
     "subset_per_seed": False,
+    "start": True,
 }
 
 

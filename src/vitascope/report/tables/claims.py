@@ -145,9 +145,9 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
 def correction(claims: Sequence[CountedClaim]) -> str:
     """What is left of the decided claims after the correction; nothing where none was tested.
 
-    >>> correction(
-    ...     [CountedClaim("A Fig. 1", "agrees", 1e-4), CountedClaim("A Fig. 2", "disagrees", 0.045)]
-    ... )
+    >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
+    >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
+    >>> correction([first, second, CountedClaim("A Fig. 3", "undecided", 0.3)])
     'At a false discovery rate of 5 % per paper, 1 of 2 decided claims stands: 1 agrees.'
     """
     decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]

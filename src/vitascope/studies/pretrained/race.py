@@ -2,8 +2,9 @@
 
 Who runs: the best few by the linear probe, and the best of each kind of locality, because a probe
 of frozen features need not rank what fine-tuning can move. The order is that of the probe's inner
-cross-validation of the training images, so that no test image chooses who runs. Each is trained by the recipe
-``finetune`` (layer-wise lr, light augmentation) with every seed, in its own preprocessing.
+cross-validation of the training images, so that no test image chooses who runs. Each is trained by
+the recipe ``finetune`` (layer-wise lr, light augmentation) with every seed, in its own
+preprocessing.
 
 A step of training costs about three forward passes. With the seconds that an image took in the
 probe, epochs are as many as fit into the budget, up to the recipe's; where one epoch does not fit,
