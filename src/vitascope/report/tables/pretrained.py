@@ -29,13 +29,14 @@ def pretrained_table(
     values = record.values
     lines = sorted(values["table"], key=lambda line: -float(line["fine_tuned"] or line["linear"]))
     taken = values["recommendation"]["model"]
+    raced = values["recommendation"]["stage"] == "race"
     rows = [
         row(
             short_name(line["model"]),
             [
                 _percent(line["knn"]),
-                _percent(line["linear"]),
-                Cell(words=_percent(line["fine_tuned"]), bold=line["model"] == taken),
+                Cell(words=_percent(line["linear"]), bold=line["model"] == taken and not raced),
+                Cell(words=_percent(line["fine_tuned"]), bold=line["model"] == taken and raced),
                 _behind(line.get("behind")),
                 number(line["imagenet"], 1) if line["imagenet"] is not None else "",
                 str(line["kind"]),
@@ -49,7 +50,6 @@ def pretrained_table(
         )
         for line in lines
     ]
-    raced = values["recommendation"]["stage"] == "race"
     said = "of fine-tuning" if raced else "of the linear probe"
     return Table(
         name="pretrained",

@@ -231,7 +231,7 @@ def _plan(
             Runner(
                 model=name,
                 kind=each.opened.kind,
-                linear=each.probed.shares["linear"],
+                linear=each.probed.inner[f"{each.probed.c:g}"],
                 seconds=each.seconds,
             )
             for name, each in able.items()

@@ -1,7 +1,8 @@
 """The best candidates of a probe, fine-tuned in the time there is.
 
 Who runs: the best few by the linear probe, and the best of each kind of locality, because a probe
-of frozen features need not rank what fine-tuning can move. Each is trained by the recipe
+of frozen features need not rank what fine-tuning can move. The order is that of the probe's inner
+cross-validation of the training images, so that no test image chooses who runs. Each is trained by the recipe
 ``finetune`` (layer-wise lr, light augmentation) with every seed, in its own preprocessing.
 
 A step of training costs about three forward passes. With the seconds that an image took in the
@@ -27,7 +28,7 @@ class Runner:
 
     model: str
     kind: str  # of locality
-    linear: float  # share in the probe
+    linear: float  # share in the probe's inner cross-validation
     seconds: float  # of one image, forward
 
 
