@@ -2,6 +2,10 @@
 
 import pytest
 
+from report_making import made_up
+from vitascope.cli import main
+from vitascope.record import Record
+
 EVIL = "<img src=x onerror=window.hit=1>"  # as in the `evil` page
 PAGES = ("demo", "whole", "crowded", "evil")
 
@@ -89,6 +93,26 @@ def test_no_width_scrolls_sideways(visit, request, name, width):
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate(OVERFLOW) <= 0
+
+
+@pytest.mark.parametrize("advised", [0, 2, 4])
+def test_on_a_phone_the_advised_models_column_is_in_view_beside_the_labels(
+    visit, tmp_path, advised
+):
+    record = made_up(num_models=5, labels=("ConViT", "ViT", "ResNet", "Mixer", "a longer name"))
+    advice = record.values["recommendation"] | {"model": f"model_{advised}"}
+    values = {**record.values, "recommendation": advice}
+    Record(kind="compare", values=values, arrays=record.arrays).save(tmp_path / "compare")
+    assert main(["report", str(tmp_path), "--quiet"]) == 0
+    page = visit(tmp_path / "report.html", width=390, height=780)
+    head = page.locator("th[data-chosen]")
+    box, column = page.locator(".scroll").first.bounding_box(), head.bounding_box()
+    labels = page.locator(".scroll").first.locator("th:first-child").all()
+    edges = [label.bounding_box() for label in labels]
+    assert head.inner_text().endswith(values["models"][advised]["label"])
+    assert all(edge["x"] == box["x"] for edge in edges)
+    assert max(edge["x"] + edge["width"] for edge in edges) <= column["x"] + 0.5
+    assert column["x"] + column["width"] <= box["x"] + box["width"] + 0.5
 
 
 @pytest.mark.parametrize("name", PAGES)

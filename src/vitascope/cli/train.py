@@ -38,8 +38,12 @@ def run(words: Sequence[str]) -> None:
 def _classification(request: Train, given: dict[str, Any]) -> None:
     from vitascope.studies.grid.train_command import train_once
 
-    del given["task"], given["no_tracking"]
+    del given["task"], given["no_tracking"], given["pictures"]
     given |= {"trackers": () if request.no_tracking else request.trackers}
+    if request.pictures:
+        from vitascope.report.instruments.pictures import pictures
+
+        given["draw"] = pictures
     done = train_once(**given | {"recipe": request.recipe or "laptop"})
     if done is None:  # another process of the same run prints
         return

@@ -83,5 +83,8 @@ class Train:
     clearml, dvclive, swanlab, trackio."""
     no_tracking: bool = False
     """Log metrics nowhere else."""
+    pictures: bool = False
+    """Send the trackers pictures of attention maps, gates and nonlocality too, at about ten epochs
+    of the run, at equal ratios (tensorboard, wandb, aim, clearml, swanlab)."""
     json: Json = False
     quiet: Quiet = False

@@ -3,14 +3,15 @@
 An observer is called as ``observer(epoch, step, model, run_folder)`` before the first step
 (epoch 0) and after every epoch, on the main process, in eval mode. Whatever it does to random
 generators, modes and gradients is undone: a run with observers gives the same weights, bit for
-bit. After a kill, the epochs since the last checkpoint are run, and so observed, again.
+bit. Pictures that it returns, by name, go to the run's trackers. After a kill, the epochs since the
+last checkpoint are run, and so observed, again.
 
     >>> sorted(log_spaced(300, 6))
     [0, 1, 4, 17, 72, 300]
 """
 
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -22,23 +23,34 @@ from torch import nn
 from vitascope.capture import evaluating
 from vitascope.train.run_folder.files import save_tensors
 
-__all__ = ["Observer", "at_epochs", "every", "keep_weights", "log_spaced", "restoring_state"]
+__all__ = [
+    "Observer",
+    "Pictures",
+    "at_epochs",
+    "every",
+    "keep_weights",
+    "log_spaced",
+    "restoring_state",
+]
+
+Pictures = Mapping[str, np.ndarray]  # name -> (height, width, 3), uint8
 
 
 class Observer(Protocol):
     """A function called with a model in training."""
 
-    def __call__(self, epoch: int, step: int, model: nn.Module, run_folder: Path) -> None:
-        """Look at ``model`` after ``epoch`` epochs and ``step`` steps."""
+    def __call__(
+        self, epoch: int, step: int, model: nn.Module, run_folder: Path
+    ) -> Pictures | None:
+        """Look at ``model`` after ``epoch`` epochs and ``step`` steps; pictures may be returned."""
 
 
 def at_epochs(when: Collection[int] | Callable[[int], bool], observer: Observer) -> Observer:
     """``observer``, called only at these epochs."""
     chosen = when if callable(when) else set(when).__contains__
 
-    def observe(epoch: int, step: int, model: nn.Module, run_folder: Path) -> None:
-        if chosen(epoch):
-            observer(epoch, step, model, run_folder)
+    def observe(epoch: int, step: int, model: nn.Module, run_folder: Path) -> Pictures | None:
+        return observer(epoch, step, model, run_folder) if chosen(epoch) else None
 
     return observe
 

@@ -1,17 +1,19 @@
 """Experiment trackers (TensorBoard, W&B, MLflow, ...) through Accelerate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
 
 from vitascope.errors import UserError, unknown
 from vitascope.settings import flat
 
-__all__ = ["PROJECT", "chosen", "flat_config"]
+__all__ = ["PROJECT", "chosen", "flat_config", "log_pictures", "require_pictures"]
 
 PROJECT = "vitascope"  # what services file the runs under
 USUAL = "tensorboard"
+_KINDS: Mapping[str, Any] = {str(name): kind for name, kind in LOGGER_TYPE_TO_CLASS.items()}
 
 
 def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTracker]:
@@ -47,3 +49,45 @@ def flat_config(config: Mapping[str, Any]) -> dict[str, int | float | str]:
         name: value if isinstance(value, (int, float, str)) else str(value)
         for name, value in flat(config).items()
     }
+
+
+def require_pictures(names: Sequence[str | GeneralTracker] | None) -> None:
+    """Check that one of the trackers takes pictures, before anything is trained.
+
+    Raises:
+        UserError: If none does.
+    """
+    there = chosen(names)
+    kinds = [name if isinstance(name, GeneralTracker) else _KINDS[name] for name in there]
+    if any(hasattr(kind, "log_images") for kind in kinds):
+        return
+    takers = ", ".join(sorted(n for n, kind in _KINDS.items() if hasattr(kind, "log_images")))
+    if there:
+        given = ", ".join(name if isinstance(name, str) else name.name for name in there)
+        raise UserError(f"{given} takes no pictures; give --trackers with one of {takers}")
+    raise UserError(
+        f"pictures go to a tracker and there is none; leave --no-tracking out, or install one of "
+        f"{takers}"
+    )
+
+
+def log_pictures(
+    trackers: Iterable[GeneralTracker], pictures: Mapping[str, np.ndarray], step: int
+) -> None:
+    """Hand pictures (height, width, 3) to every tracker that takes them.
+
+    Accelerate passes them on in the form that each service asks for: TensorBoard a batch and the
+    order of its axes, Aim and ClearML one array, the others a list.
+    """
+    if not pictures:
+        return
+    for tracker in trackers:
+        if not hasattr(tracker, "log_images"):
+            continue
+        if tracker.name == "tensorboard":
+            batches = {name: picture[None] for name, picture in pictures.items()}
+            tracker.log_images(batches, step=step, dataformats="NHWC")
+        elif tracker.name in ("aim", "clearml"):
+            tracker.log_images(dict(pictures), step=step)
+        else:
+            tracker.log_images({name: [picture] for name, picture in pictures.items()}, step=step)

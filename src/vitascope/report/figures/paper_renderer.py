@@ -13,6 +13,7 @@ import matplotlib
 import numpy as np
 from matplotlib import figure as drawn
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 
 from vitascope.errors import UserError
@@ -59,6 +60,13 @@ class Drawing(drawn.Figure):
         with matplotlib.rc_context(STYLE):
             self.savefig(stream, format="png", dpi=120)
         return stream.getvalue()
+
+    def pixels(self) -> np.ndarray:
+        """The drawing on white, (height, width, 3) in uint8."""
+        canvas = FigureCanvasAgg(self)
+        with matplotlib.rc_context(STYLE):
+            canvas.draw()
+        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def draw_figure(figure: Figure) -> Drawing:

@@ -51,6 +51,7 @@ class Table:
     beside: str = "paper"
     caption: str = ""
     styles: tuple[Style, ...] = ()  # of the columns
+    chosen: int | None = None  # the column that a narrow page scrolls to
 
     def __post_init__(self) -> None:
         """Records are read from disk: what is no word is refused before anything is written."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from torch import nn
 
 from vitascope.data import Dataset, load
 from vitascope.errors import UserError, unknown
@@ -15,10 +16,12 @@ from vitascope.models import create_model
 from vitascope.record import plain
 from vitascope.settings import Seed, check_value
 from vitascope.studies.grid.training import changed_recipe
+from vitascope.studies.inspection.while_training import Draw, picture_heads
 from vitascope.studies.session.held_out import held_out, one_fold
 from vitascope.studies.session.models import build, reopen, split_file
 from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
-from vitascope.train import RECIPES, Recipe, Run, Teacher, train
+from vitascope.train import RECIPES, Observer, Recipe, Run, Teacher, train
+from vitascope.train.trackers import require_pictures
 
 __all__ = [
     "fold_from",
@@ -131,6 +134,7 @@ def train_model(
     keep_head: bool = False,
     emptied: bool = False,
     teacher: str | None = None,
+    draw: Draw | None = None,
     **how: Any,
 ) -> Run:
     """Build a model for these images and train it.
@@ -146,12 +150,14 @@ def train_model(
         keep_head: With their head.
         emptied: Only their network and preprocessing, with random weights.
         teacher: A run's folder, or a timm model's name.
+        draw: Draws what the heads do while the model trains, for the trackers.
         **how: See :func:`vitascope.train.train`.
     """
     how["teacher"] = teacher_from(teacher) if teacher else None
     if start is None:
         subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
         config = dict(subject.config)
+        how["observers"] = _pictured(subject.model, dataset, plan, draw, quiet=how.get("quiet"))
         return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
     if start.config is None:
         raise UserError(
@@ -163,7 +169,26 @@ def train_model(
     if not how.get("quiet"):
         print(found.line, file=sys.stderr)
     config = plain({**(found.config or {}), "origin": found.line})
+    how["observers"] = _pictured(found.model, dataset, plan, draw, quiet=how.get("quiet"))
     return train(found.model, dataset, plan, out, seed=seed, model_config=config, **how)
+
+
+def _pictured(
+    model: nn.Module, dataset: Dataset, plan: Recipe, draw: Draw | None, *, quiet: bool | None
+) -> list[Observer]:
+    """The observer that draws, if wanted; a model without attention is trained without it."""
+    if draw is None or not _first_process():
+        return []
+    try:
+        return [picture_heads(model, dataset, plan.total_epochs, draw)]
+    except UserError as error:
+        if not quiet:
+            print(f"note: no pictures: {' '.join(str(error).split())}", file=sys.stderr)
+        return []
+
+
+def _first_process() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str | None:
@@ -211,6 +236,8 @@ def train_once(
     ``how`` are further arguments of :func:`train_model`.
     """
     check_value(seed, Seed, "seed")
+    if how.get("draw") is not None:
+        require_pictures(how.get("trackers"))
     fields: dict[str, Any] = {"subset.fraction": fraction}
     if distillation != "none":
         fields["distillation"] = distillation
@@ -233,4 +260,4 @@ def train_once(
         dataset = dataset if validation is None else held_out(dataset, validation)
     how |= {"start": start, "keep_head": keep_head}
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
-    return done if int(os.environ.get("RANK", "0")) == 0 else None
+    return done if _first_process() else None

@@ -24,7 +24,7 @@ from vitascope.train.run_folder.files import save_tensors
 from vitascope.train.run_folder.metrics_log import MetricsLog, columns
 from vitascope.train.run_folder.resume_file import Checkpoint
 from vitascope.train.run_folder.run import Run, finish, write_metrics
-from vitascope.train.trackers import PROJECT, flat_config
+from vitascope.train.trackers import PROJECT, flat_config, log_pictures
 from vitascope.train.trainer.optimizer import training_mode
 from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
@@ -175,7 +175,8 @@ class Trainer:
                 model.load_state_dict(state)
             with restoring_state(model):
                 for observer in self.observers:
-                    observer(epoch, self.step, model, self.folder)
+                    pictures = observer(epoch, self.step, model, self.folder)
+                    log_pictures(self.process.accelerator.trackers, pictures or {}, self.step)
         self.process.accelerator.wait_for_everyone()
 
     def save(self) -> None:
