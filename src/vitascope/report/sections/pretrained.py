@@ -1,6 +1,7 @@
 """Which pretrained backbone: the answer, accuracy against cost, what probing and weights added."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
 from vitascope.figure import Figure, Lines, Series
@@ -120,13 +121,28 @@ def _leads(record: Record) -> list[str]:
     return found
 
 
+def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Short names that tell the candidates apart: without files and without a beginning they share.
+
+    >>> _labels([{"model": "tf_efficientnet_lite0@a.pt"}, {"model": "tf_efficientnet_lite1@b.pt"}])
+    ['lite0', 'lite1']
+    """
+    names = [short_name(line["model"]) for line in lines]
+    plain = [name.partition("@")[0] for name in names]
+    if len(set(plain)) < len(plain):
+        return names
+    shared = commonprefix(plain).rpartition("_")  # noqa: RUF071 - names, not paths
+    return [name.removeprefix("".join(shared[:2])) for name in plain]
+
+
 def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
     lines: list[dict[str, Any]] = list(record.values["table"])
+    labels = dict(zip((line["model"] for line in lines), _labels(lines), strict=True))
 
     def series(key: str) -> tuple[Series, ...]:
         return tuple(
             Series(
-                label=short_name(line["model"]),
+                label=labels[line["model"]],
                 x=[line["multiply_adds"] / 1e9],
                 y=[100 * line[key]],
                 model=line["model"],
