@@ -132,8 +132,9 @@ def test_a_surface_is_cut_where_it_leaves_the_valley():
     values = {"along": "random directions"}
     record = Record(kind="landscape", values=values, arrays=arrays)
     assert heights(record)[1].max() == FAR
-    (panel,) = landscape([seen("a", record)]).panels
+    panel, *parts = landscape([seen("a", record)]).panels
     assert isinstance(panel, Surface)
+    assert [part.values[2, 2] for part in parts] == [0] * len(parts)  # NLL and l2 apart
     assert panel.x == axis.tolist()
     assert panel.values[2, 2] == 0
     assert panel.values[0, 0] == FAR

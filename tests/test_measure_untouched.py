@@ -201,7 +201,15 @@ def expected(name, make):
     return INSTRUMENTS[name](apart(make()), images())
 
 
-OF_WEIGHTS = {"density", "hessian", "landscape", "gates", "masking", "trajectory"}  # not of runs
+OF_WEIGHTS = {
+    "blocks",
+    "density",
+    "hessian",
+    "landscape",
+    "gates",
+    "masking",
+    "trajectory",
+}  # not of runs
 
 
 @pytest.mark.parametrize("make", [woven, made_in_inference_mode])

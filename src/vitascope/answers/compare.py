@@ -1,7 +1,5 @@
 """Answer ``vitascope compare``: train the models, recommend one, write the page."""
 
-import sys
-from dataclasses import replace
 from typing import Any
 
 from vitascope.answers.engine import this_machine
@@ -28,19 +26,9 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
     from vitascope.studies.comparison.planning import Wish
-    from vitascope.studies.images import surveyed
 
-    look = surveyed(source_of(request))
-    if not request.quiet and not request.json:
-        print(look.short, file=sys.stderr)
     wish = Wish(**fields_of(request, ("budget", "tune", "match")))
     answer = compared(question_of(request), request.out, this_machine(request), wish)
-    if look.across:  # what the badge must say
-        advice = answer.values["recommendation"]
-        cautions = [f"{look.across} test images are in the training set too", *advice["cautions"]]
-        advice = {**advice, "cautions": cautions}
-        answer = replace(answer, values={**answer.values, "recommendation": advice})
-        answer.save(request.out / "compare")
     page = write_folder_page(request.out)
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))

@@ -29,6 +29,7 @@ BITS = 4  # of 64, by which near duplicates differ at most
 LEVELS = 10.0  # of 255, by which their thumbnails differ on average at most
 MOST = 20_000  # images of which all pairs are compared
 SHOWN = 20  # pairs that are named
+MANY_ALIKE = 0.05  # of the test images: among few pixels, some look alike by chance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +68,26 @@ class Survey:
             (self.two_labels, "pairs of the same image with two labels"),
         )
         words += [f"{number} {what}" for number, what in counts if number]
-        if self.across:
-            share = 100 * self.across / max(1, sum(self.test))
-            words.append(
-                f"{self.across} test images ({share:.0f} %) are in the training set too, "
-                "so accuracy is too good"
-            )
-        return "; ".join(words)
+        return "; ".join([*words, *([self.leak] if self.leak else [])])
+
+    @property
+    def leak(self) -> str:
+        """Which test images training has seen, in words; empty where there are none."""
+        kinds = (
+            (self.exact_across, "are in the training set too, so accuracy is too good"),
+            (self.near_across, "look nearly the same as a training image"),
+        )
+        total = max(1, sum(self.test))
+        return "; ".join(
+            f"{number} test images ({100 * number / total:.0f} %) {what}"
+            for number, what in kinds
+            if number
+        )
+
+    @property
+    def leaks(self) -> bool:
+        """Whether that speaks against an accuracy: any copy, or many that are nearly the same."""
+        return bool(self.exact_across) or self.near_across > MANY_ALIKE * sum(self.test)
 
     def values(self) -> dict[str, Any]:
         """For JSON."""

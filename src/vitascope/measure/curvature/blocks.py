@@ -106,12 +106,13 @@ class GaussNewtonProducts:
         """The product with vectors over the named weights alone. (n,) -> (n,)"""
         leaves = [self.weights[name] for name in names]
         pulled = []  # J^T u as a function of u, whose derivative is J
-        for logits in self.logits:
-            along = torch.zeros_like(logits, requires_grad=True)
-            slopes = torch.autograd.grad(
-                logits, leaves, along, create_graph=True, materialize_grads=True
-            )
-            pulled.append((logits, along, slopes))
+        with torch.inference_mode(False), torch.enable_grad():
+            for logits in self.logits:
+                along = torch.zeros_like(logits, requires_grad=True)
+                slopes = torch.autograd.grad(
+                    logits, leaves, along, create_graph=True, materialize_grads=True
+                )
+                pulled.append((logits, along, slopes))
 
         def product(vector: Tensor) -> Tensor:
             parts = _parts(vector, leaves)
@@ -240,8 +241,8 @@ def blocks(
             near = product(torch.ones_like(like) / len(like) ** 0.5)[None]
             near = near if bool(near.any()) else torch.ones_like(near)
             found = largest(product, near, wanted, tolerance=tolerance, seed=seed)
-            values[name].append(np.pad(found.values, (0, num_eigenvalues - wanted),
-                                       constant_values=np.nan))  # fmt: skip
+            missing = (0, num_eigenvalues - wanted)
+            values[name].append(np.pad(found.values, missing, constant_values=np.nan))
     return BlockCurvature(
         groups=tuple(group for _, group in groups),
         by=tuple(by for by, _ in groups),

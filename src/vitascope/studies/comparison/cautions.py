@@ -27,6 +27,7 @@ class Trainings:
 
     curves: Sequence[tuple[str, Sequence[float]]] = ()  # model, accuracy in percent over training
     never: Mapping[str, Sequence[str]] = field(default_factory=dict)  # classes a model never says
+    leak: str = ""  # test images that were trained on, in words
 
 
 def cautions(
@@ -51,6 +52,7 @@ def cautions(
         may_be_behind: Points by which it may be, where it was taken because it is cheaper.
     """
     return (
+        *_leak(trainings.leak),
         *_one_seed(rows),
         *_never(trainings.never),
         *_rising(trainings.curves, margin),
@@ -58,6 +60,13 @@ def cautions(
         *_same_images(chosen, reported, len(rows[-1].entries)),
         *_turned(model, chosen, reported, may_be_behind),
     )
+
+
+def _leak(leak: str) -> list[Caution]:
+    if not leak:
+        return []
+    sentence = f"{leak}; `vitascope data` names them: take them out of one of the two."
+    return [Caution("test images in the training set", sentence)]
 
 
 def _one_seed(rows: Sequence[FractionResults]) -> list[Caution]:

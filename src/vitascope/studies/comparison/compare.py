@@ -42,6 +42,7 @@ from vitascope.studies.grid.runs import (
 )
 from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import file_name
+from vitascope.studies.images import surveyed
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
@@ -88,7 +89,8 @@ def compare(
         with lock_folder(out):
             refuse_other(out / "compare", plan.question.config, SAME, "comparison")
             save_plan(plan, question, wish, out)
-            for line in plan.lines:
+            seen = surveyed(question.data)
+            for line in (seen.short, *plan.lines):
                 progress.tell(line)
             question = _tuned(plan, out, engine)
             run_all(
@@ -98,7 +100,8 @@ def compare(
                 cost=plan.seconds_of_epoch,
             )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
-            return _answer(done, plan, made, perf_counter() - started)
+            leak = seen.leak if seen.leaks else ""
+            return _answer(done, plan, leak, made, perf_counter() - started)
 
 
 def _planned(question: Comparison, wish: Wish, out: Path, processes: int) -> ComparisonPlan:
@@ -142,7 +145,7 @@ def _describe(name: str, dataset: Dataset, **model_args: Any) -> dict[str, Any]:
 
 
 def _answer(
-    done: FinishedRuns, plan: ComparisonPlan, made: dict[str, Any], seconds: float
+    done: FinishedRuns, plan: ComparisonPlan, leak: str, made: dict[str, Any], seconds: float
 ) -> Record:
     question, dataset, runs = done.question, done.dataset, done.by_key
     reference = question.reference or question.models[0]
@@ -166,7 +169,7 @@ def _answer(
         reference,
         margin=question.margin,
         metric=question.metric,
-        trainings=Trainings(curves=grown, never=done.never()),
+        trainings=Trainings(curves=grown, never=done.never(), leak=leak),
         notes=[*plan.notes, *_rates_in_words(question)],
     )
     looks, arrays = _looks(question, done.out)
