@@ -35,6 +35,7 @@ from vitascope.report.tables.writers import as_markdown
 
 __all__ = ["readme_with_counts", "results_page", "section"]
 
+ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
 README = Path(__file__).parents[1] / "README.md"
 MARKS = ("<!-- verdicts, by make results -->", "<!-- end of verdicts -->")
 
@@ -288,7 +289,8 @@ def _papers(claims: Sequence[CountedClaim], shown: Sequence[str]) -> str:
 def results_page(folders: Sequence[Path], figures: Path) -> str:
     """The whole page from folders of records."""
     paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
-    records = _in_order([(path.stem, load(path)) for path in paths])
+    loaded = [(path.stem, load(path)) for path in paths]
+    records = _in_order([pair for pair in loaded if pair[1].kind not in ELSEWHERE])
     parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
     studies = [pair for pair in records if pair[1].kind == "study"]
     if studies:
