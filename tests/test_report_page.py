@@ -128,7 +128,7 @@ def test_sample_efficiency_shows_means_spreads_seeds_and_crossings():
 def test_attention_over_training_has_a_panel_per_layer_and_a_line_per_head():
     record = made_up(fractions=(0.1, 1.0))
     panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
-    layers = [f"ConViT, {share}, layer {number}" for share in ("10 % (143 images)",
+    layers = [f"layer {number}, ConViT, {share}" for share in ("10 % (143 images)",
               "all (1,437 images)") for number in (1, 2, 3)]  # fmt: skip
     assert [panel.title for panel in panels] == layers
     heads = record.arrays[record.values["gates"][0]["array"]][:, 1]

@@ -247,7 +247,7 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
             "levels": (("uniform head", trace.uniform),) if trace.uniform is not None else (),
         }
         if single:
-            titles = [f"{name}, layer {place + 1}" for place in range(len(trace.layers))]
+            titles = [f"layer {place + 1}, {name}" for place in range(len(trace.layers))]
             for panel in head_panels(trace.epochs, trace.values, titles, **shown):
                 styled = tuple(replace(line, style=trace.model.style) for line in panel.series)
                 panels.append(replace(panel, series=styled))

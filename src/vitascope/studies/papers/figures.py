@@ -118,7 +118,7 @@ def each_head_figure(
     for run, training in runs.items():
         record = findings.of(training, LOOKS)[0]
         if what in record.arrays:
-            layers = [f"{run}, layer {i + 1}" for i in range(record.arrays[what].shape[1])]
+            layers = [f"layer {i + 1}, {run}" for i in range(record.arrays[what].shape[1])]
             epochs = [max(epoch, 0.5) for epoch in record.values["epochs"]]
             panels += head_panels(
                 epochs,
