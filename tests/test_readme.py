@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import vitascope
 from page_reading import blocks, understand
 from vitascope.cli import main
 
@@ -84,3 +85,13 @@ def test_links_between_the_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+def test_the_citation_has_the_version_of_the_package():
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == vitascope.__version__
