@@ -15,6 +15,7 @@ __all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "map_levels"]
 
 DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
 MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
+LETTERS = 22  # of a row: "layer 12, register 4"
 
 
 def map_levels(panel: Maps) -> np.ndarray:
@@ -47,7 +48,7 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
         one = np.repeat(np.repeat(at[row, column], fine, 0), fine, 1)
         top, side = row * step[0], column * step[1]
         sheet[top : top + high * fine, side : side + wide * fine] = one
-    left = 10 + max((svg.width(svg.shorten(panel.rows[r], 18), 10.5) for r in rows), default=0)
+    left = 10 + max((svg.width(svg.shorten(panel.rows[r], LETTERS), 10.5) for r in rows), default=0)
     unit = min((width - left) / len(columns), 62.0) / step[1]
     parts = [image(sheet, left, 18, sheet.shape[1] * unit, sheet.shape[0] * unit, "magma")]
     names = _fitting([panel.columns[c] for c in columns], step[1] * unit)
@@ -56,7 +57,7 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
         parts.append(svg.text(x, 12, name, anchor="middle"))
     for place, row in enumerate(rows):
         y = 18 + (place * step[0] + high * fine / 2) * unit + 4
-        parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=18))
+        parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=LETTERS))
     if panel.query is not None:
         parts += _queries(
             panel.query, np.asarray(panel.values).shape[2:], at, left, unit, step, fine
