@@ -66,7 +66,7 @@ portable: export OPENBLAS_CORETYPE = Nehalem
 portable: export ONEDNN_MAX_CPU_ISA = SSE41
 portable: export OMP_NUM_THREADS = 2
 portable: $(READY) browser
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # The checks that take minutes, instead of those of `make test`: a whole comparison, the page of a
 # large model, the long fuzz runs.
