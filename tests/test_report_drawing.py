@@ -277,3 +277,15 @@ def test_both_renderers_name_the_same_series(one_of_each):
         for line in panel.series:
             assert line.label in on_page
             assert line.label in {text.get_text() for text in texts}
+
+
+def test_a_map_of_a_tokens_own_attention_has_no_ring_where_no_patch_looks():
+    rows = ("layer 1", "layer 1, class token")
+    values = np.ones((2, 3, 2, 2))
+    panel = Maps(title="", rows=rows, columns=tuple("abc"), values=values, query=(0.0, 1.0))
+    assert str(draw_panel(panel)).count('class="query"') == 6
+    one = replace(panel, unringed=rows[1:])
+    assert str(draw_panel(one)).count('class="query"') == 3
+    assert (
+        len(draw_figure(Figure(name="a", title="", reading="", panels=(one,))).axes[0].lines) == 3
+    )

@@ -160,6 +160,7 @@ class Maps:
     values: np.ndarray
     log: bool = True
     query: tuple[float, float] | None = None  # the query patch: down, across
+    unringed: tuple[str, ...] = ()  # rows in which something else looks
 
 
 Panel = Lines | Dots | Heat | Surface | Maps
@@ -170,7 +171,7 @@ _PANELS: dict[str, type[Any]] = {
     "surface": Surface,
     "maps": Maps,
 }
-_TUPLES = ("rows", "columns", "groups", "x_names", "x_at", "include")
+_TUPLES = ("rows", "columns", "unringed", "groups", "x_names", "x_at", "include")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +292,7 @@ def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
     for name in _TUPLES:
         if name in found:
             found[name] = tuple(found[name])
-    for name in ("rows", "columns", "groups", "x_names"):
+    for name in ("rows", "columns", "unringed", "groups", "x_names"):
         if name in found:
             found[name] = tuple(map(str, found[name]))
     for name in ("levels", "rings"):

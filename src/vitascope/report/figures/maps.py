@@ -59,8 +59,11 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
         y = 18 + (place * step[0] + high * fine / 2) * unit + 4
         parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=LETTERS))
     if panel.query is not None:
+        others = [place for place, row in enumerate(rows) if panel.rows[row] in panel.unringed]
+        asked = at.copy()
+        asked[others] = np.nan
         parts += _queries(
-            panel.query, np.asarray(panel.values).shape[2:], at, left, unit, step, fine
+            panel.query, np.asarray(panel.values).shape[2:], asked, left, unit, step, fine
         )
     said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
     said += f"of {len(columns)} maps."

@@ -348,7 +348,8 @@ def _maps(axis: Axes, panel: Maps) -> None:
         for column in range(columns):
             top, left = row * (high + gap), column * (wide + gap)
             sheet[top : top + high, left : left + wide] = at[row, column]
-            if panel.query is not None and np.isfinite(at[row, column]).any():
+            shown = panel.rows[row] not in panel.unringed and np.isfinite(at[row, column]).any()
+            if panel.query is not None and shown:
                 axis.plot(
                     left + panel.query[1],
                     top + panel.query[0],

@@ -161,6 +161,7 @@ def _maps(seen: Seen, titled: bool) -> Maps:
     gated = set(seen.values.get("gated") or ())
     names = short_names(layers)
     rows: list[tuple[str, np.ndarray]] = []
+    of_tokens: list[str] = []
     for name, short in zip(layers, names, strict=True):
         title, last = f"layer {int(short) + 1}" if short.isdigit() else short, name == layers[-1]
         if name in gated and len(layers) <= 5:
@@ -168,7 +169,9 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         rows.append((title, arrays[f"mixed/{name}"]))
         if (last or len(layers) <= 5) and f"tokens/{name}" in arrays:
             pairs = zip(seen.values["token_names"][name], arrays[f"tokens/{name}"], strict=False)
-            rows += [(f"{title}, {token}", found) for token, found in pairs]
+            made = [(f"{title}, {token}", found) for token, found in pairs]
+            rows += made
+            of_tokens += [words for words, _ in made]
     most = max(len(part) for _, part in rows)
     high, wide = (max(part.shape[axis] for _, part in rows) for axis in (1, 2))
     same = all(part.shape[1:] == (high, wide) for _, part in rows)
@@ -186,6 +189,7 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         values=values,
         columns=tuple(f"head {head + 1}" for head in range(most)),
         query=(query[0], query[1]) if query is not None else None,
+        unringed=tuple(of_tokens),
     )
 
 
