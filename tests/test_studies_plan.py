@@ -10,7 +10,7 @@ from vitascope.record import Record
 from vitascope.studies.papers.answer import filled
 from vitascope.studies.papers.budget import laptop_minutes
 from vitascope.studies.papers.catalog import catalog, covered, find
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Table, Training
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Sheet, Training
 from vitascope.studies.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 
 STUDIES = catalog()
@@ -160,7 +160,7 @@ def test_readings_with_other_options_are_other_files():
 def test_a_plan_wants_each_training_once_with_all_that_is_read_off_it():
     entropy = Reading(name="entropy")
     rows = [Row(label="a", cells=[Ask(training=PLAIN), Ask(training=PLAIN, reading=entropy), None])]
-    table = Table(name="t", title="", corner="", columns=["x", "y", "z"], rows=rows)
+    table = Sheet(name="t", title="", corner="", columns=["x", "y", "z"], rows=rows)
     other = replace(PLAIN, epochs=1)
     wanted = Plan(tables=[table], also=[(other, entropy)]).wanted()
     assert set(wanted) == {PLAIN.key, other.key}
@@ -202,7 +202,7 @@ def made_table(**how):
         Row(label="vit", paper_label="DeiT-S", cells=[Ask(training=PLAIN, paper=79.8), None]),
         Row(label="convit", cells=[Ask(training=other), Ask(training=other, key="top5")]),
     ]
-    table = Table(
+    table = Sheet(
         name="t", title="T", corner="network", columns=["top-1", "top-5"], rows=rows, **how
     )
     return table, other

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface, head_panels
 from vitascope.record import Record
-from vitascope.studies.papers.plan import Ask, Findings, Reading, Table, Training
+from vitascope.studies.papers.plan import Ask, Findings, Reading, Sheet, Training
 
 __all__ = [
     "CURVES",
@@ -177,7 +177,7 @@ def surfaces(
 
 
 def dots_figure(
-    findings: Findings, table: Table, columns: Sequence[str], title: str, reading: str
+    findings: Findings, table: Sheet, columns: Sequence[str], title: str, reading: str
 ) -> Figure:
     """Columns of a table as dots, one per seed, the rows as groups."""
     series = []

@@ -31,8 +31,8 @@ __all__ = [
     "Reading",
     "Row",
     "Sample",
+    "Sheet",
     "Study",
-    "Table",
     "Training",
     "above",
     "ahead",
@@ -92,8 +92,8 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table to be filled."""
+class Sheet:
+    """A table to be filled: which number goes into each cell."""
 
     name: str
     title: str
@@ -181,7 +181,7 @@ class Findings:
 class Plan:
     """A study at one scale."""
 
-    tables: Sequence[Table]
+    tables: Sequence[Sheet]
     claims: Sequence[Claim] = ()
     figures: Callable[[Findings], Sequence[Figure]] | None = None
     also: Sequence[tuple[Training, Reading]] = ()  # what the figures need besides

@@ -27,8 +27,8 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
     ahead,
 )
@@ -106,7 +106,7 @@ def _surprise(record: Record) -> np.ndarray | None:
     return -np.log(probability.astype(float))  # type: ignore[no-any-return]
 
 
-def _distilled(scale: Scale) -> list[Table]:
+def _distilled(scale: Scale) -> list[Sheet]:
     """Table S1: a table per metric, for their noise differs."""
     sizes = scale.pick(paper=tuple(_DISTILLED), laptop=("ViT-S",))
     asked: dict[str, tuple[str, int | None, dict[str, Any]]] = {
@@ -121,7 +121,7 @@ def _distilled(scale: Scale) -> list[Table]:
             {"reading": elsewhere(scale, "imagenet-real")},
         )
     return [
-        Table(
+        Sheet(
             name=name,
             title=f"Distilled from a CNN, {said} (Table S1)",
             corner="module",
@@ -155,14 +155,14 @@ def _pair(
     column: str,
     unit: str = "top-1, %",
     **how: Any,
-) -> Table:
+) -> Sheet:
     """One number of a network without and with CB."""
     accuracy = unit.endswith("%")
     rows = [
         Row(label=t.model, cells=[Ask(training=t, factor=100.0 if accuracy else 1.0, **how)])
         for t in pair
     ]
-    return Table(
+    return Sheet(
         name=name,
         title=title,
         corner="network",
@@ -273,7 +273,7 @@ def small_images(scale: Scale) -> Plan:
         Row(label=run.model, paper_label=label, cells=[Ask(training=run, paper=paper)])
         for run, label, paper in zip(runs, ("ViT-S", "+ CB"), (74.73, 75.43), strict=True)
     ]
-    table = Table(
+    table = Sheet(
         name="top1",
         title="From scratch on small images (Table S4)",
         corner="network",

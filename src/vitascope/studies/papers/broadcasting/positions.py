@@ -10,7 +10,7 @@ not named; B1 is our choice. CB_hybrid in MLP and MSA failed in the paper; the c
 
 from vitascope.figure import Dots, DotSeries, Figure
 from vitascope.studies.papers.broadcasting.accuracy import made
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, ahead
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Sheet, Study, ahead
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
@@ -71,7 +71,7 @@ def hierarchical(scale: Scale) -> Plan:
             },
         )
     )
-    table = Table(
+    table = Sheet(
         name="top1",
         title="In networks with stages or convolutions (Table S3)",
         corner="network",
@@ -125,7 +125,7 @@ def places(scale: Scale) -> Plan:
                     )
                 rows.append(Row(label=_KINDS[kind], paper_label="+ " + _KINDS[kind], cells=cells))
             tables.append(
-                Table(
+                Sheet(
                     name=f"{name}-{key}",
                     title=title,
                     corner="module",
@@ -167,7 +167,7 @@ def places(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _dots(table: Table, findings: Findings) -> Dots:
+def _dots(table: Sheet, findings: Findings) -> Dots:
     """A table as dots: columns are groups, rows are series."""
     series = tuple(
         DotSeries(

@@ -10,7 +10,7 @@ import numpy as np
 
 from vitascope.record import Record
 from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, elsewhere, taught
-from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Study, Table, ahead
+from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Sheet, Study, ahead
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["STUDIES"]
@@ -64,7 +64,7 @@ def robustness(scale: Scale) -> Plan:
             },
         )
     tables = [
-        Table(
+        Sheet(
             name=name,
             title=title,
             corner="module",

@@ -36,8 +36,8 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
     ahead,
 )
@@ -68,7 +68,7 @@ def sample_efficiency(scale: Scale) -> Plan:
     fractions = scale.pick(paper=tuple(_TABLE_2), laptop=tuple(_TABLE_2), smoke=(0.1, 1.0))
     columns = [_share(f) for f in fractions]
 
-    def table(name: str, title: str, which: int | None, **how: Any) -> Table:
+    def table(name: str, title: str, which: int | None, **how: Any) -> Sheet:
         rows = [
             Row(
                 label=_name(scale, role),
@@ -85,7 +85,7 @@ def sample_efficiency(scale: Scale) -> Plan:
             for i, role in enumerate(("DeiT-S", "ConViT-S"))
         ]
         title = f"{title} against the share of the images (Table 2)"
-        return Table(name=name, title=title, corner="images", columns=columns, rows=rows, **how)
+        return Sheet(name=name, title=title, corner="images", columns=columns, rows=rows, **how)
 
     tables = [
         table("top1", "Top-1", 0),
@@ -199,7 +199,7 @@ def sizes(scale: Scale) -> Plan:
     def run(kind: str, size: str) -> Training:
         return _sized(scale, f"{kind}-{size}", fraction)
 
-    def table(name: str, title: str, which: int | None, **how: Any) -> Table:
+    def table(name: str, title: str, which: int | None, **how: Any) -> Sheet:
         asked = {key: how.pop(key) for key in ("key", "reading", "factor") if key in how}
         rows = [
             Row(
@@ -216,9 +216,9 @@ def sizes(scale: Scale) -> Plan:
             )
             for kind in _PAIR
         ]
-        return Table(name=name, title=title, corner="size", columns=names, rows=rows, **how)
+        return Sheet(name=name, title=title, corner="size", columns=names, rows=rows, **how)
 
-    def far(name: str, title: str, layers: slice) -> Table:
+    def far(name: str, title: str, layers: slice) -> Sheet:
         rows = [
             Row(
                 label=labels[kind],
@@ -234,7 +234,7 @@ def sizes(scale: Scale) -> Plan:
             )
             for kind in _PAIR
         ]
-        return Table(
+        return Sheet(
             name=name,
             title=title,
             corner="size",
@@ -246,7 +246,7 @@ def sizes(scale: Scale) -> Plan:
         )
 
     left = dict(zip(_PLUS, _POSITIONAL, strict=True)) | dict(zip(_SIZES, _POSITIONAL, strict=True))
-    positional = Table(
+    positional = Sheet(
         name="positional",
         title="GPSA layers that still look at position at the end (Fig. 14)",
         corner="size",
@@ -411,7 +411,7 @@ def long_training(scale: Scale) -> Plan:
         data = scale.data if ":" in scale.data else "cifar100"
         return found.but(data=data, image_size=scale.image_size or 224, epochs=scale.epochs or 3000)
 
-    def table(name: str, title: str, known: Mapping[str, float], **how: Any) -> Table:
+    def table(name: str, title: str, known: Mapping[str, float], **how: Any) -> Sheet:
         rows = [
             Row(
                 label=labels[kind],
@@ -423,11 +423,11 @@ def long_training(scale: Scale) -> Plan:
             )
             for kind in _PAIR
         ]
-        return Table(name=name, title=title, corner="size", columns=names, rows=rows, **how)
+        return Sheet(name=name, title=title, corner="size", columns=names, rows=rows, **how)
 
     best = table("best_top1", "Best top-1 during training (Fig. 11 left)", {"ConViT-Ti+": 82.1})
     last = table("top1", "Top-1 at the end (Fig. 11 left)", {})
-    loss = Table(
+    loss = Sheet(
         name="test-loss",
         title="Test loss at a third of the training and at its end",
         corner="network",

@@ -26,8 +26,8 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
@@ -91,7 +91,7 @@ def inside(scale: Scale) -> Plan:
             cells=[Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys],
         )
 
-    far = Table(
+    far = Sheet(
         name="nonlocality",
         title="Nonlocality before and after training (Fig. 5)",
         corner="layers",
@@ -107,7 +107,7 @@ def inside(scale: Scale) -> Plan:
             row(f"{names[1]}, all", convit, "nonlocality", slice(None)),
         ],
     )
-    gate = Table(
+    gate = Sheet(
         name="gates",
         title="Gates before and after training (Fig. 6)",
         corner="layers",
@@ -121,7 +121,7 @@ def inside(scale: Scale) -> Plan:
             row("last GPSA layer", convit, "gates", slice(gpsa.stop - 1, gpsa.stop)),
         ],
     )
-    depth = Table(
+    depth = Sheet(
         name="depth",
         title="Rank correlation of gate and depth after training (Fig. 6)",
         corner="over",
@@ -269,7 +269,7 @@ def masking(scale: Scale) -> Plan:
         return Ask(training=training, reading=read, key=key, paper=paper, sample=right)
 
     both = ((vit, "DeiT-Ti", 38.3, 72.2), (convit, "ConViT-Ti", 67.1, 73.1))
-    five = Table(
+    five = Sheet(
         name="positions",
         title="Position embeddings off at test time (Table 5)",
         corner="network",
@@ -285,7 +285,7 @@ def masking(scale: Scale) -> Plan:
         ],
     )
     paper = {"content_masked": (62.3, 35.0, 1.3), "position_masked": (63.5, 53.1, 46.8)}
-    six = Table(
+    six = Sheet(
         name="gates",
         title="Gates forced to 1 or 0 in the first layers (Table 6)",
         corner="layers masked",

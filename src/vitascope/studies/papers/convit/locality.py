@@ -17,7 +17,7 @@ import numpy as np
 from vitascope.figure import Figure, Heat
 from vitascope.record import Record
 from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Sheet, Study
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
@@ -43,7 +43,7 @@ def strength(scale: Scale) -> Plan:
         )
 
     plain, some = made(0, 1.0), layers[1:]
-    grid = Table(
+    grid = Sheet(
         name="strength",
         title="Locality strength and number of GPSA layers (Fig. 8 left)",
         corner="locality strength",
@@ -62,7 +62,7 @@ def strength(scale: Scale) -> Plan:
     runs = {n: made(n, 1.0) for n in layers}
     shares = [epoch / 300 for epoch in _EPOCHS]
     columns = [f"{100 * share:.0f} %" for share in shares] + ["end"]
-    number = Table(
+    number = Sheet(
         name="layers",
         title="Number of GPSA layers over training (Fig. 8 right, 12 left)",
         corner="GPSA layers",
@@ -205,7 +205,7 @@ def plain_psa(scale: Scale) -> Plan:
     psa = convit.but(model_args={"attention": "psa"})
     fixed = psa.but(model_args={"content_std": 0.0})
     runs = {"plain ViT": vit, "PSA": psa, "PSA, eq. 5": fixed, "GPSA": convit}
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Summed or gated position (Fig. 9)",
         corner="attention",

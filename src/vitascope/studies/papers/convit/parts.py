@@ -22,8 +22,8 @@ from vitascope.studies.papers.plan import (
     Findings,
     Plan,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
@@ -84,7 +84,7 @@ def ablation(scale: Scale) -> Plan:
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
 
-    table = Table(
+    table = Sheet(
         name="top1",
         title="ConViT taken apart (Table 3)",
         corner="network",
@@ -141,7 +141,7 @@ def distillation(scale: Scale) -> Plan:
         for name, cell in zip(("alone", "distilled"), rows[0].cells, strict=True)
         if cell is not None
     }
-    far = Table(
+    far = Sheet(
         name="nonlocality",
         title="Mean nonlocality of the ViT at the end (Fig. 10)",
         corner="network",
@@ -173,7 +173,7 @@ def distillation(scale: Scale) -> Plan:
         title = "Nonlocality with distillation (Fig. 10)"
         return [heads_figure(findings, runs, "nonlocality", title)]
 
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Hard distillation from a CNN (Table 4)",
         corner="network",

@@ -9,7 +9,7 @@ from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Sheet, Study
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
@@ -82,7 +82,7 @@ def dial(scale: Scale) -> Plan:
         text = "A line above that of plain attention: its kind of locality helps."
         return [Figure(name="dial", title="The dial of locality", panels=(drawn,), reading=text)]
 
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Top-1 of every kind of locality",
         corner="locality",

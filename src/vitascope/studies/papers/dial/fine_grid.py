@@ -8,7 +8,7 @@ windows are those of a 3 x 3 kernel.
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, Training
+from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Sheet, Study, Training
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 from vitascope.studies.papers.vit.networks import augmented
 
@@ -111,7 +111,7 @@ def grids(scale: Scale) -> Plan:
             )
         ]
 
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Top-1 by grid and images",
         corner="model",
@@ -171,7 +171,7 @@ def changes(scale: Scale) -> Plan:
         )
         for label in list(ways)[1:]
     ]
-    table = Table(
+    table = Sheet(
         name="changes",
         title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
         corner="change",

@@ -16,8 +16,8 @@ from vitascope.studies.papers.plan import (
     Findings,
     Plan,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
     above,
     more,
@@ -129,7 +129,7 @@ def built_up(scale: Scale) -> dict[str, Training]:
 def build_up(scale: Scale) -> Plan:
     """Fig. 12a: attention from the last stage to the first."""
     runs = built_up(scale)
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Attention added from the end (Fig. 12a)",
         corner="last attention in",
@@ -184,7 +184,7 @@ def large_data(scale: Scale) -> Plan:
         }
     resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
     table = corrupted(scale, runs, "Fig. E.1")
-    loss = Table(
+    loss = Sheet(
         name="nll",
         title="Training loss (Fig. C.1 right)",
         corner="network",

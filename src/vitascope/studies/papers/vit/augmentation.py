@@ -23,8 +23,8 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
     more,
 )
@@ -60,7 +60,7 @@ def augmentation(scale: Scale) -> Plan:
     calibrated = Reading(name="calibration", options=scale.look())
     early = spectrum(scale)
 
-    def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Table:
+    def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Sheet:
         factor, sample = how.pop("factor", 100.0), how.pop("sample", None)
         rows = [
             Row(
@@ -78,7 +78,7 @@ def augmentation(scale: Scale) -> Plan:
             )
             for label in labels
         ]
-        return Table(
+        return Sheet(
             name=name,
             title=title,
             corner="augmentation",

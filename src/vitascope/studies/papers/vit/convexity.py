@@ -22,8 +22,8 @@ from vitascope.studies.papers.plan import (
     Findings,
     Plan,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
     above,
     more,
@@ -179,20 +179,20 @@ def bias(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Table:
+def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Sheet:
     rows = [Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()]
-    return Table(
+    return Sheet(
         name=name, title=f"Top-1 ({where})", corner="network", columns=["top-1"], rows=rows
     )
 
 
-def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
+def _loss(runs: Mapping[str, Training], name: str, where: str) -> Sheet:
     """The loss on the training images in the last epoch."""
     rows = [
         Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
         for label, t in runs.items()
     ]
-    return Table(
+    return Sheet(
         name=name,
         title=f"Training loss ({where})",
         corner="network",
@@ -234,7 +234,7 @@ def heads(scale: Scale) -> Plan:
         labelled = {f"{step} {name}": t for step, t in runs.items()}
         nep, ape = eigenvalues(labelled, {"early": early}, source.removeprefix("ViT "))
         first, *rest = runs.values()
-        law = Table(
+        law = Sheet(
             name=f"{name}-exponent",
             title=f"Exponent of APE ({source.removeprefix('ViT ')})",
             corner="law",

@@ -6,13 +6,13 @@ and ImageNet-C as published; here the corruptions are made from the test images.
 
 from collections.abc import Mapping
 
-from vitascope.studies.papers.plan import Ask, Reading, Row, Sample, Table, Training
+from vitascope.studies.papers.plan import Ask, Reading, Row, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["corrupted"]
 
 
-def corrupted(scale: Scale, runs: Mapping[str, Training], where: str, name: str = "top1") -> Table:
+def corrupted(scale: Scale, runs: Mapping[str, Training], where: str, name: str = "top1") -> Sheet:
     """Top-1 on clean images, and its mean over 15 corruptions and their severities."""
     reading = Reading(name="corruption", options=scale.look())
     share = Sample(kind="images", of=lambda record: record.arrays.get("images/share"))
@@ -23,7 +23,7 @@ def corrupted(scale: Scale, runs: Mapping[str, Training], where: str, name: str 
         )
         for label, t in runs.items()
     ]
-    return Table(
+    return Sheet(
         name=name,
         title=f"Accuracy and robustness ({where})",
         corner="network",

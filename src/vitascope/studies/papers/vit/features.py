@@ -25,8 +25,8 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
 )
 from vitascope.studies.papers.scale import Scale
@@ -98,7 +98,7 @@ def lost(low: float, high: float) -> dict[str, Any]:
     return {"key": key, "sample": Sample(kind="images", of=by_image)}
 
 
-def _acts(scale: Scale, runs: Runs, reading: Reading, title: str, unit: str, name: str) -> Table:
+def _acts(scale: Scale, runs: Runs, reading: Reading, title: str, unit: str, name: str) -> Sheet:
     """What attention, MLPs and convolutions change, and all together."""
     columns = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
     columns |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
@@ -110,7 +110,7 @@ def _acts(scale: Scale, runs: Runs, reading: Reading, title: str, unit: str, nam
         )
         for label, t in runs.items()
     ]
-    return Table(
+    return Sheet(
         name=name,
         title=title,
         corner="change at",
@@ -157,7 +157,7 @@ def frequencies(scale: Scale) -> Plan:
         "high",
     )
     bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
-    noisy = Table(
+    noisy = Sheet(
         name="noise",
         title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (Fig. 2b)",
         corner="network",

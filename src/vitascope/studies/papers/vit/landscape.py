@@ -25,8 +25,8 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
     above,
     more,
@@ -86,7 +86,7 @@ def landscape(scale: Scale) -> Plan:
     grid = surface_of(scale)
     nep, ape = eigenvalues({**runs, **fewer}, {"early": early}, "Fig. 1c, 4, C.4c")
     _, later = eigenvalues(runs, {"early": early, "late": late}, "Fig. C.4c")
-    sharp = Table(
+    sharp = Sheet(
         name="rise",
         title="Rise of the loss to the border of the surface (Fig. 1a, C.4a)",
         corner="network",
@@ -100,7 +100,7 @@ def landscape(scale: Scale) -> Plan:
             for label, t in runs.items()
         ],
     )
-    path = Table(
+    path = Sheet(
         name="path",
         title="Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
         corner="network",
@@ -113,7 +113,7 @@ def landscape(scale: Scale) -> Plan:
             for label, t in runs.items()
         ],
     )
-    speed = Table(
+    speed = Sheet(
         name="throughput",
         title="Training throughput (appendix A; the paper's on an RTX 2080 Ti or a T4)",
         corner="network",
@@ -263,7 +263,7 @@ def large(scale: Scale) -> Plan:
     readings = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
     grid = surface_of(scale)
     nep, ape = eigenvalues(runs, readings, "Fig. C.7c")
-    loss = Table(
+    loss = Sheet(
         name="nll",
         title="Training loss at the end (Fig. C.7a)",
         corner="network",
@@ -277,7 +277,7 @@ def large(scale: Scale) -> Plan:
             for k, t in runs.items()
         ],
     )
-    sharp = Table(
+    sharp = Sheet(
         name="rise",
         title="Rise of the loss to the border of the surface (Fig. C.7b)",
         corner="network",

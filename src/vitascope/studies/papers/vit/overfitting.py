@@ -26,8 +26,8 @@ from vitascope.studies.papers.plan import (
     Plan,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
     above,
     more,
@@ -67,13 +67,13 @@ def rank(*records: Record) -> float | None:
     return float(stats.spearmanr(*points).statistic) if np.ptp(points, 1).all() else None
 
 
-def rank_table(where: str, runs: Sequence[Training]) -> Table:
+def rank_table(where: str, runs: Sequence[Training]) -> Sheet:
     """The correlation as a table of one number."""
     first, *rest = runs
     ask = Ask(
         training=first, others=rest, key=rank, factor=1, sample=Sample(kind="points", of=_points)
     )
-    return Table(
+    return Sheet(
         name="rank",
         title=f"Rank correlation of training loss and test error{where}",
         corner="over",
@@ -92,7 +92,7 @@ def loss_and_error(
     columns: Sequence[str],
     runs: Mapping[str, Sequence[Training | None]],
     paper: Mapping[str, tuple[float, float]],
-) -> list[Table]:
+) -> list[Sheet]:
     """Two tables of the same runs: training loss and test error."""
 
     def rows(key: Any, factor: float, which: int, sample: Sample | None = None) -> list[Row]:
@@ -116,7 +116,7 @@ def loss_and_error(
         ]
 
     return [
-        Table(
+        Sheet(
             name=f"{name}-nll",
             title=f"Training loss ({where})",
             corner=corner,
@@ -127,7 +127,7 @@ def loss_and_error(
             log=True,
             rows=rows("train_nll", 1.0, 0),
         ),
-        Table(
+        Sheet(
             name=f"{name}-error",
             title=f"Test error ({where})",
             corner=corner,

@@ -8,7 +8,7 @@ ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for S
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Study, Table, more
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Sheet, Study, more
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.corruptions import corrupted
 from vitascope.studies.papers.vit.features import lost
@@ -31,7 +31,7 @@ def sam(scale: Scale) -> Plan:
         runs[label] = NETWORKS[name].training(scale)
         runs[f"{label}, SAM"] = NETWORKS[name].training(scale, changes={"sam": RADIUS})
     late = spectrum(scale, LATE, half=True)
-    top1 = Table(
+    top1 = Sheet(
         name="top1",
         title="Top-1 (section 2)",
         corner="network",
@@ -73,7 +73,7 @@ def blur(scale: Scale) -> Plan:
     noise = Reading(name="frequency", options=scale.look())
     table = corrupted(scale, runs, "Fig. 3a, appendix B")
     bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
-    noisy = Table(
+    noisy = Sheet(
         name="noise",
         title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (appendix B)",
         corner="network",

@@ -23,7 +23,7 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
-    Table,
+    Sheet,
     Training,
 )
 from vitascope.studies.papers.scale import Scale
@@ -75,7 +75,7 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
 
 def eigenvalues(
     runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
-) -> list[Table]:
+) -> list[Sheet]:
     """NEP and APE, a row per network and a column per reading."""
     tables = []
     for name, title, unit, factor in (
@@ -93,7 +93,7 @@ def eigenvalues(
             for label, t in runs.items()
         ]
         tables.append(
-            Table(
+            Sheet(
                 name=name,
                 title=f"{title} ({where})",
                 corner="network",

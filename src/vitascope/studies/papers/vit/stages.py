@@ -23,8 +23,8 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
@@ -87,7 +87,7 @@ def stages(scale: Scale) -> Plan:
     swin = staged[-1] if staged else None
     cka = Reading(name="cka", options=scale.look())
     lesion = Reading(name="lesion", options=scale.look())
-    blocks = Table(
+    blocks = Sheet(
         name="blocks",
         title="CKA within stages above CKA between them (Fig. 10a, D.3)",
         corner="network",
@@ -113,7 +113,7 @@ def stages(scale: Scale) -> Plan:
         for label, several in kinds.items()
         for kind in several
     ]
-    lost = Table(
+    lost = Sheet(
         name="lost",
         title="Accuracy lost without one unit (Fig. 10b, D.4)",
         corner="unit of",
