@@ -183,8 +183,8 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
     ours = panel.series[1]
     assert ours.label == "convit_small"
     assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
-    assert {line.label.partition(",")[0] for line in panel.series[2:]} == {
-        "ResNet", "EfficientNet", "ViT", "T2T-ViT"}  # fmt: skip
+    families = {line.label.partition(",")[0] for line in panel.series[2:]}
+    assert families == {"ResNet", "EfficientNet", "ViT", "T2T-ViT"}
     assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
 
 

@@ -128,8 +128,8 @@ def test_sample_efficiency_shows_means_spreads_seeds_and_crossings():
 def test_attention_over_training_has_a_panel_per_layer_and_a_line_per_head():
     record = made_up(fractions=(0.1, 1.0))
     panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
-    layers = [f"layer {number}, ConViT, {share}" for share in ("10 % (143 images)",
-              "all (1,437 images)") for number in (1, 2, 3)]  # fmt: skip
+    shares = ("10 % (143 images)", "all (1,437 images)")
+    layers = [f"layer {i}, ConViT, {share}" for share in shares for i in (1, 2, 3)]
     assert [panel.title for panel in panels] == layers
     heads = record.arrays[record.values["gates"][0]["array"]][:, 1]
     (line,) = panels[1].series
@@ -141,8 +141,8 @@ def test_attention_over_training_has_a_panel_per_layer_and_a_line_per_head():
 def test_attention_over_training_of_many_layers_has_a_line_per_layer(monkeypatch):
     monkeypatch.setattr("vitascope.report.sections.comparison_figures._MOST_PANELS", 5)
     panels = figures_of(fractions=(0.1, 1.0))["gates"].panels
-    assert [panel.title for panel in panels] == ["ConViT, 10 % (143 images)",
-                                                 "ConViT, all (1,437 images)"]  # fmt: skip
+    titles = [panel.title for panel in panels]
+    assert titles == ["ConViT, 10 % (143 images)", "ConViT, all (1,437 images)"]
     assert [line.label for line in panels[0].series] == ["layer 1", "layer 2", "layer 3"]
 
 
