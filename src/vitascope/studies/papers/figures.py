@@ -7,7 +7,7 @@ import numpy as np
 
 from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface, head_panels
 from vitascope.record import Record
-from vitascope.studies.papers.plan import Ask, Findings, Reading, Sheet, Training
+from vitascope.studies.papers.plan import Ask, Findings, Reading, Row, Sheet, Training
 
 __all__ = [
     "CURVES",
@@ -20,6 +20,7 @@ __all__ = [
     "lines",
     "maps_panel",
     "over",
+    "shares_panel",
     "surfaces",
 ]
 
@@ -64,6 +65,27 @@ def lines(
         y_log=y_log,
         joined=joined,
     )
+
+
+def shares_panel(
+    findings: Findings,
+    title: str,
+    rows: Sequence[Row],
+    fractions: Sequence[float],
+    *,
+    model: bool = True,
+) -> Lines:
+    """Top-1 against the share of the images, a line per row of a table."""
+    series = [
+        over(
+            [100 * fraction for fraction in fractions],
+            [findings.values(ask) for ask in row.cells if ask is not None],
+            row.label,
+            model=model,
+        )
+        for row in rows
+    ]
+    return lines(title, series, x="images of each class, %", y="top-1, %", x_log=True)
 
 
 def curves_figure(

@@ -17,7 +17,6 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Plan,
     Reading,
@@ -26,7 +25,7 @@ from vitascope.studies.papers.plan import (
     Sheet,
     Study,
     Training,
-    more,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
@@ -60,94 +59,46 @@ def augmentation(scale: Scale) -> Plan:
     calibrated = Reading(name="calibration", options=scale.look())
     early = spectrum(scale)
 
-    def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Sheet:
-        factor, sample = how.pop("factor", 100.0), how.pop("sample", None)
+    def table(name: str, title: str, unit: str, asked: Mapping[str, Any], **how: Any) -> Sheet:
         rows = [
-            Row(
-                label=label,
-                cells=[
-                    Ask(
-                        training=runs[label, kind],
-                        reading=reading,
-                        key=key,
-                        factor=factor,
-                        sample=sample,
-                    )
-                    for kind in kinds
-                ],
-            )
+            Row(label=label, cells=[Ask(training=runs[label, kind], **asked) for kind in kinds])
             for label in labels
         ]
-        return Sheet(
-            name=name,
-            title=title,
-            corner="augmentation",
-            columns=list(kinds),
-            rows=rows,
-            unit=unit,
-            accuracy=False,
-            **how,
-        )
+        head = {"corner": "augmentation", "columns": kinds, "unit": unit, "accuracy": False}
+        return Sheet(name=name, title=title, rows=rows, **head, **how)
 
+    overconfidence = Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence"))
+    negative = {"reading": early, "key": "nep", "sample": SPECTRA["nep"]}
+    positive = {"reading": early, "key": "ape", "sample": SPECTRA["ape"], "factor": 1.0}
     tables = [
         table(
             "gap",
             "Mean confidence above accuracy (Fig. F.1a)",
             "gap, %",
-            gap,
-            calibrated,
-            sample=Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence")),
+            {"reading": calibrated, "key": gap, "sample": overconfidence},
         ),
-        table(
-            "nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early, sample=SPECTRA["nep"]
-        ),
-        table(
-            "ape",
-            "Mean positive eigenvalue (Fig. F.1b)",
-            "APE",
-            "ape",
-            early,
-            factor=1.0,
-            digits=2,
-            log=True,
-            sample=SPECTRA["ape"],
-        ),
-        table("top1", "Top-1", "top-1, %", "top1", Reading()),
+        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", negative),
+        table("ape", "Mean positive eigenvalue (Fig. F.1b)", "APE", positive, digits=2, log=True),
+        table("top1", "Top-1", "top-1, %", {"reading": Reading()}),
     ]
+    gaps, nep, ape, _ = tables
     claims = []
     for label in labels:
-        claims += [
-            Claim(
-                source="ViT Fig. F.1",
-                table="gap",
-                text=f"{label} is overconfident with weak augmentation",
-                cells={(label, "weak"): 1},
-            ),
-            Claim(
-                source="ViT Fig. F.1",
-                table="gap",
-                text=f"{label} is underconfident with strong augmentation",
-                cells={(label, "strong"): -1},
-            ),
-            more(
-                "ViT Fig. F.1",
-                f"strong augmentation makes {label}'s eigenvalues smaller",
-                "ape",
-                label,
-                label,
-                "weak",
-                "strong",
-            ),
-            more(
-                "ViT Fig. F.1",
-                f"strong augmentation makes more {label} eigenvalues negative",
-                "nep",
-                label,
-                label,
-                "strong",
-                "weak",
-            ),
-        ]
+        claims += claimed(
+            "ViT Fig. F.1",
+            {
+                f"{label} is overconfident with weak augmentation": gaps.sign(label, "weak", 1),
+                f"{label} is underconfident with strong augmentation": gaps.sign(
+                    label, "strong", -1
+                ),
+                f"strong augmentation makes {label}'s eigenvalues smaller": ape.above(
+                    label, label, "weak", "strong"
+                ),
+                f"strong augmentation makes more {label} eigenvalues negative": nep.above(
+                    label, label, "strong", "weak"
+                ),
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}

@@ -17,15 +17,7 @@ import numpy as np
 from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
-from vitascope.studies.papers.plan import (
-    Ask,
-    Findings,
-    Reading,
-    Row,
-    Sample,
-    Sheet,
-    Training,
-)
+from vitascope.studies.papers.plan import Findings, Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
 __all__ = [
@@ -74,38 +66,20 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
 
 
 def eigenvalues(
-    runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
+    runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str, prefix: str = ""
 ) -> list[Sheet]:
     """NEP and APE, a row per network and a column per reading."""
-    tables = []
-    for name, title, unit, factor in (
-        ("nep", "Negative eigenvalues", "NEP, %", 100.0),
-        ("ape", "Mean positive eigenvalue", "APE", 1.0),
-    ):
-        rows = [
-            Row(
-                label=label,
-                cells=[
-                    Ask(training=t, reading=r, key=name, factor=factor, sample=SPECTRA[name])
-                    for r in readings.values()
-                ],
-            )
-            for label, t in runs.items()
-        ]
-        tables.append(
-            Sheet(
-                name=name,
-                title=f"{title} ({where})",
-                corner="network",
-                rows=rows,
-                columns=list(readings),
-                unit=unit,
-                digits=1 if name == "nep" else 2,
-                accuracy=False,
-                log=name == "ape",
-            )
-        )
-    return tables
+
+    def table(name: str, title: str, factor: float, **how: Any) -> Sheet:
+        asked = {"key": name, "factor": factor, "sample": SPECTRA[name]}
+        columns = {column: {"reading": reading, **asked} for column, reading in readings.items()}
+        title = f"{title} ({where})"
+        return Sheet.of_runs(prefix + name, title, runs, columns, accuracy=False, **how)
+
+    return [
+        table("nep", "Negative eigenvalues", 100.0, unit="NEP, %"),
+        table("ape", "Mean positive eigenvalue", 1.0, unit="APE", digits=2, log=True),
+    ]
 
 
 def slope_weights(steps: list[float]) -> list[float]:
