@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from report_making import made_up
+from report_making import made_up, write_page
 from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.folder_page import write_record_figures
-from vitascope.report.page import write_page
 from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_readings import (
     efficiency_reading,
@@ -234,7 +233,6 @@ def test_a_very_large_comparison_is_thinned_to_stay_small(tmp_path):
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        (Record(kind="gates"), "not 'gates'"),
         (Record(kind="compare"), "lacks data, models, recommendation, table"),
         (Record(kind="compare", values=made_up().values), "no array 'gates/model_0/0.1' of 30"),
     ],
@@ -243,8 +241,3 @@ def test_a_record_of_something_else_is_refused_clearly(tmp_path, record, words):
     with pytest.raises(UserError, match=words):
         write_page(tmp_path, record)
     assert not (tmp_path / "report.html").exists()
-
-
-def test_a_folder_without_a_comparison_is_refused_clearly(tmp_path):
-    with pytest.raises(UserError, match="no record at"):
-        write_page(tmp_path)

@@ -13,7 +13,7 @@ from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.models import split_file
 from vitascope.studies.session.pretrained import Pretrained, open_pretrained
 
-__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "imagenet_top1", "opened"]
+__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "opened", "plain_name"]
 
 # Name without its tag -> top-1 on ImageNet-1k in percent, and who reports it for these weights:
 # the authors (their paper or the README of their code), or timm's results-imagenet.csv.
@@ -75,15 +75,6 @@ def plain_name(text: str) -> str:
     'resnet18'
     """
     return split_file(text)[0].removeprefix("timm:").partition(".")[0]
-
-
-def imagenet_top1(text: str) -> float | None:
-    """As published, in percent; None where the table has none.
-
-    >>> imagenet_top1("resnet18.a1_in1k"), imagenet_top1("runs/a")
-    (73.2, None)
-    """
-    return IMAGENET.get(plain_name(text), (None, ""))[0]
 
 
 def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Opened]:

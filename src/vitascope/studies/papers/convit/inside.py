@@ -74,7 +74,7 @@ def inside(scale: Scale) -> Plan:
             keys = [head_mean(name, share, layers) for share in shares.values()]
             asks = [Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys]
             found.append(Row(label=label, cells=asks))
-        head = {"corner": "layers", "columns": list(shares), "accuracy": False}
+        head: dict[str, Any] = {"corner": "layers", "columns": list(shares), "accuracy": False}
         return Sheet(name=name, rows=found, **head, **how)
 
     every = slice(None)

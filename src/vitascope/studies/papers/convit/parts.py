@@ -123,16 +123,16 @@ def distillation(scale: Scale) -> Plan:
         accuracy=False,
         rows=[Row(label=vit, cells=asks)],
     )
-    pair = ("distilled", "alone")
+    both = ("distilled", "alone")
     claims = claimed(
         "ConViT Table 4",
-        {f"distillation helps {r.label}": table.above(r.label, r.label, *pair) for r in rows},
+        {f"distillation helps {r.label}": table.above(r.label, r.label, *both) for r in rows},
     )
     claims += claimed(
         "ConViT App. B",
         {
             "the ViT gains more from distillation than ConViT": table.further(
-                *((label, column) for label in (vit, convit) for column in pair)
+                *((label, column) for label in (vit, convit) for column in both)
             )
         },
     )

@@ -101,7 +101,7 @@ def sizes(scale: Scale) -> Plan:
             Row(label=label, cells=[Ask(training=run(kind, size), **asked) for size in inner])
             for kind, label in labels.items()
         ]
-        how = {"unit": "nonlocality, patches", "digits": 2, "accuracy": False}
+        how: dict[str, Any] = {"unit": "nonlocality, patches", "digits": 2, "accuracy": False}
         return Sheet(name=name, title=title, corner="size", columns=inner, rows=rows, **how)
 
     left = dict(zip(PLUS, _POSITIONAL, strict=True)) | dict(zip(_SIZES, _POSITIONAL, strict=True))

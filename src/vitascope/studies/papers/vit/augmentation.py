@@ -64,7 +64,12 @@ def augmentation(scale: Scale) -> Plan:
             Row(label=label, cells=[Ask(training=runs[label, kind], **asked) for kind in kinds])
             for label in labels
         ]
-        head = {"corner": "augmentation", "columns": kinds, "unit": unit, "accuracy": False}
+        head: dict[str, Any] = {
+            "corner": "augmentation",
+            "columns": kinds,
+            "unit": unit,
+            "accuracy": False,
+        }
         return Sheet(name=name, title=title, rows=rows, **head, **how)
 
     overconfidence = Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence"))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
+from typing import Any
 
 import numpy as np
 
@@ -179,7 +180,7 @@ def landscape(scale: Scale) -> Plan:
 def _rise_table(runs: Runs, grid: Reading, where: str) -> Sheet:
     title = f"Rise of the loss to the border of the surface ({where})"
     asked = {"rise": {"reading": grid, "key": rise, "factor": 1}}
-    how = {"unit": "NLL + l2, nats", "digits": 2, "accuracy": False, "log": True}
+    how: dict[str, Any] = {"unit": "NLL + l2, nats", "digits": 2, "accuracy": False, "log": True}
     return Sheet.of_runs("rise", title, runs, asked, **how)
 
 

@@ -5,6 +5,7 @@ and ImageNet-C as published; here the corruptions are made from the test images.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
@@ -30,5 +31,5 @@ def corrupted(scale: Scale, runs: Runs, where: str, name: str = "top1") -> Sheet
 def training_loss(runs: Runs, title: str, name: str = "nll") -> Sheet:
     """The loss on the training images in the last epoch."""
     asked = {"NLL": {"key": "train_nll", "factor": 1}}
-    how = {"unit": "NLL, nats", "digits": 3, "accuracy": False, "log": True}
+    how: dict[str, Any] = {"unit": "NLL, nats", "digits": 3, "accuracy": False, "log": True}
     return Sheet.of_runs(name, title, runs, asked, **how)
