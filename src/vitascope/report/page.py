@@ -18,7 +18,7 @@ from markupsafe import Markup
 from vitascope.record import write_text
 from vitascope.report.contents import PageContents
 from vitascope.report.explorer.page import section as explorer_part
-from vitascope.report.figures.page_renderer import draw_panel, left_out, num_points, room
+from vitascope.report.figures.page_renderer import across, draw_panel, left_out, num_points, room
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.formatting import FILTERS
 from vitascope.report.sections.section import Section
@@ -103,7 +103,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals.update(
-        draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
+        across=across, draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
     )
     return environment
 
