@@ -181,12 +181,12 @@ def maps_panel(record: Record, title: str) -> Maps:
 
 
 def surfaces(
-    findings: Findings, runs: Mapping[str, tuple[Training, Reading]], title: str
+    findings: Findings, runs: Mapping[str, Training], reading: Reading, title: str
 ) -> Figure:
     """NLL + l2 around the weights of the first seed, above the lowest point, one panel per run."""
     panels = []
-    for label, read in runs.items():
-        record = findings.of(*read)[0]
+    for label, training in runs.items():
+        record = findings.of(training, reading)[0]
         loss = record.arrays["nll"] + record.arrays["l2"]
         loss = np.where(np.isfinite(loss), loss, np.nan)
         above = (loss - np.nanmin(loss) + 1e-3).astype(np.float32)  # above 0, for logarithms
@@ -194,8 +194,8 @@ def surfaces(
         panels.append(
             Surface(title=label, x=x, y=y, values=above, label="NLL + l2 above its least", log=True)
         )
-    reading = "The loss around the weights of each run; a slower rise is a flatter loss."
-    return Figure(name="surfaces", title=title, reading=reading, panels=tuple(panels))
+    said = "The loss around the weights of each run; a slower rise is a flatter loss."
+    return Figure(name="surfaces", title=title, reading=said, panels=tuple(panels))
 
 
 def dots_figure(

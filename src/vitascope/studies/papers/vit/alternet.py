@@ -64,11 +64,7 @@ def alternet(scale: Scale) -> Plan:
                 "Accuracy (Fig. 12b)",
                 "A dot is a seed; corrupted is the mean over 15 corruptions.",
             ),
-            spectra_figure(
-                findings,
-                {k: (t, early) for k, t in three.items()},
-                "Hessian spectra early in training (Fig. 12c)",
-            ),
+            spectra_figure(findings, three, early, "Hessian spectra early in training (Fig. 12c)"),
         ]
 
     return Plan(tables=[table, nep, ape], claims=claims, figures=figures)

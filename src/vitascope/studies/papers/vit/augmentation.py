@@ -108,20 +108,18 @@ def augmentation(scale: Scale) -> Plan:
     def figures(findings: Findings) -> list[Figure]:
         read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}
         return [
-            _reliability(findings, {k: (t, calibrated) for k, t in read.items()}),
-            spectra_figure(
-                findings, {k: (t, early) for k, t in read.items()}, "Hessian spectra (Fig. F.1b)"
-            ),
+            _reliability(findings, read, calibrated),
+            spectra_figure(findings, read, early, "Hessian spectra (Fig. F.1b)"),
         ]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]]) -> Figure:
+def _reliability(findings: Findings, runs: Mapping[str, Training], reading: Reading) -> Figure:
     """Accuracy against confidence, bins of all seeds together."""
     series = [Series(label="honest", x=[0, 100], y=[0, 100])]
-    for label, read in runs.items():
-        found = [record.values for record in findings.of(*read)]
+    for label, training in runs.items():
+        found = [record.values for record in findings.of(training, reading)]
         count = np.sum([v["bin_count"] for v in found], axis=0)
         sums = {
             name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
@@ -130,9 +128,9 @@ def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]
         x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
-    reading = "Below the honest line is overconfident, above it underconfident."
+    said = "Below the honest line is overconfident, above it underconfident."
     title = "Reliability (Fig. F.1a)"
-    return Figure(name="reliability", title=title, panels=(panel,), reading=reading)
+    return Figure(name="reliability", title=title, panels=(panel,), reading=said)
 
 
 STUDIES = (

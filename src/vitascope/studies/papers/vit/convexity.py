@@ -42,8 +42,7 @@ def pooling(scale: Scale) -> Plan:
     claims = [fewer, replace(better, paper=2.7)]
 
     def figures(findings: Findings) -> list[Figure]:
-        read = {k: (t, early) for k, t in runs.items()}
-        return [spectra_figure(findings, read, "Hessian spectra (Fig. 6)")]
+        return [spectra_figure(findings, runs, early, "Hessian spectra (Fig. 6)")]
 
     return Plan(tables=[nep, ape, top1], claims=claims, figures=figures)
 
@@ -113,7 +112,7 @@ def bias(scale: Scale) -> Plan:
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            spectra_figure(findings, {k: (t, early) for k, t in runs.items()}, title, name)
+            spectra_figure(findings, runs, early, title, name)
             for runs, name, title in (
                 (by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
                 (by_patch, "patches", "Spectra by patch size (Fig. C.3)"),
@@ -212,9 +211,9 @@ def heads(scale: Scale) -> Plan:
                     reading=said,
                 )
             )
-            read = {f"{step} {name}": (t, early) for step, t in runs.items()}
+            labelled = {f"{step} {name}": t for step, t in runs.items()}
             title = f"Spectra by {what} ({where})"
-            shown.append(spectra_figure(findings, read, title, f"{name}-spectra"))
+            shown.append(spectra_figure(findings, labelled, early, title, f"{name}-spectra"))
         return shown
 
     return Plan(tables=tables, claims=claims, figures=figures)

@@ -156,20 +156,16 @@ def landscape(scale: Scale) -> Plan:
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(
-                findings, {k: (t, grid) for k, t in runs.items()}, "Loss surfaces (Fig. 1a, C.4a)"
-            ),
+            surfaces(findings, runs, grid, "Loss surfaces (Fig. 1a, C.4a)"),
             _paths(findings, runs),
             spectra_figure(
                 findings,
-                {k: (t, early) for k, t in {**runs, **fewer}.items()},
+                {**runs, **fewer},
+                early,
                 "Hessian spectra early in training (Fig. 1c, 4, C.4c)",
             ),
             spectra_figure(
-                findings,
-                {k: (t, late) for k, t in runs.items()},
-                "Hessian spectra late in training (Fig. C.4c)",
-                "late",
+                findings, runs, late, "Hessian spectra late in training (Fig. C.4c)", "late"
             ),
         ]
 
@@ -233,16 +229,8 @@ def large(scale: Scale) -> Plan:
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(
-                findings,
-                {k: (t, grid) for k, t in runs.items()},
-                "Loss surfaces by size (Fig. C.7b)",
-            ),
-            spectra_figure(
-                findings,
-                {f"{k}, {when}": (t, r) for when, r in readings.items() for k, t in runs.items()},
-                "Hessian spectra by size (Fig. C.7c)",
-            ),
+            surfaces(findings, runs, grid, "Loss surfaces by size (Fig. C.7b)"),
+            spectra_figure(findings, runs, readings, "Hessian spectra by size (Fig. C.7c)"),
         ]
 
     return Plan(tables=[loss, nep, ape, sharp], claims=claims, figures=figures)

@@ -43,8 +43,8 @@ def sam(scale: Scale) -> Plan:
         )
 
     def figures(findings: Findings) -> list[Figure]:
-        read = {k: (t, late) for k, t in runs.items()}
-        return [spectra_figure(findings, read, "Hessian spectra at the end, with and without SAM")]
+        title = "Hessian spectra at the end, with and without SAM"
+        return [spectra_figure(findings, runs, late, title)]
 
     return Plan(tables=[nep, ape, top1], claims=claims, figures=figures)
 
@@ -81,12 +81,9 @@ def blur(scale: Scale) -> Plan:
     )
 
     def figures(findings: Findings) -> list[Figure]:
+        title = "Hessian spectra early in training, with and without a blur"
         return [
-            spectra_figure(
-                findings,
-                {k: (t, early) for k, t in runs.items()},
-                "Hessian spectra early in training, with and without a blur",
-            ),
+            spectra_figure(findings, runs, early, title),
             noise_figure(findings, runs, noise, "both networks", "appendix B"),
         ]
 

@@ -106,7 +106,8 @@ def exponent(steps: list[float]) -> Any:
 
 def spectra_figure(
     findings: Findings,
-    runs: Mapping[str, tuple[Training, Reading]],
+    runs: Mapping[str, Training],
+    reading: Reading | Mapping[str, Reading],
     title: str,
     name: str = "spectra",
 ) -> Figure:
@@ -115,9 +116,13 @@ def spectra_figure(
     A line starts at the share of its side (negative: the NEP) and reaches as far as its largest
     eigenvalue; seeds are pooled. No bins: the paper's histograms are the slopes of these lines.
     """
+    times = {"": reading} if isinstance(reading, Reading) else reading
     found = {
-        label: np.concatenate([r.arrays["eigenvalues"].ravel() for r in findings.of(*read)])
-        for label, read in runs.items()
+        f"{label}, {when}" if when else label: np.concatenate(
+            [record.arrays["eigenvalues"].ravel() for record in findings.of(training, one)]
+        )
+        for when, one in times.items()
+        for label, training in runs.items()
     }
     panels, told = [], []
     for side, sign in (("negative", -1.0), ("positive", 1.0)):
