@@ -4,8 +4,8 @@
     python docs/make_picture.py RUNS/report.html docs/figures/report.png IMAGE LAYER HEAD ROW COLUMN
 
 IMAGE, LAYER, HEAD and the patch's ROW and COLUMN count from 0: the patch that is pointed at. Needs
-Chromium and Playwright. The photographs are ImageNet's; docs/figures/instruments/records/photographs.json is the record
-of their page.
+Chromium and Playwright. The photographs are ImageNet's; the record of their page stands beside
+those of the instruments' figures.
 """
 
 import os
@@ -69,4 +69,4 @@ if __name__ == "__main__":
         picture.quantize(192, dither=Image.Dither.NONE).save(target, optimize=True)
     else:
         picture = Image.open(BytesIO(first_figure(Path(source)))).convert("RGB")
-        picture.save(target, quality=70, optimize=True)
+        picture.save(target, quality=60, optimize=True)
