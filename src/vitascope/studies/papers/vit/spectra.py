@@ -141,8 +141,8 @@ def spectra_figure(
         )
     for label, values in found.items():
         told.append(f"{label} {100 * (values < 0).mean():.0f} %")
-    reading = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
-    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))
+    said = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
+    return Figure(name=name, title=title, reading=said, panels=tuple(panels))
 
 
 def beyond(values: np.ndarray, points: int = 60) -> tuple[list[float], list[float]]:
