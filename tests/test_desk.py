@@ -29,7 +29,13 @@ def test_every_study_has_its_plan_at_a_desk(name):
     trainings = [training for training, _ in study.plan(DESK).wanted().values()]
     assert study.data["desk"]
     assert {training.full_recipe.lr for training in trainings} == {1e-3}
-    small = ("fine-grid", "fine-grid-changes", "locality-dial", "broadcasting-hierarchical")
+    small = (
+        "fine-grid",
+        "fine-grid-images",
+        "fine-grid-changes",
+        "locality-dial",
+        "broadcasting-hierarchical",
+    )
     assert any("_mini" in training.model for training in trainings) or name in small
 
 
