@@ -13,10 +13,11 @@ from vitascope import record
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.studies.pretrained.answer import some
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
-from vitascope.studies.pretrained.probe import probe
+from vitascope.studies.pretrained.probe import _kept, probe
 from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.pretrained import images_for, open_pretrained
 from vitascope.train import recipe
@@ -158,6 +159,17 @@ def test_a_group_is_kept_together_when_the_penalty_is_chosen():
     together = probe(features, labels, features[:5], labels[:5], groups=groups)
     assert max(alone.inner.values()) == pytest.approx(1)
     assert max(together.inner.values()) < 0.85
+
+
+def test_a_seed_of_the_probe_leaves_whole_groups_out():
+    groups = np.repeat(np.arange(5), 4)
+    labels = np.arange(20) % 2
+    for seed in range(3):
+        kept = _kept(labels, seed, groups)
+        assert len(set(groups[kept])) == 4  # one of five, all its images
+        assert len(kept) == 16
+    part = some(labels, 0.4, 0, groups)
+    assert [(groups[part] == name).sum() for name in set(groups[part])] == [4, 4]
 
 
 def test_default_candidates_are_timms_and_have_published_accuracies():

@@ -192,7 +192,7 @@ def _twice(
     counts, errors = [], []
     for share in SHARES:
         for seed in question.seeds:
-            part = some(images.train.labels, share, seed)
+            part = some(images.train.labels, share, seed, images.train.groups)
             if len(np.unique(images.train.labels[part])) < 2:
                 continue
             model = linear(c).fit(train[part], images.train.labels[part])
@@ -201,13 +201,18 @@ def _twice(
     return twice(counts, errors)
 
 
-def some(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Positions of a share of each class, at least one image, drawn with the seed.
+def some(
+    labels: np.ndarray, share: float, seed: int, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Positions of a share of each class, at least one image, drawn with the seed; or of groups.
 
     >>> some(np.array([0, 0, 1, 1]), 0.5, 0).shape
     (2,)
     """
     rng, found = np.random.default_rng(seed), []
+    if groups is not None:
+        names = rng.permutation(np.unique(groups))
+        return np.flatnonzero(np.isin(groups, names[: max(1, round(share * len(names)))]))
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         found.append(rng.permutation(members)[: max(1, round(share * len(members)))])
