@@ -13,14 +13,15 @@ from vitascope import record
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.studies.pretrained.answer import some
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
 from vitascope.studies.pretrained.probe import _kept, probe
+from vitascope.studies.pretrained.probing import some
 from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.pretrained import images_for, open_pretrained
-from vitascope.train import recipe
+from vitascope.studies.stats import recommend
+from vitascope.train import load_run, recipe
 from vitascope.train.trainer.optimizer import parameter_groups
 
 SIDE = 32
@@ -230,9 +231,46 @@ def test_the_answer_has_every_part(answered, folder):
     assert len(values["race"]) == 2
     assert values["recommendation"]["stage"] == "race"
     assert values["scratch"]["model"] == values["recommendation"]["best"]
+    tuned = values["fine_tuning"]
+    raced = next(line["top1"] for line in values["race"] if line["model"] == tuned["model"])
+    assert tuned["gain"]["value"] == pytest.approx(100 * raced - tuned["linear"])
     page = (answered / "report.html").read_text()
     assert "Accuracy against cost" in page
-    assert "Candidates were chosen and measured on the same test images" in page
+    assert "validation images that chose" in page
+    assert "test images, which chose nothing" in page
+
+
+def test_validation_images_choose_and_test_images_report(answered, folder):
+    kept = record.load(answered / "pretrained")
+    values, names = kept.values, (candidate(folder), candidate(folder, "test_resnet"))
+    assert values["chosen_by"] == {"images": "validation", "count": 4, "share": 0.2, "folds": None}
+    assert values["reported_on"] == {"images": "test", "count": 12}
+    for name in names:
+        assert kept.arrays[f"chosen/race/{name}"].shape == (2, 4)
+        assert kept.arrays[f"correct/race/{name}"].shape == (2, 12)
+        run = next((answered / "runs").glob(f"*{name[-20:].replace('/', '_')}*/seed-0"))
+        assert load_run(run).config["data"]["train_images"] == 16
+    chosen = {name: kept.arrays[f"chosen/race/{name}"].astype(bool) for name in names}
+    costs = {line["model"]: line["multiply_adds"] for line in values["table"]}
+    wanted = recommend(chosen, costs)
+    assert (values["recommendation"]["best"], values["recommendation"]["verdict"]) == (
+        wanted.best,
+        wanted.verdict,
+    )
+    shares = {line["model"]: line["top1"] for line in values["race"]}
+    assert shares == {n: kept.arrays[f"correct/race/{n}"].mean() for n in names}
+
+
+def test_folds_are_honoured_and_every_training_image_chooses(folder, tmp_path, capsys):
+    words = ["compare", "--data", str(folder / "photos" / "train"), "--pretrained", "--folds", "2"]
+    words += ["--models", candidate(folder), candidate(folder, "test_resnet"), "--seeds", "0"]
+    words += ["--image-size", str(SIDE), "--epochs", "1", "--processes", "1", "--quiet"]
+    assert main([*words, "--out", str(tmp_path / "c")]) == 0
+    assert "20 held-out images" in capsys.readouterr().out
+    kept = record.load(tmp_path / "c" / "pretrained")
+    assert kept.values["chosen_by"]["folds"] == 2
+    assert kept.arrays[f"chosen/linear/{candidate(folder)}"].shape == (1, 20)
+    assert kept.arrays[f"correct/race/{candidate(folder)}"].shape == (1, 20)
 
 
 def test_json_states_shares_and_preprocessing(answered, folder, capsys):
@@ -252,5 +290,11 @@ def test_json_states_shares_and_preprocessing(answered, folder, capsys):
 def test_words_that_need_pretrained_are_refused_without_it(capsys):
     assert main(["compare", "--data", "digits", "--probe-only"]) == 2
     assert "--pretrained" in capsys.readouterr().err
+    for option in (["--tune"], ["--fractions", "0.5"], ["--match", "compute"]):
+        assert main(["compare", "--data", "digits", "--pretrained", *option]) == 2
+        assert f"{option[0]} is for trainings from scratch" in capsys.readouterr().err
+    for model in ("hf:google/vit", "package.module:function"):
+        assert main(["compare", "--data", "digits", "--pretrained", "--models", model]) == 2
+        assert "can be probed, not fine-tuned" in capsys.readouterr().err
     words = ["compare", "--data", "digits", "--pretrained", "--models", "no_such_model"]
     assert main([*words, "--out", "/nonexistent/x"]) in (1, 2)

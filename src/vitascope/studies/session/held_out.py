@@ -14,7 +14,25 @@ from vitascope.data import Dataset, ImageSet
 from vitascope.data.subsets import folds, split
 from vitascope.errors import UserError
 
-__all__ = ["check_groups", "held_out", "one_fold"]
+__all__ = ["check_groups", "held_out", "one_fold", "positions"]
+
+
+def positions(
+    dataset: Dataset, share: float = 0.0, count: int | None = None, seed: int = 0
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which training images are trained on and which are held out: a share, or so many folds."""
+    if not len(dataset.train):
+        raise UserError(f"{dataset.name} has no training images; give a source that has some")
+    labels, groups = dataset.train.labels, dataset.train.groups
+    if count is not None:
+        dealt = folds(labels, count, groups=groups)
+        return [(np.flatnonzero(dealt != w), np.flatnonzero(dealt == w)) for w in range(count)]
+    if not 0 < share < 1:
+        raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
+    kept, out = split(labels, share, seed, groups)
+    if not len(out):
+        raise UserError(f"{dataset.name} has one image a class: none can be held out")
+    return [(kept, out)]
 
 
 def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
@@ -26,13 +44,7 @@ def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     >>> len(chooser.train), len(chooser.test), len(digits.train)
     (1079, 359, 1438)
     """
-    if not 0 < share < 1:
-        raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
-    if not len(dataset.train):
-        raise UserError(f"{dataset.name} has no training images; give a source that has some")
-    kept, out = split(dataset.train.labels, share, seed, dataset.train.groups)
-    if not len(out):
-        raise UserError(f"{dataset.name} has one image a class: none can be held out")
+    kept, out = positions(dataset, share, seed=seed)[0]
     note = f"held {100 * share:g} % of the training images out to choose by, seed {seed}"
     return replace(
         dataset,
@@ -56,11 +68,11 @@ def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
         raise UserError(
             f"there is no fold {which + 1} of {count}; give 1/{count} to {count}/{count}"
         )
-    dealt = folds(dataset.train.labels, count, groups=dataset.train.groups)
+    kept, out = positions(dataset, count=count)[which]
     return replace(
         dataset,
-        train=dataset.train.take(np.flatnonzero(dealt != which)),
-        test=dataset.train.take(np.flatnonzero(dealt == which)),
+        train=dataset.train.take(kept),
+        test=dataset.train.take(out),
         label_sets=None,
         fold=fold,
         notes=(*dataset.notes, f"held fold {which + 1} of {count} out"),
