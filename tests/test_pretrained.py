@@ -6,11 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from make_five import five_and_five
 from PIL import Image
 from safetensors.torch import save_file
 
+from data_making import write_folder
 from vitascope import record
 from vitascope.cli import main
+from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
@@ -298,3 +301,14 @@ def test_words_that_need_pretrained_are_refused_without_it(capsys):
         assert "can be probed, not fine-tuned" in capsys.readouterr().err
     words = ["compare", "--data", "digits", "--pretrained", "--models", "no_such_model"]
     assert main([*words, "--out", "/nonexistent/x"]) in (1, 2)
+
+
+def test_five_and_five_classes_share_nothing(tmp_path):
+    for part in ("train", "test"):
+        write_folder(tmp_path / "cifar" / part, [f"c{n}" for n in range(10)], count=3)
+    found = [load(source, image_size=8) for source in five_and_five(tmp_path / "cifar", tmp_path)]
+    assert [images.classes for images in found] == [
+        tuple(f"c{n}" for n in range(5)),
+        tuple(f"c{n}" for n in range(5, 10)),
+    ]
+    assert [(len(images.train), len(images.test)) for images in found] == [(15, 15)] * 2
