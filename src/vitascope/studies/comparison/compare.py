@@ -88,7 +88,7 @@ def compare(
     _check_models(question)
     _check_groups(question, dataset)
     with Progress(quiet=engine.quiet) as progress:
-        plan = _planned(question, wish, out, engine.processes)
+        plan = _planned(question, wish, out, engine.processes, started)
         with lock_folder(out):
             refuse_other(out / "compare", plan.question.config, SAME, "comparison")
             save_plan(plan, question, wish, out)
@@ -107,12 +107,14 @@ def compare(
             return _answer(done, plan, leak, made, perf_counter() - started)
 
 
-def _planned(question: Comparison, wish: Wish, out: Path, processes: int) -> ComparisonPlan:
+def _planned(
+    question: Comparison, wish: Wish, out: Path, processes: int, began: float
+) -> ComparisonPlan:
     most = max(question.fractions)
     trainings = {name: question.training(name, most) for name in question.models}
     images = images_of(trainings[question.models[0]])
     recipes = {name: recipe_of(each, question.seeds[0], images) for name, each in trainings.items()}
-    return make_plan(question, wish, images, recipes, out, processes)
+    return make_plan(question, wish, images, recipes, out, processes, began)
 
 
 def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
