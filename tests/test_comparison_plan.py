@@ -65,9 +65,9 @@ def test_fractions_go_first_the_smallest_before_the_others():
     found = fitted(seconds(ASKED) - 1)
     assert found.question.fractions == (0.3, 1.0)
     assert found.question.models == MODELS
-    assert found.left_out == ("10 % of the images",)
+    assert found.left_out == ("the runs on 10 % of the images",)
     found = fitted(seconds(replace(ASKED, fractions=(1.0,))))
-    assert found.left_out == ("10 % and 30 % of the images",)
+    assert found.left_out == ("the runs on 10 % and 30 % of the images",)
     assert found.question.recipe.epochs == 30
 
 

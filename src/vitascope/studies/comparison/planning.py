@@ -29,6 +29,8 @@ from vitascope.train import Recipe
 
 __all__ = ["ComparisonPlan", "Wish", "make_plan", "save_plan"]
 
+SLACK = 1.25  # a machine that is busy takes longer than its timed steps say, and the page comes last
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
@@ -133,10 +135,10 @@ def make_plan(
     if budget is not None:
         cost = {name: speed.step for name, speed in speeds.items()}
         spent = perf_counter() - began
-        fitted = fit(asked, budget, lambda question: spent + all_of(question), cost)
+        fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
         question, left_out = fitted.question, fitted.left_out
-        room = budget - spent - lasts(question)
-        tune = wish.tune or (not left_out and tuning(question) <= room)
+        room = budget - spent - SLACK * lasts(question)
+        tune = wish.tune or (not left_out and SLACK * tuning(question) <= room)
     seconds = lasts(question) + (tuning(question) if tune else 0.0)
     return ComparisonPlan(
         question=question,
