@@ -29,7 +29,7 @@ from vitascope.train import Recipe
 
 __all__ = ["ComparisonPlan", "Wish", "make_plan", "save_plan"]
 
-SLACK = 1.25  # a machine that is busy takes longer than its timed steps say, and the page comes last
+SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
 
 
 @dataclass(frozen=True, kw_only=True)
