@@ -101,6 +101,7 @@ def compare(
                 out,
                 engine,
                 cost=plan.seconds_of_epoch,
+                beside=START,
             )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
             leak = seen.leak if seen.leaks else ""
