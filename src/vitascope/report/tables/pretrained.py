@@ -99,8 +99,8 @@ def pretrained_headline(record: Record) -> str:
     found = record.values["recommendation"]
     if "headline" in found:
         raced = found["stage"] == "race"
-        how = "fine-tuned" if raced else "with a linear head on frozen features"
-        return f"{shortened(found['headline'], record.values)} All {how}."
+        how = "Fine-tuned" if raced else "With a linear head on frozen features"
+        return f"{shortened(found['headline'], record.values)} {how}."
     line = next(each for each in record.values["table"] if each["model"] == found["model"])
     share = line["fine_tuned"] if line["fine_tuned"] is not None else line["linear"]
     how = (
