@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from vitascope.cli import main
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.studies.comparison.evidence import Evidence, RunResult
+from vitascope.studies.pretrained.answer import _added
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
@@ -23,7 +26,7 @@ from vitascope.studies.pretrained.probe import _kept, probe
 from vitascope.studies.pretrained.probing import some
 from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.pretrained import images_for, open_pretrained
-from vitascope.studies.stats import recommend
+from vitascope.studies.stats import difference, recommend
 from vitascope.train import load_run, recipe
 from vitascope.train.trainer.optimizer import parameter_groups
 
@@ -234,9 +237,7 @@ def test_the_answer_has_every_part(answered, folder):
     assert len(values["race"]) == 2
     assert values["recommendation"]["stage"] == "race"
     assert values["scratch"]["model"] == values["recommendation"]["best"]
-    tuned = values["fine_tuning"]
-    raced = next(line["top1"] for line in values["race"] if line["model"] == tuned["model"])
-    assert tuned["gain"]["value"] == pytest.approx(100 * raced - tuned["linear"])
+    assert values["fine_tuning"]["model"] == values["recommendation"]["best"]
     page = (answered / "report.html").read_text()
     assert "Accuracy against cost" in page
     assert "validation images that chose" in page
@@ -311,3 +312,14 @@ def test_five_and_five_classes_share_nothing(tmp_path):
         tuple(f"c{n}" for n in range(5, 10)),
     ]
     assert [(len(images.train), len(images.test)) for images in found] == [(15, 15)] * 2
+
+
+def test_what_fine_tuning_added_is_paired_on_the_images_that_report():
+    rng = np.random.default_rng(0)
+    frozen, tuned = rng.random((3, 200)) < 0.7, rng.random((3, 200)) < 0.9
+    runs = tuple(RunResult("a", 1.0, seed, 50, right) for seed, right in enumerate(tuned))
+    probed = {"a": SimpleNamespace(reported={"linear": frozen})}
+    found = _added(probed, Evidence(name="test", runs=runs), "a")
+    wanted = difference(tuned, frozen)
+    assert found["linear"] == pytest.approx(100 * frozen.mean())
+    assert found["gain"] == {"value": wanted.value, "low": wanted.low, "high": wanted.high}
