@@ -30,8 +30,10 @@ def run_pretrained(request: Compare) -> Result:
             on_image=bar.show,
         )
     page = write_folder_page(request.out)
-    keys = ("probe", "race", "table", "recommendation", "order", "scratch", "skipped")
-    keys += ("chosen_by", "reported_on", "fine_tuning")
+    keys = (
+        *("probe", "race", "table", "recommendation", "order", "scratch", "fine_tuning"),
+        *("chosen_by", "reported_on", "skipped"),
+    )
     result = Result(
         records={"pretrained": answer},
         summary=f"{pretrained_text(answer)}\n",

@@ -113,7 +113,7 @@ def load_images(
         return one_fold(load_images(source, image_size, start=start, split=False), fold)
     if validation is not None:
         return held_out(load_images(source, image_size, start=start), validation)
-    more = {} if split else {"test_fraction": 0.0}
+    more: dict[str, Any] = {} if split else {"test_fraction": 0.0}
     if start:
         return images_for(source, open_pretrained(start, image_size=image_size), **more)
     return load(source, image_size=image_size, **more)
