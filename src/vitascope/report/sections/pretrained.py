@@ -18,7 +18,7 @@ from vitascope.report.tables.pretrained import (
     shortened,
 )
 
-__all__ = ["models", "section"]
+__all__ = ["leads", "models", "section"]
 
 BADGES = {
     "clear": Badge(words="clear", sign="✓", tone="good"),
@@ -59,7 +59,7 @@ def section(source: Source, styles: Styles) -> Section:
         question=str(values["question"]),
         answer=pretrained_headline(record),
         badge=_badge(record),
-        leads=tuple(_leads(record)),
+        leads=tuple(leads(record)),
         facts=(
             ("training images", count(data["num_train"])),
             *choosing,
@@ -97,7 +97,8 @@ def _badge(record: Record) -> Badge:
     return BADGES[advice["verdict"]]
 
 
-def _leads(record: Record) -> list[str]:
+def leads(record: Record) -> list[str]:
+    """What the answer rests on, in sentences."""
     values = record.values
     advice = values["recommendation"]
     said = advice.get("sentences") or [advice["reason"]]
@@ -107,9 +108,9 @@ def _leads(record: Record) -> list[str]:
     if tuned:
         gain = tuned["gain"]
         found.append(
-            f"Fine-tuning {short_name(tuned['model'])} added {number(gain['value'], 1)} points "
-            f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}] to a linear head on its frozen "
-            "features."
+            f"Fine-tuning {short_name(tuned['model'])} changed the accuracy of a linear head on its "
+            f"frozen features, {number(tuned['linear'], 1)} %, by {number(gain['value'], 1)} points "
+            f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
         )
     scratch = values.get("scratch")
     if scratch:
