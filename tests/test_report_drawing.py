@@ -252,9 +252,7 @@ def test_a_figure_that_was_stored_comes_back_whole():
     np.testing.assert_array_equal(found.panels[3].values, maps.values)
     np.testing.assert_array_equal(found.panels[3].photographs, maps.photographs)
     arrays["f/3/photographs"] = arrays["f/3/photographs"][:1]
-    with pytest.raises(
-        UserError, match=r"photographs must be of the shape .2, height"
-    ):
+    with pytest.raises(UserError, match=r"photographs must be of the shape .2, height"):
         restored(json.loads(json.dumps(item, default=np.ndarray.tolist)), arrays)
 
 
