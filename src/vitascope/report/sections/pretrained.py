@@ -108,8 +108,8 @@ def leads(record: Record) -> list[str]:
     if tuned:
         gain = tuned["gain"]
         found.append(
-            f"Fine-tuning {short_name(tuned['model'])} changed the {number(tuned['linear'], 1)} % of "
-            f"a linear head on its frozen features by {number(gain['value'], 1)} points "
+            f"Fine-tuning {short_name(tuned['model'])} changed the {number(tuned['linear'], 1)} % "
+            f"of a linear head on its frozen features by {number(gain['value'], 1)} points "
             f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
         )
     scratch = values.get("scratch")
