@@ -1,8 +1,11 @@
 import re
 
 import pytest
+import torch
+from torchvision.models import SwinTransformer
 
 from vitascope.models import create_model
+from vitascope.studies.pretrained.candidates import Opened
 from vitascope.studies.session.built_in_locality import built_in
 
 
@@ -25,3 +28,24 @@ def test_locality_is_read_off_the_layers(name, kind, word):
     found, words = built_in(create_model(name))
     assert found == kind
     assert re.search(word, words)
+
+
+def torchvisions_swin():
+    return SwinTransformer([4, 4], 8, [1, 1], [2, 2], [7, 7], num_classes=3)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (lambda: create_model("timm:swin_tiny_patch4_window7_224"), "soft"),
+        (lambda: create_model("timm:swinv2_tiny_window8_256"), "soft"),
+        (torchvisions_swin, "soft"),
+        (lambda: create_model("timm:beit_base_patch16_224"), "none"),  # one window: the image
+        (lambda: create_model("timm:deit_tiny_patch16_224"), "none"),
+    ],
+)
+def test_attention_within_windows_is_local_and_one_window_for_all_is_not(made, kind):
+    with torch.device("meta"):
+        words = built_in(made())[1]
+    assert Opened(text="", locality=words).kind == kind
+    assert ("windows" in words) == (kind == "soft")

@@ -12,17 +12,21 @@ import numpy as np
 import pytest
 
 from commands import started
+from data_making import photo
 from vitascope import data
 from vitascope.cli import main
+from vitascope.data.sources.load import described
 from vitascope.errors import UserError
 from vitascope.record import load
-from vitascope.studies.comparison.compare import _describe, commands
+from vitascope.studies.comparison.compare import _describe, commands, compare
 from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.grid.executor import Engine
 from vitascope.studies.grid.readings import gates_and_nonlocality
-from vitascope.studies.grid.runs import folder_of, is_finished, recipe_of
+from vitascope.studies.grid.runs import folder_of, images_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.papers.scale import LAPTOP
 from vitascope.studies.session.models import build
+from vitascope.studies.stats import difference
 from vitascope.train import load_run, lock_folder, recipe, train
 from vitascope.train.run_folder.resume_file import latest
 
@@ -132,6 +136,53 @@ def test_every_image_is_held_out_once_in_folds(tmp_path, capsys):
     again = json.loads(capsys.readouterr().out)
     assert again["num_images"] == held[0]
     assert again["top1"] == pytest.approx(load_run(folders[0]).final["top1"])
+
+
+def patients(root):
+    """Three photographs of each of ten patients, whose class is told by nothing."""
+    for patient in range(10):
+        for index in range(3):
+            name = root / "ab"[patient % 2] / f"p{patient}_{index}.png"
+            name.parent.mkdir(parents=True, exist_ok=True)
+            photo(10 * patient + index).save(name)
+    return str(root)
+
+
+@pytest.mark.parametrize("how", [{"validation": 0.4, "seeds": (0, 1)}, {"folds": 2, "seeds": (0,)}])
+def test_patients_are_on_one_side_and_count_together(how, tmp_path):
+    question = Comparison(
+        data=described(patients(tmp_path / "photos"), "(p[0-9])_"),
+        models=("vit_micro", "resnet_micro"),
+        fractions=(1.0,),
+        recipe=recipe("laptop").override(epochs=1, warmup_epochs=0, batch_size=8),
+        image_size=12,
+        **how,
+    )
+    record = compare(question, tmp_path / "c", Engine(quiet=True))
+    parts = [images_of(part) for part in question.on_every_fold(question.training("vit_micro", 1))]
+    for images in parts:
+        assert not set(images.train.groups) & set(images.test.groups)
+    groups = np.concatenate([images.test.groups for images in parts])
+    folds = np.repeat(range(len(parts)), [len(images.test) for images in parts])
+    known = {"groups": groups, "folds": folds if "folds" in how else None}
+    kept = "correct" if "folds" in how else "chosen"
+    pair = [record.arrays[f"{kept}/{name}/1"] for name in ("resnet_micro", "vit_micro")]
+    wanted = difference(*pair, **known)
+    (row,) = record.values["table_chosen"]
+    entry = row["entries"][1]
+    assert (entry["points_low"], entry["points_high"]) == (wanted.low, wanted.high)
+    assert wanted.high - wanted.low > difference(*pair).high - difference(*pair).low
+    why = " ".join(record.values["recommendation"]["sentences"])
+    assert f"{len(groups)} {'held-out' if 'folds' in how else 'validation'} images of " in why
+    assert f"of {len(set(groups))} groups" in why
+
+
+def test_a_part_of_one_group_is_refused_before_anything_is_trained(tmp_path, capsys):
+    words = ["compare", "--data", patients(tmp_path / "photos"), "--groups", "(p[0-9])_"]
+    words += ["--image-size", "12", "--validation", "0.125", "--out", str(tmp_path / "c")]
+    assert main([*words, "--quiet"]) == 2
+    assert "nothing can be said about other groups" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
 
 
 def folder_in(folder, model, fraction, seed):

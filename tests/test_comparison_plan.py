@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 
@@ -64,9 +65,9 @@ def test_fractions_go_first_the_smallest_before_the_others():
     found = fitted(seconds(ASKED) - 1)
     assert found.question.fractions == (0.3, 1.0)
     assert found.question.models == MODELS
-    assert found.left_out == ("10 % of the images",)
+    assert found.left_out == ("the runs on 10 % of the images",)
     found = fitted(seconds(replace(ASKED, fractions=(1.0,))))
-    assert found.left_out == ("10 % and 30 % of the images",)
+    assert found.left_out == ("the runs on 10 % and 30 % of the images",)
     assert found.question.recipe.epochs == 30
 
 
@@ -171,6 +172,9 @@ def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
     assert short.question.seeds == asked.seeds
     assert short.notes[0].startswith("Left out to end within")
     assert short.lines[1:] == short.notes
+    late = perf_counter() - 36_000 + 0.3 * plan.seconds  # ten hours ago, nearly
+    later = make_plan(asked, Wish(budget="10h"), digits, recipes, tmp_path, 1, late)
+    assert later.left_out  # what it took so far is off the budget
     save_plan(short, asked, tight, tmp_path)  # timed again it would differ
     assert make_plan(asked, tight, digits, recipes, tmp_path, 1) == short
     assert make_plan(asked, Wish(), digits, recipes, tmp_path, 1).left_out == ()

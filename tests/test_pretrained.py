@@ -2,24 +2,32 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from make_five import five_and_five
 from PIL import Image
 from safetensors.torch import save_file
 
+from data_making import write_folder
 from vitascope import record
 from vitascope.cli import main
+from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.studies.comparison.evidence import Evidence, RunResult
+from vitascope.studies.pretrained.answer import _added
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
-from vitascope.studies.pretrained.probe import probe
+from vitascope.studies.pretrained.probe import _kept, probe
+from vitascope.studies.pretrained.probing import some
 from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.pretrained import images_for, open_pretrained
-from vitascope.train import recipe
+from vitascope.studies.stats import difference, recommend
+from vitascope.train import load_run, recipe
 from vitascope.train.trainer.optimizer import parameter_groups
 
 SIDE = 32
@@ -160,6 +168,17 @@ def test_a_group_is_kept_together_when_the_penalty_is_chosen():
     assert max(together.inner.values()) < 0.85
 
 
+def test_a_seed_of_the_probe_leaves_whole_groups_out():
+    groups = np.repeat(np.arange(5), 4)
+    labels = np.arange(20) % 2
+    for seed in range(3):
+        kept = _kept(labels, seed, groups)
+        assert len(set(groups[kept])) == 4  # one of five, all its images
+        assert len(kept) == 16
+    part = some(labels, 0.4, 0, groups)
+    assert [(groups[part] == name).sum() for name in set(groups[part])] == [4, 4]
+
+
 def test_default_candidates_are_timms_and_have_published_accuracies():
     import timm
 
@@ -218,9 +237,43 @@ def test_the_answer_has_every_part(answered, folder):
     assert len(values["race"]) == 2
     assert values["recommendation"]["stage"] == "race"
     assert values["scratch"]["model"] == values["recommendation"]["best"]
+    assert values["fine_tuning"]["model"] == values["recommendation"]["best"]
     page = (answered / "report.html").read_text()
     assert "Accuracy against cost" in page
-    assert "Candidates were chosen and measured on the same test images" in page
+    assert "validation images that chose" in page
+    assert "test images, which chose nothing" in page
+
+
+def test_validation_images_choose_and_test_images_report(answered, folder):
+    kept = record.load(answered / "pretrained")
+    values, names = kept.values, (candidate(folder), candidate(folder, "test_resnet"))
+    assert values["chosen_by"] == {"images": "validation", "count": 4, "share": 0.2, "folds": None}
+    assert values["reported_on"] == {"images": "test", "count": 12}
+    for name in names:
+        assert kept.arrays[f"chosen/race/{name}"].shape == (2, 4)
+        assert kept.arrays[f"correct/race/{name}"].shape == (2, 12)
+        run = next((answered / "runs").glob(f"*{name[-20:].replace('/', '_')}*/seed-0"))
+        assert load_run(run).config["data"]["train_images"] == 16
+    chosen = {name: kept.arrays[f"chosen/race/{name}"].astype(bool) for name in names}
+    costs = {line["model"]: line["multiply_adds"] for line in values["table"]}
+    wanted = recommend(chosen, costs)
+    advice = values["recommendation"]
+    assert (advice["best"], advice["reason"]) == (wanted.best, wanted.reason)
+    assert any(each.startswith("Chosen by 4 validation images") for each in advice["sentences"])
+    shares = {line["model"]: line["top1"] for line in values["race"]}
+    assert shares == {n: kept.arrays[f"correct/race/{n}"].mean() for n in names}
+
+
+def test_folds_are_honoured_and_every_training_image_chooses(folder, tmp_path, capsys):
+    words = ["compare", "--data", str(folder / "photos" / "train"), "--pretrained", "--folds", "2"]
+    words += ["--models", candidate(folder), candidate(folder, "test_resnet"), "--seeds", "0"]
+    words += ["--image-size", str(SIDE), "--epochs", "1", "--processes", "1", "--quiet"]
+    assert main([*words, "--out", str(tmp_path / "c")]) == 0
+    assert "20 held-out images" in capsys.readouterr().out
+    kept = record.load(tmp_path / "c" / "pretrained")
+    assert kept.values["chosen_by"]["folds"] == 2
+    assert kept.arrays[f"chosen/linear/{candidate(folder)}"].shape == (1, 20)
+    assert kept.arrays[f"correct/race/{candidate(folder)}"].shape == (1, 20)
 
 
 def test_json_states_shares_and_preprocessing(answered, folder, capsys):
@@ -240,5 +293,33 @@ def test_json_states_shares_and_preprocessing(answered, folder, capsys):
 def test_words_that_need_pretrained_are_refused_without_it(capsys):
     assert main(["compare", "--data", "digits", "--probe-only"]) == 2
     assert "--pretrained" in capsys.readouterr().err
+    for option in (["--tune"], ["--fractions", "0.5"], ["--match", "compute"]):
+        assert main(["compare", "--data", "digits", "--pretrained", *option]) == 2
+        assert f"{option[0]} is for trainings from scratch" in capsys.readouterr().err
+    for model in ("hf:google/vit", "package.module:function"):
+        assert main(["compare", "--data", "digits", "--pretrained", "--models", model]) == 2
+        assert "can be probed, not fine-tuned" in capsys.readouterr().err
     words = ["compare", "--data", "digits", "--pretrained", "--models", "no_such_model"]
     assert main([*words, "--out", "/nonexistent/x"]) in (1, 2)
+
+
+def test_five_and_five_classes_share_nothing(tmp_path):
+    for part in ("train", "test"):
+        write_folder(tmp_path / "cifar" / part, [f"c{n}" for n in range(10)], count=3)
+    found = [load(source, image_size=8) for source in five_and_five(tmp_path / "cifar", tmp_path)]
+    assert [images.classes for images in found] == [
+        tuple(f"c{n}" for n in range(5)),
+        tuple(f"c{n}" for n in range(5, 10)),
+    ]
+    assert [(len(images.train), len(images.test)) for images in found] == [(15, 15)] * 2
+
+
+def test_what_fine_tuning_added_is_paired_on_the_images_that_report():
+    rng = np.random.default_rng(0)
+    frozen, tuned = rng.random((3, 200)) < 0.7, rng.random((3, 200)) < 0.9
+    runs = tuple(RunResult("a", 1.0, seed, 50, right) for seed, right in enumerate(tuned))
+    probed = {"a": SimpleNamespace(reported={"linear": frozen})}
+    found = _added(probed, Evidence(name="test", runs=runs), "a")
+    wanted = difference(tuned, frozen)
+    assert found["linear"] == pytest.approx(100 * frozen.mean())
+    assert found["gain"] == {"value": wanted.value, "low": wanted.low, "high": wanted.high}

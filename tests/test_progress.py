@@ -1,12 +1,13 @@
 """Progress on a terminal, in a log, and when nobody wants it."""
 
 import io
+from time import sleep
 
 import pytest
 
 from vitascope import progress
 from vitascope.progress import Progress
-from vitascope.studies.grid.processes import _Watcher
+from vitascope.studies.grid.processes import _in_turn, _Watcher
 
 
 def stream_of(terminal):
@@ -81,3 +82,17 @@ def test_runs_count_by_what_an_epoch_of_each_costs(tmp_path):
     (folders[1] / "metrics.jsonl").write_text("{}\n{}\n")
     watcher.look(ended=0)
     assert watcher.bar.done == 20.0
+
+
+def test_one_process_is_followed_while_a_run_goes_on(tmp_path):
+    watcher = _Watcher([tmp_path], [4], [1.0], 0.0, quiet=True)
+
+    def train():
+        (tmp_path / "metrics.jsonl").write_text("{}\n")
+        for _ in range(100):  # until somebody has looked
+            if watcher.bar.done:
+                break
+            sleep(0.1)
+        return watcher.bar.done
+
+    assert _in_turn(train, [{}], watcher) == [1.0]

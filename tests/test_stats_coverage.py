@@ -10,6 +10,7 @@ from vitascope.studies.stats import (
     contrast_of_batches,
     contrast_of_numbers,
     correlation,
+    difference,
     recommend,
 )
 from vitascope.studies.stats.differences import Images, Runs, parts
@@ -61,6 +62,23 @@ def test_intervals_cover_the_truth(name, seeds, images):
 def test_intervals_are_no_wider_than_needed_with_five_seeds_and_2000_images():
     found = [coverage(made(name, 5, 2000), 1200, seed=1) for name in ("far", "much spread")]
     assert max(found) <= 0.97
+
+
+@pytest.mark.parametrize("folds", [None, np.repeat(np.arange(50) % 5, 10)])
+def test_intervals_of_patients_cover_the_truth_and_those_of_their_images_do_not(folds):
+    """Two models that each suit some of 50 patients, ten images of each, and are equally good."""
+    patients, rng = np.repeat(np.arange(50), 10), np.random.default_rng(0)
+    together, loose, trials = 0, 0, 200
+    for _ in range(trials):
+        suits = rng.standard_normal((2, 1, 50))[..., patients]
+        hard = rng.standard_normal(500) + 0.6 * rng.standard_normal((2, 3, 500))
+        pair = hard + 0.8 * suits > -0.8
+        found = difference(*pair, groups=patients, folds=folds)
+        together += found.low <= 0 <= found.high
+        found = difference(*pair, folds=None if folds is None else rng.permutation(folds))
+        loose += found.low <= 0 <= found.high
+    assert together >= 0.93 * trials
+    assert loose <= 0.88 * trials
 
 
 def misses(make, trials, seed=0):

@@ -10,9 +10,10 @@ from PIL import Image
 from vitascope.cli import main
 from vitascope.data import load
 from vitascope.data.sources.load import described
-from vitascope.data.subsets import split
+from vitascope.data.subsets import folds, split
 from vitascope.data.survey import survey
 from vitascope.errors import UserError
+from vitascope.studies.session.held_out import held_out, one_fold
 
 
 def photograph(rng, side=80):
@@ -109,10 +110,15 @@ def write_table(path, photos, **columns):
 
 def test_a_table_gives_paths_labels_splits_and_groups(photos):
     table = photos / "labels.csv"
-    write_table(table, photos, split=lambda f: f.parent.parent.name, group=lambda f: f.name[:2])
+    write_table(
+        table,
+        photos,
+        split=lambda f: f.parent.parent.name,
+        group=lambda f: f"{f.parent.parent.name[:2]}-{f.name[:2]}",
+    )
     found = load(f"csv:{table}", image_size=16)
     assert (len(found.train), len(found.test), found.classes) == (20, 10, ("n01", "n02"))
-    assert set(found.train.groups) == {"p0", "p1", "p2", "p3", "p4"}
+    assert set(found.train.groups) == {f"tr-p{n}" for n in range(5)}
     folder = load(str(photos), image_size=16)
     assert (found.test.pixels([3]) == folder.test.pixels([3])).all()
 
@@ -142,6 +148,32 @@ def test_a_group_is_on_one_side_of_the_split(photos):
         kept, out = split(labels, 0.2, seed, groups)
         assert not set(groups[kept]) & set(groups[out])
         assert sorted([*kept, *out]) == list(range(60))
+
+
+def test_a_group_is_on_one_side_of_validation_and_of_every_fold(photos):
+    found = load(described(str(photos / "train"), "(p[0-9])_"), image_size=16, test_fraction=0)
+    groups = found.train.groups
+    apart = [held_out(found, 0.25), *(one_fold(found, (which, 4)) for which in range(4))]
+    for images in apart:
+        assert not set(images.train.groups) & set(images.test.groups)
+        assert len(images.train) + len(images.test) == len(found.train)
+    assert sorted(g for images in apart[1:] for g in images.test.groups) == sorted(groups)
+    loose = folds(found.train.labels, 4)  # without groups they are torn apart
+    assert any(len(set(loose[groups == name])) > 1 for name in set(groups))
+    with pytest.raises(UserError, match="5 groups cannot be dealt out to 6 parts"):
+        one_fold(found, (0, 6))
+
+
+def test_a_given_split_that_parts_a_group_is_refused(photos):
+    with pytest.raises(UserError, match="3 groups are in the training and in the test images"):
+        load(described(str(photos), "(p[0-9])_"), image_size=16)
+
+
+def test_an_image_without_a_group_stands_by_itself(photos):
+    table = photos / "some.csv"
+    write_table(table, photos, group=lambda f: "p0" if f.name.startswith("p0") else "")
+    found = load(f"csv:{table}", image_size=16, test_fraction=0)
+    assert len(set(found.train.groups)) == 1 + sum(found.train.groups != "p0")
 
 
 def test_a_pattern_must_be_in_every_name(photos):

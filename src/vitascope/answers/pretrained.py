@@ -20,10 +20,7 @@ def run_pretrained(request: Compare) -> Result:
     from vitascope.report.tables.pretrained import pretrained_text
     from vitascope.studies.pretrained.answer import choose_pretrained
 
-    if request.print_commands:
-        raise UserError(
-            "--print-commands is not for --pretrained: the probe decides what is trained"
-        )
+    _refuse_others(request)
     with Progress("probing", quiet=request.quiet or request.json) as bar:
         answer = choose_pretrained(
             pretrained_question(request),
@@ -33,7 +30,10 @@ def run_pretrained(request: Compare) -> Result:
             on_image=bar.show,
         )
     page = write_folder_page(request.out)
-    keys = ("probe", "race", "table", "recommendation", "order", "scratch", "skipped")
+    keys = (
+        *("probe", "race", "table", "recommendation", "order", "scratch", "fine_tuning"),
+        *("chosen_by", "reported_on", "skipped"),
+    )
     result = Result(
         records={"pretrained": answer},
         summary=f"{pretrained_text(answer)}\n",
@@ -45,12 +45,28 @@ def run_pretrained(request: Compare) -> Result:
     return result
 
 
+def _refuse_others(request: Compare) -> None:
+    """Refuse what only trainings from scratch know.
+
+    Raises:
+        UserError: Naming the option.
+    """
+    if request.print_commands:
+        raise UserError(
+            "--print-commands is not for --pretrained: the probe decides what is trained"
+        )
+    for name in ("fractions", "tune", "rates", "match", "patch_sizes"):
+        if getattr(request, name) != getattr(Compare, name):
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} is for trainings from scratch; leave it out or --pretrained")
+
+
 def pretrained_question(request: Compare) -> Any:
     """What is probed and fine-tuned."""
     from vitascope.studies.comparison.budget import seconds_from
     from vitascope.studies.grid.train_command import recipe_from
-    from vitascope.studies.pretrained.answer import PretrainedQuestion
     from vitascope.studies.pretrained.candidates import DEFAULT
+    from vitascope.studies.pretrained.question import PretrainedQuestion
 
     name = "finetune" if request.recipe == Compare.recipe else request.recipe
     return PretrainedQuestion(
@@ -59,4 +75,5 @@ def pretrained_question(request: Compare) -> Any:
         recipe=recipe_from(name, request.epochs, request.set),
         budget=None if request.budget is None else seconds_from(request.budget),
         **fields_of(request, ("seeds", "image_size", "margin", "probe_only")),
+        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -7,6 +7,7 @@ gives the released code's choice. A smaller fraction with the same seed is conta
 one. The paper multiplies the epochs by 1 / fraction: see the recipe's ``scale_epochs``.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -81,7 +82,8 @@ def split(
     if not 0 < fraction < 1:
         raise UserError(f"test_fraction {fraction} is out of range; give 0 < test_fraction < 1")
     if groups is not None:
-        return _split_groups(labels, fraction, seed, groups)
+        parts = _folds_of_groups(labels, max(2, round(1 / fraction)), seed, groups)
+        return np.flatnonzero(parts != 0), np.flatnonzero(parts == 0)
     test = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -91,14 +93,20 @@ def split(
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
 
 
-def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+def folds(
+    labels: np.ndarray, count: int, seed: int = 0, groups: np.ndarray | None = None
+) -> np.ndarray:
     """For each image the fold it is tested in, 0 to ``count`` - 1, each class dealt out evenly.
+
+    With groups all images of a group are in one fold, and classes are only about even.
 
     >>> folds(np.array([0, 0, 0, 1, 1, 1]), 3).tolist()
     [1, 0, 2, 1, 0, 2]
     """
     if not 2 <= count <= len(labels):
         raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")
+    if groups is not None:
+        return _folds_of_groups(labels, count, seed, groups)
     dealt, found = 0, np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -108,19 +116,21 @@ def folds(labels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
     return found
 
 
-def _split_groups(
-    labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """One of 1 / fraction folds that keep groups together, by scikit-learn."""
+def _folds_of_groups(labels: np.ndarray, count: int, seed: int, groups: np.ndarray) -> np.ndarray:
+    """The fold of each image, by scikit-learn's ``StratifiedGroupKFold``."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    count = len(np.unique(groups))
-    number = max(2, round(1 / fraction))
-    if count < number:
+    if len(np.unique(groups)) < count:
         raise UserError(
-            f"{count} groups cannot be split with {100 * fraction:g} % for testing; give a pattern "
-            "that makes more groups, or a test set"
+            f"{len(np.unique(groups))} groups cannot be dealt out to {count} parts, none of them "
+            "in two; give a pattern that makes more groups, fewer --folds, or a test set"
         )
-    parts = StratifiedGroupKFold(number, shuffle=True, random_state=seed)
-    kept, held_out = next(iter(parts.split(labels, labels, groups)))
-    return np.asarray(kept), np.asarray(held_out)
+    if np.bincount(labels).max() < count:
+        raise UserError(f"no class has an image for each of {count} parts; give fewer --folds")
+    found = np.empty(len(labels), dtype=np.int64)
+    parts = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class")
+        for number, (_, out) in enumerate(parts.split(labels, labels, groups)):
+            found[out] = number
+    return found

@@ -50,7 +50,8 @@ class Compare:
     """With --pretrained: stop after the probe."""
     groups: str | None = None
     """Images that belong together, such as a patient's or a video's: a column of csv:, or a pattern
-    on file names (its first bracket, if there is one). Splits of test images know."""
+    on file names (its first bracket, if there is one). No group is on two sides of a split, and its
+    images count together in every interval."""
     class_names: Path | None = None
     """A file of readable class names: lines of folder,name."""
     fractions: tuple[float, ...] = (0.1, 1.0)

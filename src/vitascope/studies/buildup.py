@@ -266,7 +266,7 @@ def _change(question: BuildUp, trial: Kinds, kept: Kinds, out: Path) -> dict[str
     right = correct_arrays(pair, question.seeds, out)
     if len(right) < len(pair):
         return {"verdict": "undecided"}
-    found = difference(*right.values())
+    found = difference(*right.values(), groups=question.chooser.test.groups)
     judged = judge(found, margin=question.margin)
     words = {"agrees": "helps", "disagrees": "hurts"}
     return {

@@ -10,6 +10,7 @@ from vitascope.data.dataset import Dataset, pixel_statistics
 from vitascope.data.images import FileImages, ImageSet, MemoryImages, covering
 from vitascope.data.memory import MEMORY_LIMIT
 from vitascope.data.subsets import split
+from vitascope.errors import UserError
 
 __all__ = ["Parts", "Request", "complete", "in_form"]
 
@@ -68,6 +69,20 @@ def in_form(images: MemoryImages, request: Request) -> MemoryImages:
     return MemoryImages(pixels, images.labels, images.classes)
 
 
+def _check_groups(train: np.ndarray, test: np.ndarray) -> None:
+    """Refuse a given split that parts a group.
+
+    Raises:
+        UserError: Naming one.
+    """
+    both = sorted(set(train) & set(test))
+    if both:
+        raise UserError(
+            f"{len(both)} groups are in the training and in the test images, {str(both[0])!r} for "
+            "one; keep a group on one side, or give no split"
+        )
+
+
 def complete(name: str, parts: Parts, request: Request) -> Dataset:
     """Split off a test set where there is none, and measure the training pixels."""
     train, test, notes = parts.train, parts.test, parts.notes
@@ -87,6 +102,8 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         how = "stratified" if train.groups is None else "groups kept together"
         notes += (f"split {percent} off for testing, {how}, seed {request.seed}",)
         train, test = train.take(kept), train.take(held_out)
+    elif train.groups is not None and test.groups is not None:
+        _check_groups(train.groups, test.groups)
     if parts.statistics is None:
         mean, std, note = pixel_statistics(train)
         notes += (note,) if note else ()

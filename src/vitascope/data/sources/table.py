@@ -2,7 +2,7 @@
 
 Paths are relative to the file's folder. ``split`` is train or test (also val or validation);
 without it test images are split off. ``group``, or the column that ``?groups=`` names, says which
-images belong together: one patient, one video.
+images belong together: one patient, one video. An image without a group stands by itself.
 """
 
 import csv
@@ -42,7 +42,7 @@ def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileIm
     places = [_place(file.parent, line["path"]) for line in rows]
     found = FileImages(places, [classes.index(line["label"]) for line in rows], classes)
     if column is not None:
-        found = found.of_groups([line[column] or "" for line in rows])
+        found = found.of_groups([line[column] or line["path"] for line in rows])
     if "split" not in rows[0]:
         return found, None
     splits = np.array([(line["split"] or "").strip().lower() for line in rows])

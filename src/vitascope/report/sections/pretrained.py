@@ -11,9 +11,14 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Badge, Section, again, made_by
-from vitascope.report.tables.pretrained import pretrained_headline, pretrained_table, short_name
+from vitascope.report.tables.pretrained import (
+    pretrained_headline,
+    pretrained_table,
+    short_name,
+    shortened,
+)
 
-__all__ = ["models", "section"]
+__all__ = ["leads", "models", "section"]
 
 BADGES = {
     "clear": Badge(words="clear", sign="✓", tone="good"),
@@ -45,6 +50,8 @@ def section(source: Source, styles: Styles) -> Section:
     """One section a question."""
     record = source.record
     values, data = record.values, record.values["data"]
+    chosen = values.get("chosen_by")
+    choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
     return Section(
         kind="pretrained",
         label="Pretrained backbones",
@@ -52,9 +59,10 @@ def section(source: Source, styles: Styles) -> Section:
         question=str(values["question"]),
         answer=pretrained_headline(record),
         badge=_badge(record),
-        leads=tuple(_leads(record)),
+        leads=tuple(leads(record)),
         facts=(
             ("training images", count(data["num_train"])),
+            *choosing,
             ("test images", count(data["num_test"])),
             ("classes", count(len(data["classes"]))),
             ("candidates", count(len(values["table"]))),
@@ -83,15 +91,27 @@ def _badge(record: Record) -> Badge:
     seen = found["exact_across"] + found["near_across"]
     if seen:
         return Badge(words=f"{count(seen)} test images seen in training", sign="✗", tone="bad")
-    return BADGES[record.values["recommendation"]["verdict"]]
+    advice = record.values["recommendation"]
+    if advice.get("cautions"):
+        return Badge(words=shortened(str(advice["badge"]), record.values))
+    return BADGES[advice["verdict"]]
 
 
-def _leads(record: Record) -> list[str]:
+def leads(record: Record) -> list[str]:
+    """What the answer rests on, in sentences."""
     values = record.values
-    reason = str(values["recommendation"]["reason"])
-    for line in values["table"]:
-        reason = reason.replace(line["model"], short_name(line["model"]))
-    found = [reason, f"{values['images']['short']}."]
+    advice = values["recommendation"]
+    said = advice.get("sentences") or [advice["reason"]]
+    found = [shortened(str(sentence), values) for sentence in said]
+    found.append(f"{values['images']['short']}.")
+    tuned = values.get("fine_tuning")
+    if tuned:
+        gain = tuned["gain"]
+        found.append(
+            f"Fine-tuning {short_name(tuned['model'])} changed the {number(tuned['linear'], 1)} % "
+            f"of a linear head on its frozen features by {number(gain['value'], 1)} points "
+            f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
+        )
     scratch = values.get("scratch")
     if scratch:
         gain = scratch["gain"]
@@ -117,7 +137,8 @@ def _leads(record: Record) -> list[str]:
         if more
         else "What twice the images would bring cannot be said from these."
     )
-    found.append("Candidates were chosen and measured on the same test images.")
+    if "chosen_by" not in values:  # of an old version
+        found.append("Candidates were chosen and measured on the same test images.")
     return found
 
 

@@ -9,7 +9,7 @@ from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
-__all__ = ["pretrained_headline", "pretrained_table", "pretrained_text", "short_name"]
+__all__ = ["pretrained_headline", "pretrained_table", "pretrained_text", "short_name", "shortened"]
 
 
 def short_name(text: str) -> str:
@@ -25,7 +25,7 @@ def short_name(text: str) -> str:
 def pretrained_table(
     record: Record, style_of: Callable[[str], Style | None] = lambda name: None
 ) -> Table:
-    """One line a candidate, the best first; behind is on the same test images."""
+    """One line a candidate, the best first; behind is on the images that report."""
     values = record.values
     lines = sorted(values["table"], key=lambda line: -float(line["fine_tuned"] or line["linear"]))
     taken = values["recommendation"]["model"]
@@ -61,8 +61,27 @@ def pretrained_table(
             *("One image (ms)", "Memory (MB)", "Licence"),
         ),
         rows=tuple(rows),
-        caption=f"Behind the best: paired difference {said} with its 95 % interval.",
+        caption=f"{_measured(values)}Behind the best: paired difference {said} with its 95 % "
+        "interval.",
     )
+
+
+def _measured(values: Mapping[str, Any]) -> str:
+    """Which images the accuracies are of; records of old versions do not say."""
+    if "reported_on" not in values:
+        return ""
+    reported, chosen = values["reported_on"], values["chosen_by"]
+    words = f"Accuracies are on {reported['count']:,} {reported['images']} images"
+    if reported["images"] == chosen["images"]:
+        return f"{words}, which chose too. "
+    return f"{words}; {chosen['count']:,} {chosen['images']} images chose. "
+
+
+def shortened(text: str, values: Mapping[str, Any]) -> str:
+    """A sentence with the short names of the candidates."""
+    for line in values["table"]:
+        text = text.replace(line["model"], short_name(line["model"]))
+    return text
 
 
 def _percent(share: Any) -> str:
@@ -78,6 +97,10 @@ def _behind(found: Mapping[str, float] | None) -> str:
 def pretrained_headline(record: Record) -> str:
     """The recommendation in one sentence."""
     found = record.values["recommendation"]
+    if "headline" in found:
+        raced = found["stage"] == "race"
+        how = "Fine-tuned" if raced else "With a linear head on frozen features"
+        return f"{shortened(found['headline'], record.values)} {how}."
     line = next(each for each in record.values["table"] if each["model"] == found["model"])
     share = line["fine_tuned"] if line["fine_tuned"] is not None else line["linear"]
     how = (
@@ -89,11 +112,15 @@ def pretrained_headline(record: Record) -> str:
 
 def pretrained_text(record: Record) -> str:
     """The table and the recommendation, for a terminal."""
-    reason = str(record.values["recommendation"]["reason"])
-    for line in record.values["table"]:
-        reason = reason.replace(line["model"], short_name(line["model"]))
+    found = record.values["recommendation"]
+    said = [found["badge"], *found["sentences"]] if "sentences" in found else [found["reason"]]
     skipped = record.values.get("skipped") or {}
     more = [f"skipped: {', '.join(map(short_name, skipped))}"] if skipped else []
     return "\n".join(
-        [as_text(pretrained_table(record)), pretrained_headline(record), reason, *more]
+        [
+            as_text(pretrained_table(record)),
+            pretrained_headline(record),
+            *(shortened(str(sentence), record.values) for sentence in said),
+            *more,
+        ]
     )

@@ -84,7 +84,7 @@ def fit(
         kept = tuple(fraction for fraction in question.fractions if fraction != fewest)
         question, fractions = replace(question, fractions=kept), [*fractions, f"{100 * fewest:g} %"]
     if fractions:
-        left_out.append(f"{' and '.join(fractions)} of the images")
+        left_out.append(f"the runs on {' and '.join(fractions)} of the images")
     models: list[str] = []
     while duration(question) > budget and len(question.models) > LEAST_MODELS:
         others = [name for name in question.models if name != question.reference]

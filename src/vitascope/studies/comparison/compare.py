@@ -4,8 +4,9 @@ Every model is trained on every fraction of the images with every seed, by one r
 Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and gates
 and nonlocality are measured at log-spaced epochs. Validation images, held out of the training
 images, choose the model; its accuracy and its leads are told of test images, which chose nothing.
-With folds every training image is held out once and chooses. The answer is a record that a page
-is made from.
+With folds every training image is held out once and chooses. Images of a group (a patient, a
+video) are never on two sides, and count together in every interval. The answer is a record that a
+page is made from.
 
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
@@ -44,6 +45,7 @@ from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import file_name
 from vitascope.studies.images import surveyed
 from vitascope.studies.session.built_in_locality import built_in
+from vitascope.studies.session.held_out import check_groups
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
 from vitascope.train import Run, check_trainable, lock_folder
@@ -84,8 +86,9 @@ def compare(
     dataset = load_images(question.data, question.image_size, split=question.folds is None)
     _check_labels(dataset)
     _check_models(question)
+    _check_groups(question, dataset)
     with Progress(quiet=engine.quiet) as progress:
-        plan = _planned(question, wish, out, engine.processes)
+        plan = _planned(question, wish, out, engine.processes, started)
         with lock_folder(out):
             refuse_other(out / "compare", plan.question.config, SAME, "comparison")
             save_plan(plan, question, wish, out)
@@ -98,18 +101,21 @@ def compare(
                 out,
                 engine,
                 cost=plan.seconds_of_epoch,
+                beside=START,
             )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
             leak = seen.leak if seen.leaks else ""
             return _answer(done, plan, leak, made, perf_counter() - started)
 
 
-def _planned(question: Comparison, wish: Wish, out: Path, processes: int) -> ComparisonPlan:
+def _planned(
+    question: Comparison, wish: Wish, out: Path, processes: int, began: float
+) -> ComparisonPlan:
     most = max(question.fractions)
     trainings = {name: question.training(name, most) for name in question.models}
     images = images_of(trainings[question.models[0]])
     recipes = {name: recipe_of(each, question.seeds[0], images) for name, each in trainings.items()}
-    return make_plan(question, wish, images, recipes, out, processes)
+    return make_plan(question, wish, images, recipes, out, processes, began)
 
 
 def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
@@ -123,6 +129,14 @@ def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
 def _check_labels(dataset: Dataset) -> None:
     if dataset.label_sets is not None:
         raise UserError(f"{dataset.name} has sets of labels; a comparison needs one label an image")
+
+
+def _check_groups(question: Comparison, dataset: Dataset) -> None:
+    """Refuse parts that hold one group alone, before anything is trained."""
+    check_groups(dataset.test, "test")
+    if question.folds is None:
+        images = images_of(question.training(question.models[0], max(question.fractions)))
+        check_groups(images.test, "validation")
 
 
 def _check_models(question: Comparison) -> None:

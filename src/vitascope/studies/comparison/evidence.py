@@ -50,8 +50,9 @@ class Evidence:
 
     @property
     def called(self) -> str:
-        """The images in words: ``359 test images``."""
-        return f"{self.num_images:,} {self.name} images"
+        """The images in words: ``359 test images``, or ``359 test images of 12 groups``."""
+        groups = "" if self.groups is None else f" of {len(np.unique(self.groups))} groups"
+        return f"{self.num_images:,} {self.name} images{groups}"
 
     @property
     def kinds(self) -> dict[str, Any]:

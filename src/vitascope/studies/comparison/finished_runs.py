@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from vitascope.data import Dataset
+from vitascope.data import Dataset, Subset, subset
+from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.studies.comparison.evidence import Evidence, RunResult
 from vitascope.studies.comparison.question import TEST, Comparison
-from vitascope.studies.grid.runs import folder_of, reading_of
+from vitascope.studies.grid.runs import folder_of, images_of, reading_of
 from vitascope.train import Predictions, Run, load_run
 
 __all__ = ["FinishedRuns", "Key"]
@@ -69,6 +70,13 @@ class FinishedRuns:
     def _labels(self, labels: np.ndarray) -> np.ndarray | None:
         return labels if self.question.metric == "balanced" else None
 
+    def _groups(self, *parts: ImageSet) -> np.ndarray | None:
+        """A patient or video for each image of these parts."""
+        classes = Subset(first_classes=self.question.recipe.subset.first_classes)
+        found = [subset(part, classes).groups for part in parts]
+        known = [groups for groups in found if groups is not None]
+        return np.concatenate(known) if known else None
+
     @cached_property
     def chosen(self) -> Evidence:
         """On the images that choose: validation, or all training images, each out of its fold."""
@@ -80,12 +88,15 @@ class FinishedRuns:
         )
         first = next(iter(self.by_key))
         parts = [self.held_out[(*first[:3], f)].label for f in folds]
+        training = next(iter(self.question.trainings().values()))
+        images = [images_of(part).test for part in self.question.on_every_fold(training)]
         name = "validation" if self.question.validation else "test"
         return Evidence(
             name="held-out" if self.question.folds else name,
             runs=runs,
             labels=self._labels(np.concatenate(parts)),
             folds=np.repeat(folds, [len(part) for part in parts]) if self.question.folds else None,
+            groups=self._groups(*images),
         )
 
     @cached_property
@@ -99,6 +110,7 @@ class FinishedRuns:
             name="test",
             runs=tuple(self._run(key, right) for key, right in correct.items()),
             labels=self._labels(labels),
+            groups=self._groups(self.dataset.test),
         )
 
     def never(self) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ steps take a little longer or shorter every time they are timed.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from vitascope import record
@@ -27,6 +28,8 @@ from vitascope.studies.grid.training import Training, changed_recipe
 from vitascope.train import Recipe
 
 __all__ = ["ComparisonPlan", "Wish", "make_plan", "save_plan"]
+
+SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,7 @@ def make_plan(
     recipes: Mapping[str, Recipe],
     out: Path,
     processes: int,
+    began: float | None = None,
 ) -> ComparisonPlan:
     """Decide what is trained.
 
@@ -95,10 +99,13 @@ def make_plan(
         recipes: Of each model on the most images, for the timed steps.
         out: Folder of the comparison, which may hold a plan.
         processes: Runs at a time.
+        began: When the comparison did, by ``perf_counter``: what it took so far, the timed steps
+            among it, is off the budget.
 
     Raises:
         UserError: If the budget does not suffice, or widths cannot be matched.
     """
+    began = perf_counter() if began is None else began
     budget = None if wish.budget is None else seconds_from(wish.budget)
     if wish.match == "compute":
         asked = replace(asked, model_args=matched_widths(asked.models, dataset))
@@ -127,9 +134,11 @@ def make_plan(
     left_out: tuple[str, ...] = ()
     if budget is not None:
         cost = {name: speed.step for name, speed in speeds.items()}
-        fitted = fit(asked, budget, all_of, cost)
+        spent = perf_counter() - began
+        fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
         question, left_out = fitted.question, fitted.left_out
-        tune = wish.tune or (not left_out and lasts(question) + tuning(question) <= budget)
+        room = budget - spent - SLACK * lasts(question)
+        tune = wish.tune or (not left_out and SLACK * tuning(question) <= room)
     seconds = lasts(question) + (tuning(question) if tune else 0.0)
     return ComparisonPlan(
         question=question,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
 from vitascope.settings import Seed, Side, Within, check, command_line
@@ -60,6 +60,7 @@ class Comparison:
     metric: Metric = "top1"
     rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
     model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
+    start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`
 
     def __post_init__(self) -> None:
         check(self)
@@ -86,7 +87,8 @@ class Comparison:
     @property
     def readings(self) -> tuple[Reading, ...]:
         """What is read off a run: of one that chose by other images, also the test images."""
-        return (LOOKS, TEST) if self.validation or self.folds else (LOOKS,)
+        looks = () if self.start else (LOOKS,)
+        return (*looks, TEST) if self.validation or self.folds else looks
 
     def trainings(self) -> dict[tuple[str, float], Training]:
         """By model and fraction, the largest fractions first."""
@@ -109,6 +111,7 @@ class Comparison:
             recipe=self.recipe,
             changes={"subset.fraction": fraction, **rate, **changes},
             subset_per_seed=self.subset_per_seed,
+            start=self.start,
         )
 
     def on_every_fold(self, training: Training) -> list[Training]:

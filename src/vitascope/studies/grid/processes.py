@@ -75,15 +75,34 @@ def _in_turn(
     """One after the other, in this process."""
     done: list[Future[Any]] = []
     for job in jobs:
-        done.append(Future())
-        try:
-            done[-1].set_result(function(**job))
-        except KeyboardInterrupt as stop:
-            done[-1].set_exception(stop)
-            waiting: list[Future[Any]] = [Future() for _ in jobs[len(done) :]]
-            raise KeyboardInterrupt(_stopped_with([*done, *waiting])) from None
+        with _looking(watch, ended=len(done)):
+            done.append(Future())
+            try:
+                done[-1].set_result(function(**job))
+            except KeyboardInterrupt as stop:
+                done[-1].set_exception(stop)
+                waiting: list[Future[Any]] = [Future() for _ in jobs[len(done) :]]
+                raise KeyboardInterrupt(_stopped_with([*done, *waiting])) from None
         watch.look(ended=len(done))
     return [future.result() for future in done]
+
+
+@contextmanager
+def _looking(watch: "_Watcher", ended: int) -> Iterator[None]:
+    """Bring the bar up to date every second while a job keeps this thread busy."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(timeout=1.0):
+            watch.look(ended)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

@@ -74,7 +74,9 @@ def _looks(run: Run, options: dict[str, Any], training: Training) -> Record:
 def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
     """The test images, for a run that was measured on validation images."""
     split = training.fold is None  # otherwise all images are in the folds
-    images = load_images(training.data, training.image_size, split=split)
+    images = load_images(
+        training.data, training.image_size, start=training.source_of_weights, split=split
+    )
     tests = subset(images.test, Subset(first_classes=run.recipe.subset.first_classes))
     batches = EvalBatches(tests, batch_size=run.recipe.eval_batch, mean=images.mean, std=images.std)
     found = evaluate(reopen(run.folder).model, batches, label_sets=images.label_sets)

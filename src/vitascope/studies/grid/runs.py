@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import changed, command_line
 from vitascope.studies.grid.readings import read
-from vitascope.studies.grid.train_command import images_of_start, load_images, train_model
+from vitascope.studies.grid.train_command import load_images, train_model
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.session.pretrained import open_pretrained
 from vitascope.train import Recipe, Run, load_run, log_spaced
@@ -44,9 +44,8 @@ KEPT = 6  # epochs whose weights a run keeps, the first weights among them
 
 def images_of(training: Training) -> Dataset:
     """The images of a training, in the preprocessing of the weights that it starts from."""
-    if training.start:
-        return images_of_start(training.model, training.data, training.image_size)
-    return load_images(training.data, training.image_size, training.validation, training.fold)
+    parts = (training.validation, training.fold)
+    return load_images(training.data, training.image_size, *parts, training.source_of_weights)
 
 
 def folder_of(training: Training, seed: int, out: Path) -> Path:

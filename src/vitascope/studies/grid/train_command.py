@@ -95,6 +95,7 @@ def load_images(
     image_size: int | None,
     validation: float | None = None,
     fold: tuple[int, int] | None = None,
+    start: str = "",
     *,
     split: bool = True,
 ) -> Dataset:
@@ -105,21 +106,17 @@ def load_images(
         image_size: Side to resize them to.
         validation: This share of each class's training images takes the test images' place.
         fold: This fold of so many of them does; where the source has no test images, of all.
+        start: Pretrained weights whose preprocessing is used, as :func:`open_pretrained` has it.
         split: Split test images off where the source has none; otherwise there are none.
     """
     if fold is not None:
-        return one_fold(load_images(source, image_size, split=False), fold)
+        return one_fold(load_images(source, image_size, start=start, split=False), fold)
     if validation is not None:
-        return held_out(load_images(source, image_size), validation)
-    if not split:
-        return load(source, image_size=image_size, test_fraction=0.0)
-    return load(source, image_size=image_size)
-
-
-@lru_cache(maxsize=2)
-def images_of_start(text: str, source: str, image_size: int | None) -> Dataset:
-    """Images in the preprocessing of pretrained weights, loaded once in each process."""
-    return images_for(source, open_pretrained(text, image_size=image_size))
+        return held_out(load_images(source, image_size, start=start), validation)
+    more: dict[str, Any] = {} if split else {"test_fraction": 0.0}
+    if start:
+        return images_for(source, open_pretrained(start, image_size=image_size), **more)
+    return load(source, image_size=image_size, **more)
 
 
 def train_model(

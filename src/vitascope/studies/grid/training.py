@@ -60,6 +60,11 @@ class Training:
     teacher: "str | Training | None" = None  # timm's name, or another training
     subset_per_seed: bool = True  # a subset is drawn anew with each seed
 
+    @property
+    def source_of_weights(self) -> str:
+        """The pretrained weights whose preprocessing the images have; empty without such."""
+        return self.model if self.start else ""
+
     @cached_property
     def full_recipe(self) -> Recipe:
         """The recipe with its epochs and changes."""

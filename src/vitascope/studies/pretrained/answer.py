@@ -3,77 +3,50 @@
 1. Probe every candidate: frozen features, nearest neighbours and a linear classifier.
 2. Race: fine-tune the best few and the best of each kind of locality; the winner's network also
    from random weights, which shows what pretraining added.
-3. Answer: accuracy against cost, and one recommendation (:func:`vitascope.studies.stats.recommend`,
-   on paired test images), or that it is undecided. Beside it the order by ImageNet accuracy, which
-   shows what probing added.
+3. Answer: accuracy against cost, and one recommendation, or that it is undecided. Beside it the
+   order by ImageNet accuracy, which shows what probing added.
 
-All on the test images: the share of the one that is taken is a little too good for that, the more
-so the more candidates there were.
+Choice and report are those of a comparison from scratch (:func:`advise`): validation images, held
+out of the training images, or every training image out of its fold choose; test images, which
+chose nothing, tell how good it is and by how much it leads.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.record import Record, provenance
-from vitascope.settings import Seed, Side, Within, check
 from vitascope.studies import stats
+from vitascope.studies.comparison.advice import Advice, advise
+from vitascope.studies.comparison.cautions import Trainings
+from vitascope.studies.comparison.evidence import Evidence
+from vitascope.studies.comparison.finished_runs import FinishedRuns
+from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.runs import folder_of
-from vitascope.studies.grid.training import Training
+from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.images import surveyed
-from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, Opened, opened, plain_name
-from vitascope.studies.pretrained.cost import Cost, cost_of
-from vitascope.studies.pretrained.features import frozen_features
-from vitascope.studies.pretrained.probe import Probed, linear, probe
+from vitascope.studies.pretrained.candidates import IMAGENET, plain_name
+from vitascope.studies.pretrained.probing import (
+    OnImage,
+    ProbedCandidate,
+    Tell,
+    evidence_of,
+    probe_all,
+)
+from vitascope.studies.pretrained.question import PretrainedQuestion
 from vitascope.studies.pretrained.race import RacePlan, Runner, order_of, planned, runners
-from vitascope.studies.pretrained.twice import SHARES, Twice, twice
-from vitascope.studies.session.pretrained import images_for
-from vitascope.train import Recipe, load_run, lock_folder, recipe
+from vitascope.studies.session.models import is_named, split_file
+from vitascope.train import lock_folder
 
-__all__ = ["PretrainedQuestion", "choose_pretrained"]
+__all__ = ["choose_pretrained"]
 
-Tell = Callable[[str], None]
-OnImage = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainedQuestion:
-    """The question in full."""
-
-    data: str
-    models: tuple[str, ...] = DEFAULT
-    seeds: tuple[Seed, ...] = (0, 1, 2)
-    image_size: Side | None = None  # the candidates' own when left out
-    margin: Annotated[float, Within(0, 100)] = 1.0  # points a cheaper model may be behind
-    probe_only: bool = False
-    budget: float | None = None  # seconds of the whole
-    recipe: Recipe = field(default_factory=lambda: recipe("finetune"))
-
-    def __post_init__(self) -> None:
-        check(self)
-        for name in ("models", "seeds"):
-            values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbedCandidate:
-    """A candidate that was probed."""
-
-    opened: Opened
-    probed: Probed
-    cost: Cost
-    seconds: float  # of one image, forward
-    num_train: int
-    twice: Twice | None  # the linear probe with twice the images
+MOST = 1.0  # all images: the only fraction
 
 
 def choose_pretrained(
@@ -94,27 +67,57 @@ def choose_pretrained(
         on_image: Told of the probe's progress.
 
     Raises:
-        UserError: If no candidate can be had, or another process is at work in ``out``.
+        UserError: If no candidate can be had or one cannot be fine-tuned, or another process is at
+            work in ``out``.
     """
     out, started, made = Path(out), perf_counter(), provenance()
     engine = engine or Engine()
+    if not question.probe_only:
+        _check_rebuildable(question)
+    load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
         look = surveyed(question.data)
         tell(look.short)
-        candidates, skipped, images = _probe_all(question, out, tell, on_image)
-        race: dict[str, np.ndarray] = {}
-        scratch: np.ndarray | None = None
-        plan = None
+        candidates, skipped, images = probe_all(question, out / "features", tell, on_image)
+        chosen, reported = evidence_of(question, candidates, images)
+        trainings = Trainings(leak=look.leak if look.leaks else "")
+        plan, race, scratch = None, None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
             plan = _plan(question, candidates, left, engine)
-            race, scratch = _race(question, plan, candidates, out, engine)
-        values, arrays = _answer(question, candidates, race, scratch, plan, images)
+            asked = question.race(plan.models, plan.epochs, "pretrained")
+            race = _raced(asked, candidates, images, out, engine)
+            chosen, reported = race.chosen, race.reported
+            curves = [(key[0], _curve(run.metrics)) for key, run in race.by_key.items()]
+            trainings = replace(trainings, curves=curves, never=race.never())
+        costs = {name: float(each.cost.multiply_adds) for name, each in candidates.items()}
+        found = stats.recommend(chosen.correct(MOST), costs, question.margin, **chosen.kinds)
+        advice = advise(
+            chosen,
+            reported,
+            costs,
+            found.best,
+            margin=question.margin,
+            metric=question.metric,
+            trainings=trainings,
+        )
+        if plan is not None:
+            alone = question.race((found.best,), plan.epochs, "random")
+            scratch = _raced(alone, candidates, images, out, engine).reported
         answer = Record(
             kind="pretrained",
-            values={**values, "skipped": skipped, "images": look.values()},
-            arrays=arrays,
-            config={**asdict(question), "recipe": question.recipe.to_dict()},
+            values={
+                **_values(question, candidates, reported, advice, found, raced=race is not None),
+                **_images(question, images, chosen, reported),
+                "race": [] if plan is None else _lines(reported, plan),
+                "race_left_out": [] if plan is None else list(plan.left_out),
+                "fine_tuning": None if race is None else _added(candidates, reported, found.best),
+                "scratch": None if scratch is None else _gained(found.best, reported, scratch),
+                "skipped": skipped,
+                "images": look.values(),
+            },
+            arrays=_arrays(candidates, race, scratch),
+            config=question.config,
             seed=question.seeds[0],
             seconds=perf_counter() - started,
             made=made,
@@ -123,95 +126,14 @@ def choose_pretrained(
     return answer
 
 
-def _probe_all(
-    question: PretrainedQuestion, out: Path, tell: Tell, on_image: OnImage
-) -> tuple[dict[str, ProbedCandidate], dict[str, str], Dataset]:
-    found: dict[str, ProbedCandidate] = {}
-    skipped: dict[str, str] = {}
-    images = None
-    for each in opened(question.models, question.image_size):
-        if each.found is None:
-            skipped[each.text] = each.problem
-            tell(f"skipped {each.text}: {each.problem}")
-            continue
-        images = images_for(question.data, each.found)
-        if not len(images.train):
-            raise UserError(f"{question.data} has no training images; give a source that has some")
-        tell(each.found.line)
-        found[each.text] = _probed(question, each, images, out / "features", on_image)
-        shares = found[each.text].probed.shares
-        tell(
-            f"{each.text}: k-NN {100 * shares['knn']:.1f} %, linear {100 * shares['linear']:.1f} % "
-            f"of {len(images.test)} test images"
-        )
-    if images is None:
-        first = next(iter(skipped.values()))
-        raise UserError(f"none of {len(skipped)} candidates can be had; of the first: {first}")
-    return found, skipped, images
-
-
-def _probed(
-    question: PretrainedQuestion, each: Opened, images: Dataset, folder: Path, on_image: OnImage
-) -> ProbedCandidate:
-    assert each.found is not None
-    model, size = each.found.model, each.found.preprocessing.size
-    total, done = len(images.train) + len(images.test), 0
-
-    def step(count: int) -> None:
-        nonlocal done
-        done += count
-        on_image(each.text, done, total)
-
-    train, test = (
-        frozen_features(each.found, part, folder, on_step=step)
-        for part in (images.train, images.test)
-    )
-    cost = cost_of(model, size)
-    probed = probe(
-        train,
-        images.train.labels,
-        test,
-        images.test.labels,
-        seeds=question.seeds,
-        groups=images.train.groups,
-    )
-    return ProbedCandidate(
-        opened=each,
-        twice=_twice(question, probed.c, train, test, images),
-        probed=probed,
-        cost=cost,
-        seconds=cost.milliseconds / 1000,
-        num_train=len(images.train),
-    )
-
-
-def _twice(
-    question: PretrainedQuestion, c: float, train: np.ndarray, test: np.ndarray, images: Dataset
-) -> Twice | None:
-    """The learning curve of the linear probe, and what it says of twice the images."""
-    counts, errors = [], []
-    for share in SHARES:
-        for seed in question.seeds:
-            part = some(images.train.labels, share, seed)
-            if len(np.unique(images.train.labels[part])) < 2:
-                continue
-            model = linear(c).fit(train[part], images.train.labels[part])
-            counts.append(len(part))
-            errors.append(float((model.predict(test) != images.test.labels).mean()))
-    return twice(counts, errors)
-
-
-def some(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Positions of a share of each class, at least one image, drawn with the seed.
-
-    >>> some(np.array([0, 0, 1, 1]), 0.5, 0).shape
-    (2,)
-    """
-    rng, found = np.random.default_rng(seed), []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        found.append(rng.permutation(members)[: max(1, round(share * len(members)))])
-    return np.sort(np.concatenate(found))
+def _check_rebuildable(question: PretrainedQuestion) -> None:
+    """Refuse candidates that cannot be fine-tuned, before anything is computed."""
+    for text in question.models:
+        if not (Path(text).is_dir() or split_file(text)[1] is not None or is_named(text)):
+            raise UserError(
+                f"{text} can be probed, not fine-tuned: a run could not build it again; give "
+                "--probe-only, or candidates of timm's, NAME@FILE or a run's folder"
+            )
 
 
 def _plan(
@@ -220,116 +142,92 @@ def _plan(
     left: float | None,
     engine: Engine,
 ) -> RacePlan:
-    able = {name: each for name, each in candidates.items() if _rebuildable(each)}
-    if not able:
-        raise UserError(
-            "none of the candidates can be fine-tuned: hf: models and functions are only probed; "
-            "give --probe-only, or models of timm's"
-        )
     wanted = runners(
         [
             Runner(
                 model=name,
                 kind=each.opened.kind,
-                linear=each.probed.inner[f"{each.probed.c:g}"],
-                seconds=each.seconds,
+                linear=each.inner,
+                seconds=each.cost.milliseconds / 1000,
             )
-            for name, each in able.items()
+            for name, each in candidates.items()
         ]
     )
     return planned(
         wanted,
-        num_images=next(iter(able.values())).num_train,
-        num_seeds=len(question.seeds),
+        num_images=next(iter(candidates.values())).num_train,
+        num_seeds=len(question.seeds) * (question.folds or 1),
         epochs=question.recipe.epochs,
         budget=left,
         processes=engine.processes,
     )
 
 
-def _rebuildable(each: ProbedCandidate) -> bool:
-    return each.opened.found is not None and each.opened.found.config is not None
-
-
-def _training(question: PretrainedQuestion, model: str, epochs: int, start: Any) -> Training:
-    return Training(
-        model=model,
-        data=question.data,
-        image_size=question.image_size,
-        recipe=question.recipe,
-        epochs=epochs,
-        start=start,
-    )
-
-
-def _race(
-    question: PretrainedQuestion,
-    plan: RacePlan,
+def _raced(
+    asked: Comparison,
     candidates: Mapping[str, ProbedCandidate],
+    images: Dataset,
     out: Path,
     engine: Engine,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Which test images each got right, (S, M), and those of the best network from scratch."""
-
-    def fine_tuned(trainings: Sequence[Training]) -> list[np.ndarray]:
-        wanted = [(training, (), seed) for training in trainings for seed in question.seeds]
-        run_all(
-            wanted,
-            out,
-            engine,
-            cost=lambda training: float(candidates[training.model].cost.multiply_adds),
-        )
-        return [
-            np.stack([_correct(folder_of(training, seed, out)) for seed in question.seeds])
-            for training in trainings
-        ]
-
-    found = fine_tuned([_training(question, m, plan.epochs, "pretrained") for m in plan.models])
-    race = dict(zip(plan.models, found, strict=True))
-    best = max(race, key=lambda model: float(race[model].mean()))
-    (scratch,) = fine_tuned([_training(question, best, plan.epochs, "random")])
-    return race, scratch
+) -> FinishedRuns:
+    """The runs of a comparison of some candidates, made unless they are there."""
+    run_all(
+        asked.runs(has_test=len(images.test) > 0),
+        out,
+        engine,
+        cost=lambda training: float(candidates[training.model].cost.multiply_adds),
+    )
+    return FinishedRuns(question=asked, dataset=images, out=out)
 
 
-def _correct(folder: Path) -> np.ndarray:
-    kept = load_run(folder).predictions
-    assert kept is not None  # every run of this version keeps them
-    return kept.correct
+def _curve(metrics: Any) -> list[float]:
+    return [100 * row["top1"] for row in metrics if row["top1"] is not None]
 
 
-def _answer(
+def _values(
     question: PretrainedQuestion,
     candidates: Mapping[str, ProbedCandidate],
-    race: Mapping[str, np.ndarray],
-    scratch: np.ndarray | None,
-    plan: RacePlan | None,
-    images: Dataset,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    final = dict(race) or {name: each.probed.linear for name, each in candidates.items()}
-    cost = {name: float(candidates[name].cost.multiply_adds) for name in final}
-    advice = stats.recommend(final, cost, question.margin, images.test.groups)
-    best = advice.best
-    rows = [_row(name, each, race) for name, each in candidates.items()]
-    for line in rows:  # how far behind the best, on the same images
-        name = line["model"]
-        if name in final and name != best:
-            behind = advice.against[name]
-            line["behind"] = {"value": behind.value, "low": behind.low, "high": behind.high}
-    arrays = {
-        f"correct/linear/{n}": c.probed.linear.astype(np.uint8) for n, c in candidates.items()
-    }
-    arrays |= {f"correct/knn/{n}": c.probed.knn.astype(np.uint8) for n, c in candidates.items()}
-    arrays |= {f"correct/race/{n}": c.astype(np.uint8) for n, c in race.items()}
-    gained = None
-    if scratch is not None:
-        arrays["correct/scratch"] = scratch.astype(np.uint8)
-        found = stats.difference(race[best], scratch, groups=images.test.groups)
-        gained = {"model": best, "top1": 100 * float(scratch.mean())}
-        gained |= {"gain": {"value": found.value, "low": found.low, "high": found.high}}
-    static = order_of({line["model"]: line["imagenet"] for line in rows})
-    probed = order_of({line["model"]: line["linear"] for line in rows})
-    values = {
+    reported: Evidence,
+    advice: Advice,
+    found: stats.Recommendation,
+    *,
+    raced: bool,
+) -> dict[str, Any]:
+    """Every candidate, the orders and the recommendation."""
+    final = reported.correct(MOST)
+    shares = {name: float(right.mean()) for name, right in final.items()} if raced else {}
+    rows = [_row(name, each, shares.get(name)) for name, each in candidates.items()]
+    for line in rows:  # how far behind the best, on the images that report
+        if line["model"] in final and line["model"] != found.best:
+            pair = (final[found.best], final[line["model"]])
+            line["behind"] = _interval(stats.difference(*pair, **reported.kinds))
+    return {
         "question": "Which pretrained backbone for these images, and how good will it get?",
+        "probe": rows,
+        "order": {
+            "imagenet": order_of({line["model"]: line["imagenet"] for line in rows}),
+            "probe": order_of({line["model"]: line["linear"] for line in rows}),
+            "race": order_of(shares),
+        },
+        "table": rows,
+        "recommendation": {
+            **asdict(advice),
+            "verdict": found.verdict,
+            "best": found.best,
+            "reason": found.reason,
+            "rivals": list(found.rivals),
+            "stage": "race" if raced else "probe",
+        },
+        "metric": question.metric,
+        "seeds": list(question.seeds),
+    }
+
+
+def _images(
+    question: PretrainedQuestion, images: Dataset, chosen: Evidence, reported: Evidence
+) -> dict[str, Any]:
+    """Which images there are, which chose and which report."""
+    return {
         "data": {
             "name": images.name,
             "num_train": len(images.train),
@@ -337,50 +235,77 @@ def _answer(
             "classes": list(images.classes),
             "notes": list(images.notes),
         },
-        "probe": rows,
-        "race": [
-            {
-                "model": name,
-                "top1": float(each.mean()),
-                "per_seed": [float(share) for share in each.mean(axis=1)],
-                "epochs": None if plan is None else plan.epochs,
-            }
-            for name, each in race.items()
-        ],
-        "race_left_out": [] if plan is None else list(plan.left_out),
-        "scratch": gained,
-        "order": {
-            "imagenet": static,
-            "probe": probed,
-            "race": order_of({name: float(each.mean()) for name, each in race.items()}),
+        "chosen_by": {
+            "images": chosen.name,
+            "count": chosen.num_images,
+            "share": None if question.folds else question.validation,
+            "folds": question.folds,
         },
-        "table": rows,
-        "recommendation": {
-            "model": advice.model,
-            "verdict": advice.verdict,
-            "best": best,
-            "reason": advice.reason,
-            "rivals": list(advice.rivals),
-            "stage": "race" if race else "probe",
-            "margin": question.margin,
-        },
-        "seeds": list(question.seeds),
+        "reported_on": {"images": reported.name, "count": reported.num_images},
     }
-    return values, arrays
 
 
-def _row(name: str, each: ProbedCandidate, race: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _lines(reported: Evidence, plan: RacePlan) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": name,
+            "top1": float(right.mean()),
+            "per_seed": [float(share) for share in right.mean(axis=1)],
+            "epochs": plan.epochs,
+        }
+        for name, right in reported.correct(MOST).items()
+    ]
+
+
+def _added(
+    candidates: Mapping[str, ProbedCandidate], reported: Evidence, best: str
+) -> dict[str, Any]:
+    """What fine-tuning added to the linear probe of the best network."""
+    frozen = candidates[best].reported["linear"]
+    gain = stats.difference(reported.correct(MOST)[best], frozen, **reported.kinds)
+    return {"model": best, "linear": 100 * float(frozen.mean()), "gain": _interval(gain)}
+
+
+def _gained(best: str, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
+    """What the pretrained weights added to the best network."""
+    (right,) = scratch.correct(MOST).values()
+    gain = stats.difference(reported.correct(MOST)[best], right, **reported.kinds)
+    return {"model": best, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
+
+
+def _interval(found: stats.Estimate) -> dict[str, float]:
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+def _arrays(
+    candidates: Mapping[str, ProbedCandidate], race: FinishedRuns | None, scratch: Evidence | None
+) -> dict[str, np.ndarray]:
+    """Which images each got right: ``correct/`` those that report, ``chosen/`` those that chose."""
+    found = {}
+    for name, each in candidates.items():
+        for kind in ("linear", "knn"):
+            found[f"correct/{kind}/{name}"] = each.reported[kind]
+            found[f"chosen/{kind}/{name}"] = each.chosen[kind]
+    if race is not None:
+        found |= {f"correct/race/{n}": right for n, right in race.reported.correct(MOST).items()}
+        found |= {f"chosen/race/{n}": right for n, right in race.chosen.correct(MOST).items()}
+    if scratch is not None:
+        (found["correct/scratch"],) = scratch.correct(MOST).values()
+    return {name: right.astype(np.uint8) for name, right in found.items()}
+
+
+def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:
     """One candidate, as ``--json`` has it."""
     found = each.opened.found
     assert found is not None
-    how, shares = found.preprocessing, each.probed.shares
+    how = found.preprocessing
     top1, where = IMAGENET.get(plain_name(name), (None, ""))
     return {
         "model": name,
-        **shares,
-        "k": each.probed.k,
-        "c": each.probed.c,
-        "fine_tuned": float(race[name].mean()) if name in race else None,
+        **each.shares,
+        "k": each.k,
+        "c": each.c,
+        "fine_tuned": fine_tuned,
         "kind": each.opened.kind,
         "locality": each.opened.locality,
         "size": list(how.size),

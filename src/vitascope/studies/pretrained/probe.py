@@ -6,8 +6,9 @@
 
 k and C are those that are right most often in an inner cross-validation of the training images
 (three folds, class by class; images of a group stay together), never by the test images. Both
-classifiers are scikit-learn's. Each seed trains on its own 90 % of each class: with one training
-set there is no telling how much the answer owes to it. Shares are means over seeds.
+classifiers are scikit-learn's. Each seed trains on its own 90 % of each class, or of the groups:
+with one training set there is no telling how much the answer owes to it. Shares are means over
+seeds.
 
 Scores of transferability (LogME and its kin) are left out on purpose: nearest neighbours on frozen
 features predict the order after fine-tuning better.
@@ -80,7 +81,8 @@ def probe(
         test: (M, D)
         test_labels: (M,)
         seeds: One training set each.
-        groups: Of the training images, which the inner cross-validation keeps together. (N,)
+        groups: Of the training images, which stay together in the inner cross-validation and in
+            what a seed leaves out. (N,)
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.arange(60) % 2
@@ -97,7 +99,7 @@ def probe(
         nearest: list[np.ndarray] = []
         straight: list[np.ndarray] = []
         for seed in seeds:
-            kept, _ = split(train_labels, LEFT_OUT, seed)
+            kept = _kept(train_labels, seed, groups)
             features, labels = train[kept], train_labels[kept]
             for model, found in ((neighbours(k, len(kept)), nearest), (linear(c), straight)):
                 if len(np.unique(labels)) == 1:  # nothing to tell apart
@@ -105,6 +107,14 @@ def probe(
                     continue
                 found.append(model.fit(features, labels).predict(test) == test_labels)
     return Probed(knn=np.stack(nearest), linear=np.stack(straight), k=k, c=c, inner=inner)
+
+
+def _kept(labels: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarray:
+    """Positions of the training images of one seed; of few groups one is left out."""
+    count = None if groups is None else len(np.unique(groups))
+    if count == 1:
+        return np.arange(len(labels))
+    return split(labels, LEFT_OUT if count is None else max(LEFT_OUT, 1 / count), seed, groups)[0]
 
 
 def _inner(features: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> dict[str, float]:

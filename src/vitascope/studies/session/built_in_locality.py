@@ -28,11 +28,29 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "vit", "; ".join(told)
     if attends and _mixing(model):
         return "other", "mixed: convolutions beside attention"
+    if _windows(model):
+        return "other", "mixed: attention within windows of patches, biased by their offset"
     if attends:
         return "vit", "none built in: plain attention"
     if any(p.ndim == 4 and p.shape[-1] > 1 for p in model.parameters()):
         return "cnn", "hard: convolutions"
     return "other", "unknown"
+
+
+def _windows(model: nn.Module) -> bool:
+    """Whether attention stays within windows and has a term for the offset of two patches.
+
+    A window as large as the whole grid (BEiT) keeps nothing local.
+    """
+    whole = tuple(getattr(getattr(model, "patch_embed", None), "grid_size", None) or ())
+    for layer in model.modules():
+        window = getattr(layer, "window_size", None)
+        if not isinstance(window, (tuple, list)) or tuple(window) == whole:
+            continue
+        held = [*layer.named_parameters(), *layer.named_buffers()]
+        if any("relative" in name for name, _ in held):
+            return True
+    return False
 
 
 def _mixing(model: nn.Module) -> bool:

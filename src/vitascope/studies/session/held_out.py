@@ -2,19 +2,37 @@
 
 A choice made on the test images makes its own accuracy too good. Here a share of *each class* of
 the training images, or one fold of them after the other, takes the test set's place while a study
-chooses; the real test images are measured afterwards, beside it. Pixel statistics stay those of
-all training images.
+chooses; the real test images are measured afterwards, beside it. Images of a group (a patient, a
+video) stay on one side. Pixel statistics stay those of all training images.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from vitascope.data import Dataset
+from vitascope.data import Dataset, ImageSet
 from vitascope.data.subsets import folds, split
 from vitascope.errors import UserError
 
-__all__ = ["held_out", "one_fold"]
+__all__ = ["check_groups", "held_out", "one_fold", "positions"]
+
+
+def positions(
+    dataset: Dataset, share: float = 0.0, count: int | None = None, seed: int = 0
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which training images are trained on and which are held out: a share, or so many folds."""
+    if not len(dataset.train):
+        raise UserError(f"{dataset.name} has no training images; give a source that has some")
+    labels, groups = dataset.train.labels, dataset.train.groups
+    if count is not None:
+        dealt = folds(labels, count, groups=groups)
+        return [(np.flatnonzero(dealt != w), np.flatnonzero(dealt == w)) for w in range(count)]
+    if not 0 < share < 1:
+        raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
+    kept, out = split(labels, share, seed, groups)
+    if not len(out):
+        raise UserError(f"{dataset.name} has one image a class: none can be held out")
+    return [(kept, out)]
 
 
 def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
@@ -26,13 +44,7 @@ def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     >>> len(chooser.train), len(chooser.test), len(digits.train)
     (1079, 359, 1438)
     """
-    if not 0 < share < 1:
-        raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
-    if not len(dataset.train):
-        raise UserError(f"{dataset.name} has no training images; give a source that has some")
-    kept, out = split(dataset.train.labels, share, seed)
-    if not len(out):
-        raise UserError(f"{dataset.name} has one image a class: none can be held out")
+    kept, out = positions(dataset, share, seed=seed)[0]
     note = f"held {100 * share:g} % of the training images out to choose by, seed {seed}"
     return replace(
         dataset,
@@ -56,12 +68,25 @@ def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
         raise UserError(
             f"there is no fold {which + 1} of {count}; give 1/{count} to {count}/{count}"
         )
-    dealt = folds(dataset.train.labels, count)
+    kept, out = positions(dataset, count=count)[which]
     return replace(
         dataset,
-        train=dataset.train.take(np.flatnonzero(dealt != which)),
-        test=dataset.train.take(np.flatnonzero(dealt == which)),
+        train=dataset.train.take(kept),
+        test=dataset.train.take(out),
         label_sets=None,
         fold=fold,
         notes=(*dataset.notes, f"held fold {which + 1} of {count} out"),
     )
+
+
+def check_groups(images: ImageSet, what: str) -> None:
+    """Refuse images of one group: they say nothing about other groups.
+
+    Raises:
+        UserError: Before anything is trained.
+    """
+    if images.groups is not None and len(np.unique(images.groups)) == 1:
+        raise UserError(
+            f"all {len(images)} {what} images are of the group {str(images.groups[0])!r}, so "
+            "nothing can be said about other groups; give images of more groups, or --folds"
+        )

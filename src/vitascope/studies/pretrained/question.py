@@ -1,0 +1,53 @@
+"""What `vitascope compare --pretrained` asks."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+from vitascope.errors import UserError
+from vitascope.settings import Seed, Side, Within, check
+from vitascope.studies.comparison.advice import Metric
+from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.grid.training import changed_recipe
+from vitascope.studies.pretrained.candidates import DEFAULT
+from vitascope.train import Recipe, recipe
+
+__all__ = ["PretrainedQuestion"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainedQuestion:
+    """The question in full."""
+
+    data: str
+    models: tuple[str, ...] = DEFAULT
+    seeds: tuple[Seed, ...] = (0, 1, 2)
+    image_size: Side | None = None  # the candidates' own when left out
+    margin: Annotated[float, Within(0, 100)] = 1.0  # points a cheaper model may be behind
+    # share of the training images that choose the model; 0: the test images do
+    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
+    folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
+    metric: Metric = "top1"
+    probe_only: bool = False
+    budget: float | None = None  # seconds of the whole
+    recipe: Recipe = field(default_factory=lambda: recipe("finetune"))
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("models", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """In plain types."""
+        return {**asdict(self), "recipe": self.recipe.to_dict()}
+
+    def race(
+        self, models: tuple[str, ...], epochs: int, start: Literal["pretrained", "random"]
+    ) -> Comparison:
+        """The comparison of some candidates, all of whose weights are trained on."""
+        names = ("data", "seeds", "image_size", "margin", "validation", "folds", "metric")
+        shared = {name: getattr(self, name) for name in names}
+        plan = changed_recipe(self.recipe, epochs, {})
+        return Comparison(models=models, fractions=(1.0,), recipe=plan, start=start, **shared)
