@@ -107,7 +107,7 @@ function build() {  // a card a model
     card.content = tile(card, "content", "Content");
     card.position = tile(card, "position", "Position");
     card.shares = card.body.appendChild(make("p", "ex-shares"));
-    card.plain = card.tiles.appendChild(make("p", "ex-plain", "Plain attention: it looks by content, and has no gate."));
+    card.plain = card.tiles.appendChild(make("p", "ex-plain"));
     card.gate = card.body.appendChild(make("div", "ex-gate"));
     card.gate.appendChild(make("span", "", "content"));
     card.bar = card.gate.appendChild(make("span", "ex-bar"));
@@ -157,7 +157,7 @@ function percent(share) { return (100 * share).toFixed(1) + "\u00a0%"; }
 
 function sharesOf(layer, rows, whole) {  // what goes to class tokens and registers, in words
   if (!layer.keyTokens.length) return "";
-  var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + " (the head's patches " + percent(whole.shares[n]) + ")"; });
+  var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + (layer.Q ? " (the head's patches " + percent(whole.shares[n]) + ")" : ""); });
   return "Of its attention goes to: " + said.join(", ") + "; evenly it would be " + percent(1 / (layer.K + layer.keyTokens.length)) + " each. The maps show the rest.";
 }
 
@@ -216,6 +216,7 @@ function draw() {
       if (layer.gated) drawMap(card[part].canvas, rows[part], layer, query);
     });
     card.gate.hidden = !layer.gated; card.plain.hidden = layer.gated;
+    card.plain.textContent = layer.Q ? "Plain attention: it looks by content, and has no gate." : "Class attention: only the " + layer.queryTokens.join(" and the ") + " looks, whichever patch is chosen.";
     if (layer.gated) {
       card.knob.style.left = 100 * rows.gate + "%";
       card.number.textContent = "gate " + number(rows.gate) + (state.gate === "learned" ? "" : ", forced");

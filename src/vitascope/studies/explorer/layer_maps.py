@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
-from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.attention.maps import without_map
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.studies.explorer.compression import compress
 from vitascope.studies.explorer.grid_maps import GridLayout, grid_layout, separable
@@ -43,8 +43,8 @@ LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, 
 def layouts_of(
     structure: ModelStructure, layers: str | Iterable[str]
 ) -> tuple[dict[str, GridLayout], dict[str, str]]:
-    """Layers whose patches attend to patches on a grid, and the others with the reason."""
-    able, left_out = structure.chosen_layers(layers, without_patches(structure), "the explorer")
+    """Layers in which patches on a grid are looked at, and the others with the reason."""
+    able, left_out = structure.chosen_layers(layers, without_map(structure), "the explorer")
     found = {}
     for name, places in able.items():
         try:
