@@ -29,14 +29,18 @@ def bench_tables(record: Record) -> Iterator[Table]:
         yield Table(
             name=f"{subject} memory",
             title="Memory",
-            corner="Grid",
-            columns=("Our layer", str(record.config.get("peer", "timm's layer")), "Ratio"),
+            corner="Work" if subject == "capture" else "Grid",
+            columns=(
+                "Ours" if subject == "capture" else "Our layer",
+                str(record.config.get("peer", "timm's layer")),
+                "Ratio",
+            ),
             rows=tuple(
                 row(
-                    grid,
+                    what,
                     [f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"],
                 )
-                for grid, ours, theirs in values["memory"]
+                for what, ours, theirs in values["memory"]
             ),
         )
     if values.get("rates"):
