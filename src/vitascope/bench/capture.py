@@ -63,7 +63,7 @@ def time_capture(
     batch_size: int = 4,
     img_size: int = 224,
     depth: int = 12,
-    rounds: int = 9,
+    rounds: int = 15,
     threads: int = 1,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> CaptureBenchmark:
