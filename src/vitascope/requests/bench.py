@@ -58,8 +58,8 @@ class Bench:
     """Images per batch; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
     training and throughput, 4 for capture, and for corruptions at 224 px."""
     rounds: Count | None = None
-    """Turns of each candidate; 11 for gpsa, 15 for capture, 3 for hessian, 7 for neighborhood, 5 for
-    the others."""
+    """Turns of each candidate; 15 for capture, 11 for gpsa, 7 for neighborhood, 3 for hessian, 5
+    for the others."""
     threads: Processes | None = None
     """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None
