@@ -1,6 +1,6 @@
 """Attention maps against each library's own way to them: `vitascope bench capture`.
 
-The record goes beside this file unless --out says otherwise. Takes less than a minute on an idle core.
+The record goes beside this file unless --out says otherwise. Takes half a minute on one core.
 """
 
 import sys

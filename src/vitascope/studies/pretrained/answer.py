@@ -34,8 +34,9 @@ from vitascope.studies.pretrained.features import frozen_features
 from vitascope.studies.pretrained.probe import Probed, linear, probe
 from vitascope.studies.pretrained.race import RacePlan, Runner, order_of, planned, runners
 from vitascope.studies.pretrained.twice import SHARES, Twice, twice
+from vitascope.studies.session.mistakes import mistakes
 from vitascope.studies.session.pretrained import images_for
-from vitascope.train import Recipe, load_run, lock_folder, recipe
+from vitascope.train import Predictions, Recipe, load_run, lock_folder, recipe
 
 __all__ = ["PretrainedQuestion", "choose_pretrained"]
 
@@ -110,6 +111,9 @@ def choose_pretrained(
             plan = _plan(question, candidates, left, engine)
             race, scratch = _race(question, plan, candidates, out, engine)
         values, arrays = _answer(question, candidates, race, scratch, plan, images)
+        taken = candidates[values["recommendation"]["model"]]
+        values["mistakes"], pictures = _mistakes(question, taken, plan, out)
+        arrays |= pictures
         answer = Record(
             kind="pretrained",
             values={**values, "skipped": skipped, "images": look.values()},
@@ -280,7 +284,9 @@ def _race(
             cost=lambda training: float(candidates[training.model].cost.multiply_adds),
         )
         return [
-            np.stack([_correct(folder_of(training, seed, out)) for seed in question.seeds])
+            np.stack(
+                [_predictions(folder_of(training, seed, out)).correct for seed in question.seeds]
+            )
             for training in trainings
         ]
 
@@ -291,10 +297,10 @@ def _race(
     return race, scratch
 
 
-def _correct(folder: Path) -> np.ndarray:
+def _predictions(folder: Path) -> Predictions:
     kept = load_run(folder).predictions
     assert kept is not None  # every run of this version keeps them
-    return kept.correct
+    return kept
 
 
 def _answer(
@@ -367,6 +373,22 @@ def _answer(
         "seeds": list(question.seeds),
     }
     return values, arrays
+
+
+def _mistakes(
+    question: PretrainedQuestion, taken: ProbedCandidate, plan: RacePlan | None, out: Path
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the recommended model gets wrong, fine-tuned or with a linear head, the first seed's."""
+    assert taken.opened.found is not None
+    name, said = taken.opened.text, taken.probed.first
+    if plan is not None:
+        run = _training(question, name, plan.epochs, "pretrained")
+        said = _predictions(folder_of(run, question.seeds[0], out))
+    images = images_for(question.data, taken.opened.found)
+    whole = np.array_equal(images.test.labels, said.label)  # no file was left out
+    values, arrays = mistakes(said, images.classes, images.test if whole else None)
+    told = {"model": name, "seed": question.seeds[0]}
+    return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
 
 
 def _row(name: str, each: ProbedCandidate, race: Mapping[str, np.ndarray]) -> dict[str, Any]:
