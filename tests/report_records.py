@@ -316,7 +316,7 @@ def inspection(
             {
                 "map/rollout": random.random((2, 4, 4)),
                 "map/grad-cam": random.random((2, 2, 2)),
-                "pictures": random.random((2, 8, 8)),
+                "pictures": random.random((2, 8, 8, 3)),
             },
         ),
         "masking": (

@@ -52,13 +52,22 @@ def test_a_run_keeps_the_names_of_its_classes_from_the_start(run):
     assert load_run(run).classes == ("a", "b", "c")
 
 
+def test_all_images_are_measured_only_where_none_is_for_training(run, tmp_path):
+    for part in ("train", "test"):
+        folder(tmp_path / part, {"a": "a", "b": "b"})
+    with pytest.raises(UserError, match="has a test set of its own; give --split test or train"):
+        evaluate_subject(str(run), str(tmp_path), split="all")
+
+
 def test_some_of_the_classes_are_evaluated_by_name(run, tmp_path, capsys):
     some = folder(tmp_path / "some", {"b": "b", "c": "c"})
     assert main(["evaluate", str(run), "--data", str(some)]) == 0
     out = capsys.readouterr().out
-    assert "100.0 ± 0.0" in out
+    assert "100.0 [" in out
     assert "note: classes are matched by name: 2 of the model's 3 classes" in out
     assert evaluate_subject(str(run), str(some)).values["top1"] == 1.0
+    assert evaluate_subject(str(run), str(some)).values["num_images"] == 4
+    assert evaluate_subject(str(run), str(some), split="all").values["num_images"] == 20
     words = ["evaluate", str(run), "--data", str(some), "--on", "fgsm,calibration", "--json"]
     assert main(words) == 0
     measures = json.loads(capsys.readouterr().out)["measures"]

@@ -314,3 +314,15 @@ def test_what_cannot_be_explained_says_why():
     resnet = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 900, 5))
     with pytest.raises(UserError, match="has no attention over tokens"):
         measure.relevance(resnet, images(size=32), methods=["rollout"])
+
+
+def test_pictures_beside_the_maps_have_the_colours_of_the_images():
+    """Un-normalised by the statistics, and pooled: constant images keep their colour exactly."""
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
+    colours = torch.tensor([[0.9, 0.2, 0.1], [0.0, 0.5, 1.0]])
+    images = colours[:, :, None, None].expand(-1, -1, 16, 16)
+    normal = (images - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+    model = vitascope.create_model("resnet_micro", num_classes=3, img_size=16).eval()
+    found = measure.relevance(model, [normal], statistics=(mean, std))
+    assert found.pictures.shape == (2, 16, 16, 3)
+    np.testing.assert_allclose(found.pictures[:, 3, 5], colours, atol=1e-6)

@@ -12,6 +12,7 @@ import pytest
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
+from vitascope.errors import UserError
 from vitascope.figure import (
     Dots,
     DotSeries,
@@ -26,6 +27,7 @@ from vitascope.figure import (
 from vitascope.report.figures.axes import spread
 from vitascope.report.figures.heat import BRIGHT
 from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
+from vitascope.report.figures.maps import lit
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.figures.scale import AxisScale, ticks
@@ -228,7 +230,13 @@ def test_contours_of_a_bowl_are_narrow_where_it_is_steep():
 
 
 def test_a_figure_that_was_stored_comes_back_whole():
-    maps = Maps(title="m", rows=("a",), columns=("b", "c"), values=np.ones((1, 2, 3, 3)))
+    maps = Maps(
+        title="m",
+        rows=("a",),
+        columns=("b", "c"),
+        values=np.ones((1, 2, 3, 3)),
+        photographs=np.ones((2, 4, 4, 3)) / 2,
+    )
     dots = Dots(
         title="d", y_label="%", groups=("g",), series=(DotSeries(label="s", values=[[1.0]]),)
     )
@@ -242,6 +250,30 @@ def test_a_figure_that_was_stored_comes_back_whole():
     assert found.panels[2].x == [-1.0, 0.0, 1.0]
     np.testing.assert_array_equal(found.panels[2].values, panels[2].values)
     np.testing.assert_array_equal(found.panels[3].values, maps.values)
+    np.testing.assert_array_equal(found.panels[3].photographs, maps.photographs)
+    arrays["f/3/photographs"] = arrays["f/3/photographs"][:1]
+    with pytest.raises(UserError, match=r"photographs must be of the shape .2, height"):
+        restored(json.loads(json.dumps(item, default=np.ndarray.tolist)), arrays)
+
+
+def test_a_map_lights_the_photograph_where_it_is_high():
+    """A map of a bright left half: there the pixels stay, on the right a tenth is left."""
+    half = np.zeros((1, 1, 8, 8))
+    half[..., :4] = 0.02
+    photographs = np.full((1, 32, 32, 3), 0.8)
+    panel = Maps(
+        title="", rows=("a",), columns=("1",), values=half, log=False, photographs=photographs
+    )
+    plain, bright = lit(panel)[:, 0, :, :, 0].astype(int)
+    assert (plain == 204).all()
+    assert (abs(bright[:, :12] - 204) <= 2).all()
+    assert (abs(bright[:, 20:] - 20) <= 2).all()
+    drawing = str(draw_panel(panel, "wide"))
+    assert drawing.count("data:image/jpeg") == 2
+    figure = draw_figure(Figure(name="f", title="", reading="", panels=(panel,)))
+    pixels = figure.axes[0].images[0].get_array()
+    assert pixels.shape[2] == 3
+    np.testing.assert_array_equal(pixels[:32, :32], lit(panel)[0, 0])
 
 
 def test_a_matrix_that_was_a_surface_in_earlier_records_is_one_now():

@@ -303,15 +303,30 @@ def test_a_study_that_knows_its_networks_colours_them_as_a_comparison_does(tmp_p
     assert compose(find([tmp_path / "plain"], KINDS)).styles.of("vit_micro").colour == 0
 
 
-@pytest.mark.parametrize(("second", "word"), [(0.78, "no more"), (0.6, "more")])
-def test_evaluations_are_compared_with_the_noise_of_their_images(tmp_path, second, word):
-    made_evaluation("a", 0.8).save(tmp_path / "a")
-    made_evaluation("b", second).save(tmp_path / "b")
+def answered(right, images=400):
+    """Arrays of an evaluation that is right on the images of these positions."""
+    label = np.zeros(images, np.int64)
+    predicted = np.ones(images, np.int64)
+    predicted[right] = 0
+    return {"label": label, "predicted": predicted}
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (range(8, 320), "on 8 images and the second on 0: more than chance"),
+        (range(16, 328), "on 16 images and the second on 8: no more than chance"),
+    ],
+)
+def test_evaluations_are_compared_image_by_image(tmp_path, second, words):
+    """312 right of 320: beyond chance where they are among the same images, else not."""
+    for name, right in (("a", range(320)), ("b", second)):
+        made = made_evaluation(name, len(right) / 400)
+        replace(made, arrays={**made.arrays, **answered(right)}).save(tmp_path / name)
     (section,) = report_of(tmp_path).sections
-    share = f"b {100 * second:.1f} ± "
-    assert section.answer.startswith("a is right most often: 80.0 ± 2.0 % of 400 images (digits); ")
-    assert share in section.answer
-    assert f"The first two differ by {word} than chance" in section.leads[0]
+    lead = "a is right most often: 80.0 [75.8, 83.6] % of 400 images (digits); b 78.0 ["
+    assert section.answer.startswith(lead)
+    assert words in section.leads[0]
     assert [row.cells[0].bold for row in section.tables[0].rows] == [True, False]
     (line, _, _) = section.figures[0].panels[0].series
     assert (line.x, line.y) == ([50.0, 90.0], [60.0, 80.0])  # the empty bin is no point
@@ -319,6 +334,13 @@ def test_evaluations_are_compared_with_the_noise_of_their_images(tmp_path, secon
         section.agains[0].command
         == f"vitascope evaluate a --data digits --split test --threads 1 --out {tmp_path}/a"
     )
+
+
+def test_evaluations_on_other_images_are_not_judged(tmp_path):
+    made_evaluation("a", 0.8).save(tmp_path / "a")
+    made_evaluation("b", 0.5).save(tmp_path / "b")
+    (section,) = report_of(tmp_path).sections
+    assert "not measured on the same images" in section.leads[0]
 
 
 def test_the_line_that_was_typed_is_how_to_get_it_again(tmp_path):

@@ -26,6 +26,7 @@ __all__ = [
     "Series",
     "Style",
     "Surface",
+    "check_photographs",
     "head_panels",
     "restored",
     "stored",
@@ -161,6 +162,7 @@ class Maps:
     log: bool = True
     query: tuple[float, float] | None = None  # the query patch: down, across
     unringed: tuple[str, ...] = ()  # rows in which something else looks
+    photographs: np.ndarray | None = None  # below the maps of a column (C, H, W, 3), 0 to 1
 
 
 Panel = Lines | Dots | Heat | Surface | Maps
@@ -222,6 +224,8 @@ def stored(figure: Figure) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         if "values" in plain:
             plain["array"] = f"{figure.name}/{place}"
             arrays[plain["array"]] = plain.pop("values")
+        if "photographs" in plain:
+            arrays[f"{figure.name}/{place}/photographs"] = plain.pop("photographs")
         if "series" in plain:
             plain["series"] = [_changed(line) for line in plain["series"]]
         panels.append(plain)
@@ -279,8 +283,25 @@ def _panel(item: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Panel:
         given["series"] = tuple(line(**_known(line, one)) for one in given["series"])
     else:
         given["values"] = _array(item, arrays, 4 if made is Maps else 2)
+        if made is Maps:
+            given["photographs"] = arrays.get(f"{item['array']}/photographs")
+            check_photographs(given["photographs"], len(given["columns"]))
     found: Panel = made(**given)
     return found
+
+
+def check_photographs(photographs: np.ndarray | None, count: int) -> None:
+    """Photographs, if there are any, are one a column of maps, and in colour.
+
+    Raises:
+        UserError: If not.
+    """
+    if photographs is None:
+        return
+    if photographs.ndim != 4 or photographs.shape[::3] != (count, 3) or not photographs.size:
+        raise UserError(
+            f"photographs must be of the shape ({count}, height, width, 3), not {photographs.shape}"
+        )
 
 
 def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ NAMELESS = """() => [...document.querySelectorAll('svg, img, canvas, figure, but
         || e.querySelector(':scope > title') || (e.labels && e.labels.length)
         || (!e.matches('svg, canvas') && e.textContent.trim())))
     .map(e => e.outerHTML.slice(0, 100))"""
+DRAWN = "() => [...document.querySelectorAll('canvas')].map(c => c.toDataURL()).join()"
 # WCAG 2: contrast of each visible text with the first opaque background behind it.
 FAINT = """() => {
   const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
@@ -91,12 +92,11 @@ def test_arrow_keys_choose_what_is_drawn(visit, demo):
     page = visit(demo)
     drawn = page.locator("canvas[aria-label]").first
     drawn.wait_for()
-    before = page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
+    before = page.evaluate(DRAWN)
     page.locator("#ex-layers input:checked").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("#ex-layers input").nth(1).is_checked()
-    after = page.evaluate("[...document.querySelectorAll('canvas')].map(c => c.toDataURL())")
-    assert after != before
+    page.wait_for_function(f"before => ({DRAWN})() !== before", arg=before)  # at the next frame
 
 
 def test_enter_switches_the_theme_and_opens_what_is_folded(visit, demo):

@@ -11,6 +11,9 @@ from vitascope.report.explorer.page import page
 from vitascope.studies.explorer.live import Live
 
 PIXELS = "(canvas) => canvas.toDataURL()"
+# By the page's own clock, which a busy machine slows: words are said 150 ms after a frame is drawn.
+SETTLED = """() => new Promise(done => requestAnimationFrame(
+    () => requestAnimationFrame(() => setTimeout(done, 170))))"""
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +30,7 @@ def explorer(records, tmp_path_factory):
 
 def settled(tab):
     """The frame after the last change is drawn, and the words are said."""
-    tab.wait_for_timeout(300)
+    tab.evaluate(SETTLED)
     return tab
 
 

@@ -19,7 +19,7 @@ from vitascope.errors import UserError
 from vitascope.record import Record, load, write_text
 from vitascope.report.contents import EXPLORER, PageContents, compose
 from vitascope.report.explorer.page import section as explorer_part
-from vitascope.report.figures.page_renderer import draw_panel, left_out, num_points, room
+from vitascope.report.figures.page_renderer import across, draw_panel, left_out, num_points, room
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.formatting import FILTERS
 from vitascope.report.records import Found, Source, find
@@ -118,7 +118,7 @@ def _environment() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals.update(
-        draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
+        across=across, draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
     )
     return environment
 

@@ -31,7 +31,7 @@ class Evaluate:
 
     Examples:
       vitascope evaluate runs/a
-      vitascope evaluate runs/a --data photos/ --json
+      vitascope evaluate runs/a --data photos/ --split all --json
       vitascope evaluate runs/a --data pets/ --map-classes puppy=dog kitten=cat
       vitascope evaluate convit_tiny --pretrained --data imagenet-v2:/data/v2
       vitascope evaluate vit_micro --weights my.safetensors --data digits
@@ -47,8 +47,8 @@ class Evaluate:
     """File of weights for a model given by name."""
     pretrained: TimmWeights = False
     map_classes: ClassNames = ()
-    split: Literal["test", "train"] = "test"
-    """Which images."""
+    split: Literal["test", "train", "all"] = "test"
+    """Which images; without a test set of their own a fifth is for testing, or all of them."""
     images: int | None = None
     """How many of them, drawn with the seed; all when left out."""
     seed: int = 0

@@ -78,6 +78,9 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
     elif test is None and request.test_fraction == 0:
         test = train.take(np.arange(0))
         notes += ("there are no test images: all are for training",)
+    elif test is None and request.test_fraction == 1:
+        train, test = train.take(np.arange(0)), train
+        notes += ("all images are for testing",)
     elif test is None:
         kept, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
         percent = f"{100 * request.test_fraction:g} %"

@@ -191,7 +191,7 @@ def load(
         image_size: Side of the square images; None: as they are.
         in_chans: 1 (grey) or 3; None: as they are.
         test_fraction: Share of each class for testing, where the source has no test set; 0 leaves
-            it empty.
+            it empty, 1 leaves no training images.
         seed: Of that split.
         crop_pct: Share of the resized image that the centre crop keeps; None: the source's own,
             which is 1 but for ImageNet.

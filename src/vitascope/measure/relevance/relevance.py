@@ -44,7 +44,7 @@ from vitascope.record import Record
 __all__ = ["METHODS", "Explainer", "Relevance", "relevance"]
 
 METHODS = ("rollout", "gradient", "grad-cam")
-PICTURE = 32  # pixels a side of the small images that are kept beside the maps
+PICTURE = 96  # pixels a side of the small images that are kept beside the maps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Relevance:
     """Maps of relevance, and how faithful they are."""
 
     maps: Mapping[str, np.ndarray]  # method -> (m, h, w), the largest of each is 1
-    pictures: np.ndarray  # the m images, grey and small. (m, height, width)
+    pictures: np.ndarray  # the m images, small, from 0 to 1. (m, height, width, 3)
     layer: str | None  # whose feature maps Grad-CAM weights
     shares: tuple[float, ...]  # of the places hidden or shown
     deletion: Mapping[str, np.ndarray]  # method -> probability of the class. (n, S)
@@ -223,6 +223,7 @@ def relevance(
     *,
     methods: Sequence[str] = METHODS,
     num_kept: int = 8,
+    statistics: tuple[Sequence[float], Sequence[float]] | None = None,
     seed: int = 0,
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
     **known: Any,
@@ -234,6 +235,7 @@ def relevance(
         batches: Images (B, C, height, width), all of one size, normalised, or (images, labels).
         methods: Of :data:`METHODS`; those that the model does not allow are named in ``left_out``.
         num_kept: Images whose maps are kept.
+        statistics: Mean and std of the normalisation, so that pictures have their own colours.
         seed: Of the random orders.
         on_step: Called before each batch with the measure's name and the number of batches ahead.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
@@ -271,7 +273,7 @@ def relevance(
                 top = kept.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
                 maps.setdefault(method, []).append((kept / top).cpu())
         if done < num_kept:
-            pictures.append(_small(batch[: num_kept - done]))
+            pictures.append(_small(batch[: num_kept - done], statistics))
         classes.append(answers.cpu())
         done += len(batch)
     whole = {
@@ -296,10 +298,18 @@ def _shuffled(grid: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(grid[0] * grid[1])
 
 
-def _small(images: Tensor) -> Tensor:
-    """Grey images from 0 to 1, at most ``PICTURE`` pixels a side. (B, h, w)"""
-    grey = images.float().mean(1, keepdim=True)
-    height, width = (min(PICTURE, size) for size in grey.shape[-2:])
-    grey = nn.functional.adaptive_avg_pool2d(grey, (height, width))[:, 0]
-    low, high = (grey.flatten(1).aminmax(dim=1)[i][:, None, None] for i in (0, 1))
-    return ((grey - low) / (high - low).clamp(min=1e-12)).cpu()
+def _small(images: Tensor, statistics: tuple[Sequence[float], Sequence[float]] | None) -> Tensor:
+    """Images from 0 to 1, at most ``PICTURE`` pixels a side. (B, h, w, 3)
+
+    Without the statistics of their normalisation each image runs from its darkest to its brightest.
+    """
+    small = images.detach().float().cpu()
+    small = nn.functional.adaptive_avg_pool2d(small, [min(PICTURE, n) for n in small.shape[-2:]])
+    if statistics is not None:
+        mean, std = (torch.tensor(part)[:, None, None] for part in statistics)
+        small = small * std + mean
+    else:
+        low, high = (end[:, None, None, None] for end in small.flatten(1).aminmax(dim=1))
+        small = (small - low) / (high - low).clamp(min=1e-12)
+    colours = small if small.shape[1] == 3 else small.mean(1, keepdim=True).expand(-1, 3, -1, -1)
+    return colours.clamp(0, 1).permute(0, 2, 3, 1).contiguous()

@@ -79,6 +79,17 @@ def image(
     )
 
 
+def photograph(pixels: np.ndarray, x: float, y: float, wide: float, high: float) -> Markup:
+    """An image (H, W, 3) of bytes, somewhere in a drawing."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=88)
+    href = "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
+    box = {"x": x, "y": y, "width": wide, "height": high}
+    return svg.tag("image", href=href, preserveAspectRatio="none", **box)
+
+
 def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
     """The matrix with its names and a bar of colours; few cells carry their numbers."""
     at, low, high = levels(panel)

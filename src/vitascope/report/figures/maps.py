@@ -9,12 +9,13 @@ from markupsafe import Markup
 from vitascope.figure import Maps
 from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
-from vitascope.report.figures.heat import drawn, image
+from vitascope.report.figures.heat import drawn, image, photograph
 
-__all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "map_levels"]
+__all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "lit", "map_levels"]
 
 DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
 MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
+SMALLEST = 80  # pixels across a photograph
 LETTERS = 22  # of a row: "layer 12, register 4"
 
 
@@ -31,8 +32,33 @@ def map_levels(panel: Maps) -> np.ndarray:
     return np.where(np.isfinite(values), np.clip(at, 0, 1), np.nan)
 
 
+def lit(panel: Maps) -> np.ndarray:
+    """The photographs, then each row's maps as light on them. (1 + R, C, H, W, 3) uint8
+
+    Light is a map from 0 to its largest value, smoothed between its places; what has none keeps a
+    tenth of its brightness.
+    """
+    from PIL import Image
+
+    photographs = np.asarray(panel.photographs, float)
+    size = (photographs.shape[2], photographs.shape[1])
+    rows = [photographs]
+    for row in np.nan_to_num(np.asarray(panel.values, float)):
+        tops = np.maximum(row.max((1, 2), keepdims=True), 1e-30)
+        light = [
+            np.asarray(
+                Image.fromarray(one.astype(np.float32)).resize(size, Image.Resampling.BICUBIC)
+            )
+            for one in np.clip(row / tops, 0, 1)
+        ]
+        rows.append(photographs * (0.1 + 0.9 * np.clip(np.stack(light), 0, 1))[..., None])
+    return (255 * np.clip(np.stack(rows), 0, 1)).round().astype(np.uint8)
+
+
 def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     """One row per layer, one column per head; of very many an even choice. The query is ringed."""
+    if panel.photographs is not None:
+        return _draw_lit(panel, width)
     at = map_levels(panel)
     if at.ndim != 4 or not at.size:
         return Markup('<p class="none">No map to draw.</p>')
@@ -68,6 +94,30 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
     said += f"of {len(columns)} maps."
     return drawn(parts, width, 22 + sheet.shape[0] * unit, said)
+
+
+def _draw_lit(panel: Maps, width: float) -> Markup:
+    """A row of photographs, and a row of them lit by each row of maps."""
+    tiles = lit(panel)
+    columns = thin(tiles.shape[1], min(MOST_COLUMNS, int(width / SMALLEST)))
+    names = ("image", *panel.rows)
+    left = 10 + max(svg.width(svg.shorten(name, LETTERS), 10.5) for name in names)
+    wide = min((width - left) / len(columns), 108.0)
+    high = wide * tiles.shape[2] / tiles.shape[3]
+    parts = []
+    for row, name in enumerate(names):
+        y = 18 + row * high
+        parts.append(svg.text(left - 8, y + high / 2 + 4, name, anchor="end", most=LETTERS))
+        for place, column in enumerate(columns):
+            box = (left + place * wide, y, wide - 4, high - 4)
+            parts.append(photograph(tiles[row, column], *box))
+    for place, column in enumerate(columns):
+        x = left + (place + 0.5) * wide - 2
+        parts.append(svg.text(x, 12, panel.columns[column], anchor="middle"))
+    said = (
+        f"{panel.title or 'Maps'}: {len(columns)} images, and below them {', '.join(panel.rows)}."
+    )
+    return drawn(parts, width, 18 + len(names) * high, said)
 
 
 def _queries(

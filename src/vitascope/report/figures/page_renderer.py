@@ -12,7 +12,7 @@ from vitascope.report.figures.lines import MOST_POINTS, draw_lines
 from vitascope.report.figures.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
 from vitascope.report.figures.surface import draw_surface
 
-__all__ = ["draw_panel", "left_out", "num_points", "room"]
+__all__ = ["across", "draw_panel", "left_out", "num_points", "room"]
 
 _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Lines: draw_lines,
@@ -37,6 +37,11 @@ def room(figure: Figure, among: int = 1) -> str:
     if isinstance(figure.panels[0], (Lines, Dots)):
         return "half" if among > _MANY and not figure.wide else "wide"
     return "lone"
+
+
+def across(panel: Panel) -> bool:
+    """Whether a panel takes all of the width among others: photographs do."""
+    return isinstance(panel, Maps) and panel.photographs is not None
 
 
 def num_points(figure: Figure, most: int = MOST_POINTS) -> int:

@@ -24,7 +24,7 @@ from vitascope.report.figures.dots import paper_of, seeds_of
 from vitascope.report.figures.figure import runs_of
 from vitascope.report.figures.heat import BRIGHT, levels
 from vitascope.report.figures.lines import axis_number, line_scales, of_points, x_marks
-from vitascope.report.figures.maps import map_levels
+from vitascope.report.figures.maps import lit, map_levels
 from vitascope.report.figures.scale import ticks
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.figures.surface import NUM_CONTOURS, smooth
@@ -340,6 +340,9 @@ def _surface(axis: Axes, panel: Surface) -> None:
 
 
 def _maps(axis: Axes, panel: Maps) -> None:
+    if panel.photographs is not None:
+        _lit(axis, panel)
+        return
     at = map_levels(panel)
     rows, columns, high, wide = at.shape
     gap = max(1, wide // 6)
@@ -360,16 +363,34 @@ def _maps(axis: Axes, panel: Maps) -> None:
                     mew=1.2,
                 )
     axis.imshow(sheet, cmap="magma", vmin=0, vmax=1, interpolation="nearest")
-    axis.set_yticks(
-        [row * (high + gap) + (high - 1) / 2 for row in range(rows)],
-        [_short(name) for name in panel.rows],
-        fontsize=7,
-    )
-    axis.set_xticks(
-        [column * (wide + gap) + (wide - 1) / 2 for column in range(columns)],
-        [_short(name) for name in panel.columns],
-        fontsize=7,
-    )
+    _name_tiles(axis, panel.rows, panel.columns, (high + gap, high), (wide + gap, wide))
+
+
+def _lit(axis: Axes, panel: Maps) -> None:
+    """A row of photographs, and a row of them lit by each row of maps."""
+    tiles = lit(panel)
+    _, _, high, wide, _ = tiles.shape
+    gap = max(1, wide // 24)
+    edges = ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0))
+    sheet = np.pad(tiles, edges, constant_values=255).transpose(0, 2, 1, 3, 4)
+    axis.imshow(sheet.reshape(len(tiles) * (high + gap), -1, 3))
+    _name_tiles(axis, ("image", *panel.rows), panel.columns, (high + gap, high), (wide + gap, wide))
+
+
+def _name_tiles(
+    axis: Axes,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    down: tuple[int, int],
+    across: tuple[int, int],
+) -> None:
+    """Names beside and above tiles; down and across: from one to the next, and the size of one."""
+
+    def middles(count: int, step: int, size: int) -> list[float]:
+        return [place * step + (size - 1) / 2 for place in range(count)]
+
+    axis.set_yticks(middles(len(rows), *down), [_short(name) for name in rows], fontsize=7)
+    axis.set_xticks(middles(len(columns), *across), [_short(n) for n in columns], fontsize=7)
     axis.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
     axis.grid(visible=False)
     for spine in axis.spines.values():

@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Maps, Series, Style
+from vitascope.figure import Figure, Lines, Maps, Series, Style, check_photographs
 from vitascope.record import Record
 from vitascope.report.instruments.instrument import Instrument, Seen, table_row
-from vitascope.report.instruments.per_layer import joined
+from vitascope.report.instruments.per_layer import joined, sentence
 from vitascope.report.tables.table import TableRow
 
 __all__ = ["RELEVANCE", "gain_words"]
 
 CURVES = ("deletion", "insertion")
 NAMES = {"rollout": "rollout", "gradient": "gradient attention", "grad-cam": "Grad-CAM"}
-FINEST = 32  # pixels a side of a drawn map
 
 
 def gain_words(one: Mapping[str, Any]) -> str:
@@ -36,14 +35,16 @@ def relevance(models: Sequence[Seen]) -> Figure:
     parts = []
     for seen in models:
         best = max(seen.values["methods"], key=lambda method: _total(seen, method))
-        said = [f"{gain_words(seen.values[curve][best])} ({curve})" for curve in CURVES]
-        words = " points better than a random order of the same places" if seen is models[0] else ""
-        parts.append(f"{seen.label}'s {NAMES[best]} is {' and '.join(said)}{words}")
+        hidden, shown = (_change_words(seen.values[curve][best], curve) for curve in CURVES)
+        parts.append(
+            f"hide first what {NAMES[best]} marks, and {seen.label}'s answer is {hidden} than with "
+            f"random places hidden; show it first, and it is {shown}"
+        )
     return Figure(
         name="relevance",
         title="What the answer rests on",
-        reading=joined(parts),
-        how="Maps: one column per image, each map from 0 to its largest value. Curves: probability "
+        reading=sentence(joined(parts)),
+        how="Maps: one column per image, lit where the answer rests on it. Curves: probability "
         "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
         "on an empty image (insertion, high is good); dashed: the same places in random order. "
         "± is the standard error over images.",
@@ -53,6 +54,21 @@ def relevance(models: Sequence[Seen]) -> Figure:
         "al. 2017); deletion and insertion: areas below the curves (Petsiuk et al. 2018).",
         wide=len(models) > 1,
     )
+
+
+def _change_words(one: Mapping[str, Any], curve: str) -> str:
+    """How the probability of the answer differs from that in random order.
+
+    >>> _change_words({"gain": 0.123, "error": 0.01}, "deletion")
+    '12.3 ± 1.0 points less probable'
+    >>> _change_words({"gain": -0.01, "error": 0.01}, "insertion")
+    '1.0 ± 1.0 points less probable (undecided)'
+    """
+    words, _, undecided = gain_words(one).partition(", ")
+    word = "more" if (one["gain"] >= 0) == (curve == "insertion") else "less"
+    points, _, few = words[1:].partition(" on ")
+    ending = f" on {few}" if few else ""
+    return f"{points} points {word} probable{ending}" + (" (undecided)" if undecided else "")
 
 
 def _total(seen: Seen, method: str) -> float:
@@ -65,10 +81,12 @@ def _panels(seen: Seen, titled: bool) -> Iterator[Maps | Lines]:
 
 
 def _maps(seen: Seen, titled: bool) -> Maps:
+    rows = {NAMES[m]: seen.record.arrays[f"map/{m}"] for m in seen.values["methods"]}
     pictures = np.asarray(seen.record.arrays["pictures"], float)
-    rows = {"image": pictures}
-    rows |= {NAMES[m]: seen.record.arrays[f"map/{m}"] for m in seen.values["methods"]}
-    side = min(FINEST, max(max(part.shape[1:]) for part in rows.values()))
+    if pictures.ndim == 3:  # grey, of an earlier version
+        pictures = np.repeat(pictures[..., None], 3, -1)
+    check_photographs(pictures, len(next(iter(rows.values()))))
+    side = max(max(part.shape[1:]) for part in rows.values())
     values = np.stack([_resized(np.asarray(part, float), side) for part in rows.values()])
     return Maps(
         title=seen.label if titled else "",
@@ -76,6 +94,7 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         columns=tuple(str(image + 1) for image in range(len(pictures))),
         values=values,
         log=False,
+        photographs=pictures,
     )
 
 

@@ -1,7 +1,8 @@
 """Evaluations: how often models are right on labelled images, and whether they are as sure."""
 
 from collections.abc import Sequence
-from math import sqrt
+
+import numpy as np
 
 from vitascope.figure import Figure, Style
 from vitascope.record import Record
@@ -16,7 +17,7 @@ from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name
 from vitascope.report.sections.run import TERMS
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
-from vitascope.report.tables.evaluation import evaluation_table, standard_error
+from vitascope.report.tables.evaluation import evaluation_table, share_right
 from vitascope.settings import command_line
 
 __all__ = ["models", "section"]
@@ -37,7 +38,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     said = [f"{names[i]} {share}" for i, share in zip(order[1:], shares[1:], strict=True)]
     lead = f"{first} most often: {shares[0]}" if several else f"{first} on {shares[0]}"
     answer = joined([lead, *said], 3)
-    leads = ["± is the standard error of so many images, not the spread over seeds."]
+    leads = ["The 95 % interval is of so many images, not of the spread over seeds."]
     if several:
         leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
     figures = _figures(sources, names, chosen)
@@ -64,17 +65,28 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
 
 
 def _right(record: Record) -> str:
-    top1, images = record.values["top1"], count(record.values["num_images"])
-    share = f"{number(100 * top1, 1)} ± {number(100 * standard_error(record), 1)} %"
-    return f"{share} of {images} images ({record.config.get('data')})"
+    images = count(record.values["num_images"])
+    return f"{share_right(record)} % of {images} images ({record.config.get('data')})"
 
 
 def _ahead(first: Record, second: Record) -> str:
-    """Whether the best two differ by more than their images let expect."""
-    gap = float(first.values["top1"]) - float(second.values["top1"])
-    noise = 1.96 * sqrt(standard_error(first) ** 2 + standard_error(second) ** 2)
-    beyond = "more" if gap > noise else "no more"
-    return f"The first two differ by {beyond} than chance would give with so many images (95 %)."
+    """Whether the best two differ on the same images by more than chance (McNemar's exact test)."""
+    kept = [record.arrays for record in (first, second)]
+    source = [[record.config.get(name) for name in ("data", "split")] for record in (first, second)]
+    same = source[0] == source[1] and all("predicted" in arrays for arrays in kept)
+    if not same or not np.array_equal(*(arrays["label"] for arrays in kept)):
+        return "The first two were not measured on the same images: their lead is not judged."
+    from scipy.stats import binomtest  # takes a second to import
+
+    right, other = (arrays["predicted"] == arrays["label"] for arrays in kept)
+    ahead, behind = int((right & ~other).sum()), int((~right & other).sum())
+    chance = binomtest(ahead, ahead + behind).pvalue if ahead + behind else 1.0
+    beyond = "more" if chance < 0.05 else "no more"
+    p = f"p = {number(chance, 2)}" if chance >= 0.01 else "p < 0.01"
+    return (
+        f"Where the first two differ, the first is right on {count(ahead)} images and the second "
+        f"on {count(behind)}: {beyond} than chance (McNemar's exact test, {p})."
+    )
 
 
 def _figures(

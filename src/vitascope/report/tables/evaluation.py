@@ -1,21 +1,25 @@
 """The table of evaluations: how often models are right on labelled images."""
 
 from collections.abc import Sequence
-from math import sqrt
+
+import numpy as np
 
 from vitascope.figure import Style
 from vitascope.record import Record
+from vitascope.reliability import wilson
 from vitascope.report.figures.scale import count
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["evaluation_table", "standard_error"]
+__all__ = ["evaluation_table", "share_right"]
 
 
-def standard_error(record: Record) -> float:
-    """Of the accuracy: sqrt(p (1 - p) / n)."""
-    right, images = float(record.values["top1"]), int(record.values["num_images"])
-    return sqrt(right * (1 - right) / max(images, 1))
+def share_right(record: Record) -> str:
+    """Top-1 in percent with Wilson's 95 % interval, which all right or all wrong does not empty."""
+    images = np.array(int(record.values["num_images"]))
+    low, high = wilson(images * float(record.values["top1"]), images)
+    inside = ", ".join(number(100 * float(end), 1) for end in (low, high))
+    return f"{number(100 * record.values['top1'], 1)} [{inside}]"
 
 
 def evaluation_table(
@@ -26,9 +30,8 @@ def evaluation_table(
     rows = []
     for record, name, style in zip(records, names, styles, strict=True):
         values, config = record.values, record.config
-        top1 = f"{number(100 * values['top1'], 1)} ± {number(100 * standard_error(record), 1)}"
         cells: list[str | Cell] = [
-            Cell(words=top1, bold=len(records) > 1 and values["top1"] == best),
+            Cell(words=share_right(record), bold=len(records) > 1 and values["top1"] == best),
             number(100 * values["top5"], 1) if values.get("top5") is not None else "",
             number(values["nll"], 3),
             number(100 * values["ece"], 1),

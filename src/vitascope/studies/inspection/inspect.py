@@ -214,7 +214,12 @@ def _relevance(
     request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
 ) -> Any:
     return measure.relevance(
-        session.model, batches, seed=request.seed, on_step=steps, **request.token_grid
+        session.model,
+        batches,
+        statistics=session.statistics,
+        seed=request.seed,
+        on_step=steps,
+        **request.token_grid,
     )
 
 

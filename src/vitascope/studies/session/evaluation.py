@@ -56,7 +56,8 @@ def open_labelled(
 
     A run brings its data with it; ``data`` may name other images. Their classes are the run's by
     name, all or some of them; ``map_classes`` says which of the run's a class is that has another
-    name. ``num_images`` images are drawn with the seed; all when left out.
+    name. ``num_images`` images are drawn with the seed; all when left out. ``split`` all: of images
+    that have no test set of their own none is set aside.
     """
     if num_images is not None and num_images < 1:
         raise UserError(f"give at least 1 for --images, not {num_images}")
@@ -71,9 +72,15 @@ def open_labelled(
         map_classes=map_classes,
         new_head=False,
     )
+    if split == "all":
+        session = replace(session, whole=True)
+        if len(session.loaded.train):
+            raise UserError(
+                f"{session.source} has a test set of its own; give --split test or train"
+            )
     images = session.labelled_images
     positions = session.draw(num_images, seed, split)
-    label_sets = images.label_sets if split == "test" else None
+    label_sets = None if split == "train" else images.label_sets
     if label_sets is not None:
         label_sets = tuple(label_sets[i] for i in positions)
     some = session.num_outputs == IMAGENET != len(images.classes)

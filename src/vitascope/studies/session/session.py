@@ -49,6 +49,7 @@ class Session:
     image_size: int | None = None  # side to load the images in; the model's own when left out
     map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
     fold: tuple[int, int] | None = None  # of its data, that a run was not trained on
+    whole: bool = False  # images without a test set of their own are all for testing
 
     @cached_property
     def loaded(self) -> Dataset:
@@ -63,6 +64,8 @@ class Session:
         how: dict[str, Any] = {"image_size": side, "in_chans": self.channels}
         if not self.random:
             how |= {"crop_pct": self.crop_pct, "interpolation": self.interpolation or "bicubic"}
+        if self.whole:
+            return load(self.source, **how, test_fraction=1.0)
         if self.fold is None or self.source != self.data:
             return load(self.source, **how)
         whole = load(self.source, **how, test_fraction=0.0)
@@ -183,7 +186,7 @@ class Session:
 
     def draw(self, num_images: int | None, seed: int, split: str = "test") -> np.ndarray:
         """Positions of some images, drawn with the seed, in rising order; all for None."""
-        count = len(self.images.test if split == "test" else self.images.train)
+        count = len(self.images.train if split == "train" else self.images.test)
         return np.sort(np.random.default_rng(seed).permutation(count)[:num_images])
 
     def batches(
@@ -199,7 +202,7 @@ class Session:
 
         Batches grow until the last one has ``smallest`` images, or all images are in one.
         """
-        images = self.images.test if split == "test" else self.images.train
+        images = self.images.train if split == "train" else self.images.test
         count = len(positions)
         size = min(batch_size, count) if smallest > 1 else batch_size
         while 0 < count % size < smallest and size < count:
