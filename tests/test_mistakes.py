@@ -106,8 +106,8 @@ def test_the_lists_are_pictures_with_what_was_said_and_how_surely(found, images)
     assert base64.b64decode(pictures[0][0]) == raw
     assert pictures[0][1] == f"Image labelled {first['label']}"
     gallery = page[page.index('id="gallery-1"') :]
-    assert gallery.index(f"said {first['predicted']}") < gallery.index("87.5 % sure")
-    assert f"labelled {first['label']}, {100 * first['probability']:.1f} %" in gallery
+    assert gallery.index(f"said {first['predicted']}") < gallery.index("87.5\u00a0% sure")
+    assert f"labelled {first['label']}, {100 * first['probability']:.1f}\u00a0%" in gallery
     assert f'<small title="{first["file"]}">{first["file"]}</small>' in gallery
     assert "has no pictures" not in page
 

@@ -196,9 +196,9 @@ def _picture(
 ) -> Picture:
     label, said, file = (str(line[key]) for key in ("label", "predicted", "file"))
     sure = line.get("confidence", line["probability"] if label == said else None)
-    words = [f"{_percent(sure)} % sure"] if sure is not None else []
+    words = [f"{_percent(sure)}\u00a0% sure"] if sure is not None else []
     if label != said:
-        words.append(f"labelled {label}, {_percent(line['probability'])} %")
+        words.append(f"labelled {label}, {_percent(line['probability'])}\u00a0%")
     if "right" in line:
         right = ", ".join(known.get(name, name) for name in line["right"])
         words.append(f"right: {right}" if right else "no other model is right")
