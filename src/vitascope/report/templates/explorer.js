@@ -41,7 +41,7 @@ function controls() {
     function (n) { return n ? "The " + tokens[n - 1] + " looks" : "The patch under the pointer looks"; });
   $("ex-asks").hidden = !tokens.length;
   ["ex-l", "ex-h"].forEach(function (id) { $(id).parentNode.hidden = !layers; });
-  $("ex-legend").hidden = $("ex-gates").hidden = !layers;
+  $("ex-legend").hidden = $("ex-gates").hidden = $("ex-pin").parentNode.hidden = $("ex-said").hidden = !layers;
   function counted(n) { return Array.apply(null, Array(n)).map(function (_, k) { return String(k + 1); }); }
   choices("ex-layers", "ex-layer", counted(layers), state.layer, function (n) { state.layer = n; controls(); },
     function (n) { return "Layer " + (n + 1) + ": " + longest.layers[n].name; });
@@ -163,6 +163,7 @@ function sharesOf(layer, rows, whole) {  // what goes to class tokens and regist
 
 function restsOn(card, view) {  // maps of relevance of the image that is shown, at the last weights
   var part = view.part, found = part && part.relevance || [];
+  card.node.classList.toggle("ex-alone", !!part && !part.layers.length);
   card.rests.hidden = !found.length;
   found.forEach(function (one, n) {
     if (!card.resting.children[n]) {
