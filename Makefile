@@ -65,6 +65,8 @@ portable: export MKL_CBWR = COMPATIBLE
 portable: export OPENBLAS_CORETYPE = Nehalem
 portable: export ONEDNN_MAX_CPU_ISA = SSE41
 portable: export OMP_NUM_THREADS = 2
+# A thread that waits sleeps: two workers of two threads on two cores would spin against each other.
+portable: export OMP_WAIT_POLICY = PASSIVE
 portable: $(READY) browser
 	$(BIN)/pytest -n 2 --dist loadfile
 

@@ -1,31 +1,50 @@
-"""The README's picture: a comparison's page as a visitor meets it, pointing at one patch.
+"""The pictures of README and site: the first figure of a page, or a comparison with its explorer.
 
-python docs/make_picture.py RUNS/report.html docs/figures/report.png [IMAGE LAYER HEAD ROW COLUMN]
+    python docs/make_picture.py FOLDER/report.html docs/figures/instruments/photographs.jpg
+    python docs/make_picture.py RUNS/report.html docs/figures/report.png IMAGE LAYER HEAD ROW COLUMN
 
-IMAGE, LAYER, HEAD and the patch's ROW and COLUMN count from 0. Needs Chromium and Playwright.
+IMAGE, LAYER, HEAD and the patch's ROW and COLUMN count from 0: the patch that is pointed at. Needs
+Chromium and Playwright. The photographs are ImageNet's; the record of their page stands beside
+those of the instruments' figures.
 """
 
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 WIDTH, GRID = 1500, 8
 
 
-def shoot(page: Path, choices: tuple[int, ...]) -> bytes:
-    """The top of the page and its explorer, as PNG."""
-    image, layer, head, row, column = choices
+@contextmanager
+def opened(page: Path, width: int) -> Iterator[Page]:
+    """The page in a browser that is so wide."""
     names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
     binary = next(found for name in names if name and (found := shutil.which(name)))
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=binary, args=["--disable-gpu"])
-        tab = browser.new_page(viewport={"width": WIDTH, "height": 1000})
+        tab = browser.new_page(viewport={"width": width, "height": 1000})
         tab.goto(page.resolve().as_uri())
+        yield tab
+        browser.close()
+
+
+def first_figure(page: Path) -> bytes:
+    """The drawings of the page's first figure, without the words below them."""
+    with opened(page, WIDTH) as tab:
+        return tab.locator("figure .row").first.screenshot()
+
+
+def pointing_at(page: Path, choices: tuple[int, ...]) -> bytes:
+    """The top of the page and its explorer, as PNG."""
+    image, layer, head, row, column = choices
+    with opened(page, WIDTH) as tab:
         for name, number in (("ex-image", image), ("ex-layer", layer), ("ex-head", head)):
             tab.locator(f"input[name={name}]").nth(number).check(force=True)
         box = tab.locator("#ex-picture").bounding_box()
@@ -39,13 +58,15 @@ def shoot(page: Path, choices: tuple[int, ...]) -> bytes:
         assert end is not None
         height = tab.evaluate("window.scrollY") + end["y"] + end["height"] + 30
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height}
-        drawn = tab.screenshot(full_page=True, clip=clip)
-        browser.close()
-    return drawn
+        return tab.screenshot(full_page=True, clip=clip)
 
 
 if __name__ == "__main__":
     source, target, *rest = sys.argv[1:]
-    chosen = tuple(map(int, rest)) if rest else (1, 2, 1, 5, 2)
-    picture = Image.open(BytesIO(shoot(Path(source), chosen))).convert("RGB")
-    picture.quantize(192, dither=Image.Dither.NONE).save(target, optimize=True)
+    if rest:
+        drawn = pointing_at(Path(source), tuple(map(int, rest)))
+        picture = Image.open(BytesIO(drawn)).convert("RGB")
+        picture.quantize(192, dither=Image.Dither.NONE).save(target, optimize=True)
+    else:
+        picture = Image.open(BytesIO(first_figure(Path(source)))).convert("RGB")
+        picture.save(target, quality=60, optimize=True)

@@ -52,7 +52,7 @@ class Relevance:
     """Maps of relevance, and how faithful they are."""
 
     maps: Mapping[str, np.ndarray]  # method -> (m, h, w), the largest of each is 1
-    pictures: np.ndarray  # the m images, small, from 0 to 1. (m, height, width, 3)
+    pictures: np.ndarray  # the m images, small. (m, height, width, 3) uint8
     layer: str | None  # whose feature maps Grad-CAM weights
     shares: tuple[float, ...]  # of the places hidden or shown
     deletion: Mapping[str, np.ndarray]  # method -> probability of the class. (n, S)
@@ -299,7 +299,7 @@ def _shuffled(grid: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
 
 
 def _small(images: Tensor, statistics: tuple[Sequence[float], Sequence[float]] | None) -> Tensor:
-    """Images from 0 to 1, at most ``PICTURE`` pixels a side. (B, h, w, 3)
+    """Images as bytes, at most ``PICTURE`` pixels a side. (B, h, w, 3)
 
     Without the statistics of their normalisation each image runs from its darkest to its brightest.
     """
@@ -312,4 +312,4 @@ def _small(images: Tensor, statistics: tuple[Sequence[float], Sequence[float]] |
         low, high = (end[:, None, None, None] for end in small.flatten(1).aminmax(dim=1))
         small = (small - low) / (high - low).clamp(min=1e-12)
     colours = small if small.shape[1] == 3 else small.mean(1, keepdim=True).expand(-1, 3, -1, -1)
-    return colours.clamp(0, 1).permute(0, 2, 3, 1).contiguous()
+    return (255 * colours.clamp(0, 1)).round().byte().permute(0, 2, 3, 1).contiguous()

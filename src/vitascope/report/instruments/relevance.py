@@ -82,7 +82,8 @@ def _panels(seen: Seen, titled: bool) -> Iterator[Maps | Lines]:
 
 def _maps(seen: Seen, titled: bool) -> Maps:
     rows = {NAMES[m]: seen.record.arrays[f"map/{m}"] for m in seen.values["methods"]}
-    pictures = np.asarray(seen.record.arrays["pictures"], float)
+    pictures = np.asarray(seen.record.arrays["pictures"])
+    pictures = pictures / 255 if pictures.dtype == np.uint8 else pictures.astype(float)
     if pictures.ndim == 3:  # grey, of an earlier version
         pictures = np.repeat(pictures[..., None], 3, -1)
     check_photographs(pictures, len(next(iter(rows.values()))))
