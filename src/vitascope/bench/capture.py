@@ -94,7 +94,12 @@ def time_capture(
             ("all maps kept", peak_memory(ways[OURS]), theirs),
             ("one number of each kept", peak_memory(_one_number(model, images)), theirs),
         )
-    config = {"batch_size": batch_size, "img_size": img_size, "depth": depth, "rounds": rounds}
+    config: dict[str, Any] = {
+        "batch_size": batch_size,
+        "img_size": img_size,
+        "depth": depth,
+        "rounds": rounds,
+    }
     config |= {"threads": threads, "clock": "processor time", "peer": EAGER}
     seconds = perf_counter() - start
     return CaptureBenchmark(tuple(cost), tuple(speed), memory, difference, config, seconds)
@@ -155,11 +160,15 @@ def _of_hugging_face(img_size: int, depth: int, images: Tensor) -> tuple[nn.Modu
         from transformers import ViTConfig, ViTForImageClassification
     except ImportError:
         raise UserError("the peer is missing: pip install 'vitascope[hub]'") from None
-    sizes = {"hidden_size": 192, "num_hidden_layers": depth, "num_attention_heads": 3}
+    sizes: dict[str, Any] = {
+        "hidden_size": 192,
+        "num_hidden_layers": depth,
+        "num_attention_heads": 3,
+    }
     sizes |= {"intermediate_size": 768, "image_size": img_size, "patch_size": 16}
 
     def made(implementation: str) -> Any:
-        config = ViTConfig(**sizes, attn_implementation=implementation)
+        config = ViTConfig(**(sizes | {"attn_implementation": implementation}))
         return ViTForImageClassification(config).eval()
 
     model, eager = made("sdpa"), made("eager")
