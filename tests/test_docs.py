@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mathematics import drawn, hidden
 from PIL import Image
 from timm.utils import AttentionExtract
 
@@ -83,6 +84,21 @@ def test_a_page_shows_a_small_figure_with_the_record_of_its_numbers(name):
             assert image.width <= 900
         record = figure.parent / "records" / f"{figure.stem}.json"
         assert json.loads(text(record))["kind"] == name
+
+
+def test_formulas_of_the_site_are_mathml_and_code_stays():
+    told = drawn(hidden("`$x$`, US$5 and $5\n```\n$$y$$\n```\n$z$ $$w$$"))
+    assert told.startswith("`$x$`, US$5 and $5\n```\n$$y$$\n```\n<math ")
+    assert re.findall(r'display="(\w+)"><mrow><mi>(\w)</mi>', told) == [
+        ("inline", "z"),
+        ("block", "w"),
+    ]
+
+
+@pytest.mark.parametrize("page", EVERY, ids=named)
+def test_no_formula_is_left_as_tex(page):
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", hidden(text(page)), flags=re.DOTALL)
+    assert not re.findall(r"\\(frac|sum|mathrm|lVert|sigma|lambda|in|cdot)\b", prose)
 
 
 @pytest.mark.parametrize("page", EVERY, ids=named)
