@@ -1,9 +1,10 @@
 """Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
 `make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
-Each record becomes a section, studies first in the papers' order, the rest by file name. A figure
-whose name starts with a record's name (``figures/cifar10-gates.png`` for ``cifar10.json``) is shown
-under it. The tables are those that the report and the terminal show.
+Each record becomes a section: studies first, those on real images before those on digits, in the
+papers' order; the rest by file name. A figure whose name starts with a record's name
+(``figures/cifar10-gates.png`` for ``cifar10.json``) is shown under it. The tables are those
+that the report and the terminal show.
 """
 
 import sys
@@ -229,8 +230,12 @@ def _made(record: Record) -> str:
 def _in_order(records: Sequence[tuple[str, Record]]) -> list[tuple[str, Record]]:
     """Studies in the papers' order and before the rest, which stays as it is."""
     studies = [pair for pair in records if pair[1].kind == "study"]
-    studies.sort(key=lambda pair: (pair[1].values.get("order") or 0, pair[0]))
+    studies.sort(key=lambda pair: (_on_digits(pair[1]), pair[1].values.get("order") or 0, pair[0]))
     return [*studies, *(pair for pair in records if pair[1].kind != "study")]
+
+
+def _on_digits(study: Record) -> bool:
+    return bool(study.values["data"] == "digits")
 
 
 def _overview(studies: Sequence[tuple[str, Record]]) -> str:
@@ -249,9 +254,9 @@ def _overview(studies: Sequence[tuple[str, Record]]) -> str:
     again = len(studies) - len(names)
     more = f", {again} of them on other images too," if again else ""
     counted = f"{tally([claim.verdict for claim in every])}. {correction(every)}".strip()
+    asked = "One study" if len(names) == 1 else f"{len(names)} studies"
     words = (
-        f"{len(names)} studies{more} at the {' and '.join(scales)} scale: "
-        f"{counted} The papers' models, "
+        f"{asked}{more} at the {' and '.join(scales)} scale: {counted} The papers' models, "
         "images and epochs are far larger, so a disagreement says where a claim stops holding at "
         "this size, not that the paper is wrong. Every claim is judged by itself: of 40 with "
         "nothing behind them about one would seem to agree and one to disagree; what stands after "
@@ -293,8 +298,10 @@ def results_page(folders: Sequence[Path], figures: Path) -> str:
     records = _in_order([pair for pair in loaded if pair[1].kind not in ELSEWHERE])
     parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
     studies = [pair for pair in records if pair[1].kind == "study"]
-    if studies:
-        parts += ["## What of the papers holds here", _overview(studies)]
+    for title, on_digits in (("real images", False), ("digits", True)):
+        mine = [pair for pair in studies if _on_digits(pair[1]) == on_digits]
+        if mine:
+            parts += [f"## What holds on {title}", _overview(mine)]
     drawn = _owners(figures, [name for name, _ in records])
     for name, record in records:
         title = f"Benchmark: {name}" if record.kind.startswith("bench-") else name
@@ -317,7 +324,7 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
 
 def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
     """The README with the verdicts on the digits counted between its two marks."""
-    mine = [record for record in studies if record.values["data"] == "digits"]
+    mine = [record for record in studies if _on_digits(record)]
     claims = [tested(claim) for record in mine for claim in record.values["claims"]]
     counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()
     said = f"On two cores, {len(mine)} studies on the embedded digits with three seeds: {counted}"

@@ -95,11 +95,14 @@ def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
     values = {**other.values, "data": "some/where/photos"}
     replace(other, values=values).save(tmp_path / "records" / "sizes-photos")
     page = results_page([tmp_path / "records"], tmp_path)
-    assert "1 studies, 1 of them on other images too, at the laptop scale: 1 of 2 claims" in page
+    real, digits = page.index("## What holds on real images"), page.index("## What holds on digits")
+    assert page.index("One study at the laptop scale: The one claim disagrees") > real
+    assert page.index("One study at the laptop scale: The one claim agrees") > digits > real
+    assert page.index("## sizes-photos") < page.index("## sizes\n")
     table = [line.split("|")[1:4:2] for line in page.splitlines() if line.startswith("| [")]
     assert table == [
-        [" [sizes](#sizes) ", " digits "],
         [" [sizes-photos](#sizes-photos) ", " photos "],
+        [" [sizes](#sizes) ", " digits "],
     ]
 
 
