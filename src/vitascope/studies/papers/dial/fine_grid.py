@@ -6,10 +6,12 @@ larger models, three times the training (fine-grid-changes). Small models of nin
 windows are those of a 3 x 3 kernel.
 """
 
+from dataclasses import replace
+
 from vitascope.figure import Figure
-from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, Training
-from vitascope.studies.papers.scale import IMAGENET, Role, Scale
+from vitascope.studies.papers.figures import shares_panel
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
+from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.studies.papers.vit.networks import augmented
 
 __all__ = ["STUDIES"]
@@ -28,10 +30,6 @@ def _fractions(scale: Scale) -> tuple[float, float]:
     return scale.pick(paper=(0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02, 0.1))
 
 
-def _share(fraction: float) -> str:
-    return f"{100 * fraction:g} %"
-
-
 def _role(kind: str, patch: int) -> Role:
     large, small = _KINDS[kind]
     return tuple((name, {"patch_size": patch}) for name in (large, small, small))  # type: ignore[return-value]
@@ -48,77 +46,46 @@ def grids(scale: Scale) -> Plan:
         for patch in patches
         for kind in _KINDS
     ]
-    few, more = map(_share, fractions)
+    few, more = map(percent, fractions)
     fine, coarse = patches
 
-    def lead(patch: int, share: str, weight: int = 1) -> dict[tuple[str, str], float]:
-        return {(f"ConViT, patch {patch}", share): weight, (f"ViT, patch {patch}", share): -weight}
-
-    claims = [
-        Claim(
-            source="Fine grid",
-            table="top1",
-            cells=lead(patch, share),
-            text=f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT",
-        )
-        for patch in patches
-        for share in (few, more)
-    ]
-    claims += [
-        Claim(
-            source="Fine grid",
-            table="top1",
-            text="its lead is larger on the finer grid",
-            cells={**lead(fine, few), **lead(coarse, few, -1)},
-        ),
-        Claim(
-            source="Fine grid",
-            table="top1",
-            text="its lead shrinks with more images",
-            cells={**lead(fine, few), **lead(fine, more, -1)},
-        ),
-    ]
-
-    def figures(findings: Findings) -> list[Figure]:
-        panels = []
-        for patch in patches:
-            series = [
-                over(
-                    [100 * f for f in fractions],
-                    [findings.values(ask) for ask in row.cells if ask is not None],
-                    row.label.partition(",")[0],
-                    model=False,
-                )
-                for row in rows
-                if row.label.endswith(f" {patch}")
-            ]
-            panels.append(
-                lines(
-                    f"Patches of {patch}",
-                    series,
-                    x="images of each class, %",
-                    y="top-1, %",
-                    x_log=True,
-                )
-            )
-        text = "The gap between the lines is ConViT's lead."
-        return [
-            Figure(
-                name="grid",
-                title="The lead over grid and images",
-                panels=tuple(panels),
-                reading=text,
-            )
-        ]
-
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Top-1 by grid and images",
         corner="model",
         columns=[few, more],
         rows=rows,
     )
-    return Plan(tables=[table], claims=claims, figures=figures)
+
+    def both(patch: int, share: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (f"ConViT, patch {patch}", share), (f"ViT, patch {patch}", share)
+
+    found = {
+        f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT": table.above(
+            f"ConViT, patch {patch}", f"ViT, patch {patch}", share
+        )
+        for patch in patches
+        for share in (few, more)
+    }
+    found |= {
+        "its lead is larger on the finer grid": table.further(*both(fine, few), *both(coarse, few)),
+        "its lead shrinks with more images": table.further(*both(fine, few), *both(fine, more)),
+    }
+
+    def figures(findings: Findings) -> list[Figure]:
+        panels = []
+        for patch in patches:
+            shown = [
+                replace(row, label=row.label.partition(",")[0])
+                for row in rows
+                if row.label.endswith(f" {patch}")
+            ]
+            title = f"Patches of {patch}"
+            panels.append(shares_panel(findings, title, shown, fractions, model=False))
+        title, text = "The lead over grid and images", "The gap between the lines is ConViT's lead."
+        return [Figure(name="grid", title=title, panels=tuple(panels), reading=text)]
+
+    return Plan(tables=[table], claims=claimed("Fine grid", found), figures=figures)
 
 
 def changes(scale: Scale) -> Plan:
@@ -148,37 +115,23 @@ def changes(scale: Scale) -> Plan:
         Row(label=label, cells=[Ask(training=way(kind)) for kind in _KINDS])
         for label, way in ways.items()
     ]
-    claims = [
-        Claim(
-            source="Fine grid",
-            table="changes",
-            text=f"ConViT is ahead of ViT: {label}",
-            cells={(label, "ConViT"): 1, (label, "ViT"): -1},
-        )
-        for label in ways
-    ]
-    claims += [
-        Claim(
-            source="Fine grid",
-            table="changes",
-            text=f"its lead shrinks: {label}",
-            cells={
-                ("as it is", "ConViT"): 1,
-                ("as it is", "ViT"): -1,
-                (label, "ConViT"): -1,
-                (label, "ViT"): 1,
-            },
-        )
-        for label in list(ways)[1:]
-    ]
-    table = Table(
+    table = Sheet(
         name="changes",
-        title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
+        title=f"Top-1 on {percent(few)} of the images, patches of {patch}",
         corner="change",
         columns=list(_KINDS),
         rows=rows,
     )
-    return Plan(tables=[table], claims=claims)
+    cells = {label: ((label, "ConViT"), (label, "ViT")) for label in ways}
+    found = {
+        f"ConViT is ahead of ViT: {label}": table.above(label, label, "ConViT", "ViT")
+        for label in ways
+    }
+    found |= {
+        f"its lead shrinks: {label}": table.further(*cells["as it is"], *cells[label])
+        for label in list(ways)[1:]
+    }
+    return Plan(tables=[table], claims=claimed("Fine grid", found))
 
 
 STUDIES = (
