@@ -20,7 +20,9 @@ from vitascope.studies.session.models import build
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
 
-STIRRED = ("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight")
+STIRRED = ("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight", ".q.weight", ".k.weight")
+CAIT = "timm:cait_xxs24_224"
+SMALL = {"patch_size": 2, "embed_dim": 24, "depth": 1, "num_heads": 3}
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def digits() -> Dataset:
 def explorer_record(name: str, num_images: int = 3, epochs: int = 1) -> Record:
     """A record of ``name`` on some digits; each epoch is the last one, stirred once more."""
     torch.manual_seed(0)
-    session = build(name, digits())
+    session = build(name, digits(), **(SMALL if name == CAIT else {}))
     with TemporaryDirectory() as folder:
         weights = {}
         for epoch in range(epochs):

@@ -5,11 +5,13 @@ import time
 import pytest
 import torch
 
+from vitascope.bench.capture import time_capture
 from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
 from vitascope.bench.machine_share import machine_shares, training_flops
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
 from vitascope.bench.timing import peak_memory, take_turns
 from vitascope.layers import NeighborhoodAttention
+from vitascope.report.tables.bench import bench_tables
 
 
 def test_the_slower_candidate_has_the_smaller_speed():
@@ -58,6 +60,17 @@ def test_memory_of_neighbourhood_attention_grows_with_the_patches():
         assert large < 4.5 * small
         assert large_peer > 6 * small_peer
         assert large < large_peer
+
+
+def test_the_benchmark_of_maps_compares_the_same_maps():
+    result = time_capture(batch_size=1, depth=4, rounds=1)
+    assert max(result.difference.values()) < 1e-5
+    assert len(result.difference) == len(result.speed) == 3
+    assert [len(row) for row in result.cost] == [4] * 5
+    (_, all_maps, _), (_, one_number, _) = result.memory
+    assert one_number < all_maps
+    tables = list(bench_tables(result.to_record()))
+    assert [table.corner for table in tables] == ["Ours / peer", "Work", "Work"]
 
 
 def test_the_benchmark_of_spectra_reaches_the_accuracies_it_names():

@@ -6,10 +6,12 @@ import shlex
 import shutil
 import signal
 import time
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from commands import started
 from data_making import photo
@@ -25,6 +27,7 @@ from vitascope.studies.grid.readings import gates_and_nonlocality
 from vitascope.studies.grid.runs import folder_of, images_of, is_finished, recipe_of
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.papers.scale import LAPTOP
+from vitascope.studies.session.mistakes import LISTS
 from vitascope.studies.session.models import build
 from vitascope.studies.stats import difference
 from vitascope.train import load_run, lock_folder, recipe, train
@@ -132,6 +135,10 @@ def test_every_image_is_held_out_once_in_folds(tmp_path, capsys):
     assert len(folders) == 6
     held = [len(load_run(folder).predictions.label) for folder in folders[:3]]
     assert sum(held) == 1797
+    found = record.values["mistakes"]
+    assert found["images"] == "held-out"
+    assert sum(line["images"] for line in found["per_class"]) == held[0]  # the first fold's
+    assert f"mistakes/picture/{found['surest_mistakes'][0]['index']}" in record.arrays
     assert main(["evaluate", str(folders[0]), "--json"]) == 0  # on its own fold
     again = json.loads(capsys.readouterr().out)
     assert again["num_images"] == held[0]
@@ -224,6 +231,29 @@ def test_the_record_says_which_images_every_run_got_right(folder):
             chosen = record.arrays[entry["array"].replace("correct", "chosen")]
             assert chosen.shape == (2, 287)
             assert chosen[seed].mean() == pytest.approx(run.final["top1"])
+
+
+def test_the_mistakes_of_the_recommended_model_are_shown_with_who_else_is_right(folder):
+    record = load(folder / "compare")
+    found, digits = record.values["mistakes"], data.load("digits").test
+    model = record.values["recommendation"]["model"]
+    assert (found["model"], found["seed"], found["images"]) == (model, 0, "test")
+    names = {cell["model"] for cell in record.values["cells"]}
+    right = {name: record.arrays[f"correct/{name}/0.2"][0] for name in names}
+    lines = [(line, name) for name in LISTS for line in found[name]]
+    assert len(lines) > 12
+    for line, name in lines:
+        index = line["index"]
+        assert line["label"] == digits.classes[digits.labels[index]]
+        assert bool(right[model][index]) == (name == "least_sure_hits")
+        assert set(line["right"]) == {m for m, row in right.items() if row[index] and m != model}
+        raw = BytesIO(record.arrays[f"mistakes/picture/{index}"].tobytes())
+        np.testing.assert_array_equal(np.asarray(Image.open(raw)), digits.pixels([index])[0, 0])
+    assert sum(line["images"] for line in found["per_class"]) == 359
+    page = (folder / "report.html").read_text()
+    galleries = page[page.index('id="gallery-1"') : page.index('id="table-1"')]
+    assert galleries.count("<img") == len(lines)
+    assert f"Surest mistakes of {model}" in galleries
 
 
 def test_a_fraction_is_drawn_anew_with_each_seed(folder):

@@ -189,6 +189,37 @@ def test_the_page_on_attention_maps_runs_as_it_stands(capsys):
     assert "torch.Size([3, 14, 14])" in printed
 
 
+def test_the_page_on_attention_maps_has_the_costs_of_the_record():
+    page, record = (
+        text(DOCS / "attention-maps.md"),
+        ROOT / "benchmarks" / "records" / "capture.json",
+    )
+    values = json.loads(text(record))["values"]
+    rows = {  # where a library has no such way the cell is empty
+        "`capture.attention`": ("timm: capture.attention", "Hugging Face: capture.attention"),
+        "forward hooks, fused attention switched off": ("timm: forward hooks, not fused", ""),
+        "timm's `AttentionExtract`, fused attention switched off": (
+            "timm: AttentionExtract, not fused",
+            "",
+        ),
+        '`output_attentions=True`, `attn_implementation="eager"`': (
+            "",
+            "Hugging Face: output_attentions, eager",
+        ),
+    }
+    cost = {way: f"{median:.2f}" for way, _, median, _ in values["cost"]}
+    for words, ways in rows.items():
+        line = " | ".join(["", words, *(cost.pop(way, "") for way in ways), ""])
+        assert " ".join(line.split()) in " ".join(page.split())
+    assert cost == {}
+    speed = {what: median for what, _, median, _ in values["speed"]}
+    eager = "Hugging Face: capture.attention / output_attentions, eager"
+    assert f"at {speed[eager]:.2f} of its speed" in page
+    (_, ours, theirs), (_, number, _) = values["memory"]
+    assert f"({ours / 1e6:.1f} and {theirs / 1e6:.1f} MB)" in page
+    assert f"in {number / 1e6:.1f} MB" in page
+
+
 @pytest.mark.parametrize("library", ["timm", "hugging face"])
 def test_captured_maps_are_those_of_the_ways_the_page_compares_with(library):
     torch.manual_seed(0)

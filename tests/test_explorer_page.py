@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from explorer_making import EVIL, explorer_record, with_evil_names
+from explorer_making import CAIT, EVIL, explorer_record, with_evil_names
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.data import as_json, data_of
 from vitascope.report.explorer.page import EXPLORER_SCRIPT, page, section, within
@@ -89,6 +89,26 @@ def test_without_a_script_the_middle_patch_is_drawn_and_boxed(records):
     cells = sum(path.count("M") for path in re.findall(r' d="([^"]*)"', still))
     assert cells == 10 * 16
     assert still.count("<rect") == 4
+
+
+def test_in_class_attention_the_class_tokens_row_is_stored_and_drawn(records):
+    record = explorer_record(CAIT)
+    layers = record.values["layers"]
+    assert [layer["name"].split(".")[0] for layer in layers] == [
+        "blocks",
+        *2 * ["blocks_token_only"],
+    ]
+    assert record.values["left_out"] == {}
+    for layer in layers[1:]:
+        assert (layer["grid"], layer["keys"]) == ((0, 0), (4, 4))
+        assert layer["query_tokens"] == layer["key_tokens"] == ("class token",)
+        rows = stored_maps.with_tokens(record, layer["name"], image=1)
+        assert rows.shape == (3, 1, 16)
+        np.testing.assert_allclose(rows.sum(-1), 1)
+        assert rows.std() > 1e-3
+    still = str(section([record]).html).partition('id="ex-live"')[0]
+    assert "layer 3, head 1, the class token" in still
+    assert still.count("<rect") == 1  # the middle patch of the first layer
 
 
 def test_the_reference_reads_uniform_rows_as_uniform():

@@ -100,7 +100,7 @@ FAMILIES = {
         of_timm("xcit_nano_12_p16_224", img_size=32, depth=1),
         2,
         3,
-        refuses=NO_POSITIONS | {"nonlocality", "maps"},
+        refuses=NO_POSITIONS | {"nonlocality"},
     ),
     "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
     "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
@@ -210,6 +210,8 @@ def numbers_in(record):
     for value in record.values.values():
         if isinstance(value, dict):
             value = list(value.values())
+        if isinstance(value, list):  # None: it does not apply to a layer
+            value = [item for item in value if item is not None]
         flat = np.asarray(value if value is not None else 0.0).ravel()
         numbers += [flat] if flat.dtype.kind == "f" else []
     return np.concatenate(numbers)

@@ -212,5 +212,5 @@ def test_units_without_a_grid_are_left_out_with_the_reason():
 def test_attention_over_channels_and_from_a_class_token_is_left_out():
     model = timm.create_model("cait_xxs24_224", img_size=32, depth=1, num_classes=2)
     found = measure.nonlocality(model, [torch.randn(1, 3, 32, 32)])
-    assert set(found.left_out.values()) == {"only a class token attends"}
+    assert set(found.left_out.values()) == {"no patch attends, only the class token"}
     assert list(found.distance) == ["blocks.0.attn"]

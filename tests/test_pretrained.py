@@ -25,6 +25,7 @@ from vitascope.studies.pretrained.features import features_of, frozen_features
 from vitascope.studies.pretrained.probe import _kept, probe
 from vitascope.studies.pretrained.probing import some
 from vitascope.studies.pretrained.race import Runner, planned
+from vitascope.studies.session.mistakes import LISTS
 from vitascope.studies.session.pretrained import images_for, open_pretrained
 from vitascope.studies.stats import difference, recommend
 from vitascope.train import load_run, recipe
@@ -238,7 +239,11 @@ def test_the_answer_has_every_part(answered, folder):
     assert values["recommendation"]["stage"] == "race"
     assert values["scratch"]["model"] == values["recommendation"]["best"]
     assert values["fine_tuning"]["model"] == values["recommendation"]["best"]
+    found = values["mistakes"]
+    assert found["model"] == values["recommendation"]["model"]
+    pictured = [line for name in LISTS for line in found[name]]
     page = (answered / "report.html").read_text()
+    assert page.count("<img") == len(pictured) > 0
     assert "Accuracy against cost" in page
     assert "validation images that chose" in page
     assert "test images, which chose nothing" in page
@@ -287,6 +292,10 @@ def test_json_states_shares_and_preprocessing(answered, folder, capsys):
     assert line["mean"] == [0.5, 0.5, 0.5]
     assert line["interpolation"] == "bicubic"
     assert told["recommendation"]["stage"] == "probe"
+    found = record.load(answered / "pretrained").values["mistakes"]  # of the linear head
+    wrong = sum(each["images"] - each["right"] for each in found["per_class"])
+    assert len(found["surest_mistakes"]) == wrong
+    assert len(found["least_sure_hits"]) == 12 - wrong
     assert {"probe", "race", "table", "recommendation"} <= set(told)
 
 

@@ -111,7 +111,7 @@ def test_a_mistake_in_python_is_one_line(kind, words, says):
         (
             Bench,
             "gpsas",
-            "SUBJECT takes corruptions, gpsa, hessian, inspect, neighborhood, throughput or",
+            "SUBJECT takes capture, corruptions, gpsa, hessian, inspect, neighborhood, throughput",
         ),
         (Bench, "gpsa --round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
         (Inspect, "a --query 1 x", "--query takes 2 numbers, not '1 x'"),

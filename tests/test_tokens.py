@@ -5,10 +5,12 @@ import pytest
 import timm
 import torch
 import transformers
+from timm.models.cait import Cait
+from timm.models.xcit import Xcit
 from torch import nn
 from torchvision.models import VisionTransformer
 
-from model_making import of_hub
+from model_making import moved_weights, of_hub
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.features.norms import QUANTILES
@@ -78,6 +80,62 @@ def test_tokens_are_named_and_have_their_rows_and_columns_of_the_captured_map(na
         np.testing.assert_allclose(found.to_tokens[layer], given, atol=1e-6)
     shares = found.to_record().values["token_share"]
     assert all(len(share) == count for share in shares.values())
+
+
+def cait():
+    return Cait(
+        img_size=32, patch_size=8, embed_dim=16, depth=1, depth_token_only=2, num_heads=2,
+        num_classes=5,
+    )  # fmt: skip
+
+
+def xcit():
+    return Xcit(
+        img_size=32, patch_size=8, embed_dim=32, depth=1, cls_attn_layers=2, num_heads=2,
+        num_classes=5,
+    )  # fmt: skip
+
+
+def asked_by_hand(attention, tokens):
+    """Weights of a class attention layer from its own queries and keys. (B, H, 1, T)"""
+    heads = (attention.num_heads, -1)
+    if hasattr(attention, "q"):
+        query, key = attention.q(tokens[:, :1]), attention.k(tokens)
+    else:
+        query, key, _ = attention.qkv(tokens).chunk(3, -1)
+        query = query[:, :1]
+    query, key = (part.unflatten(-1, heads).transpose(1, 2) for part in (query, key))
+    return (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+
+
+@pytest.mark.parametrize("make", [cait, xcit])
+def test_class_attention_is_the_class_tokens_row_computed_by_hand(make):
+    torch.manual_seed(0)
+    model, batch = moved_weights(make()).double().eval(), images().double()
+    given = {}
+    asking = {
+        name: module
+        for name, module in model.named_modules()
+        if name.startswith(("blocks_token_only", "cls_attn")) and name.endswith(".attn")
+    }
+    for name, module in asking.items():
+        module.register_forward_pre_hook(
+            lambda _module, inputs, name=name: given.__setitem__(name, inputs[0].detach())
+        )
+    found = measure.maps(model, [batch])
+    with torch.no_grad():
+        model(batch)
+        by_hand = {name: asked_by_hand(module, given[name]) for name, module in asking.items()}
+    assert len(by_hand) == 2
+    for name, weights in by_hand.items():
+        rows = weights[:, :, 0, 1:].mean(0).unflatten(-1, (4, 4))[None]
+        np.testing.assert_allclose(found.tokens[name], rows, rtol=1e-12)
+        assert rows.std() > 1e-4  # it tells patches apart
+    record = found.to_record()
+    asked = dict(zip(*(record.values[k] for k in ("layers", "query")), strict=True))
+    assert {name for name, at in asked.items() if at is None} == set(by_hand)
+    assert all(record.values["token_names"][name] == ["class token"] for name in by_hand)
+    assert not set(by_hand) & (set(found.mixed) | set(found.to_tokens))  # no patch asks there
 
 
 def test_a_model_without_such_tokens_has_none():

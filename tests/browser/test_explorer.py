@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from explorer_making import explorer_record, serving, with_evil_names
+from explorer_making import CAIT, explorer_record, serving, with_evil_names
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.page import page
 from vitascope.studies.explorer.live import Live
@@ -207,6 +207,27 @@ def test_the_class_token_looks_when_it_is_chosen_by_the_keyboard(visit, explorer
     assert "There is no class token in this layer." in tab.locator(".ex-card").nth(1).inner_text()
     point(tab, 0, 0)  # a patch looks again
     assert "row 1 of 4, column 1 of 4" in tab.locator("#ex-said").inner_text()
+
+
+def test_in_class_attention_the_class_token_looks_whichever_patch_is_chosen(visit, tmp_path):
+    record, path = explorer_record(CAIT), tmp_path / "cait.html"
+    path.write_text(page([record]))
+    tab = visit(path)
+    press(tab, "ex-layer", 2)
+    press(tab, "ex-head", 0)
+    point(tab, 0, 0)
+    before, card = tiles(tab, 0), tab.locator(".ex-card")
+    point(tab, 3, 1)
+    assert tiles(tab, 0) == before
+    assert "Class attention: only the class token looks" in card.inner_text()
+    assert tab.locator("#ex-said").inner_text().startswith("Class token; layer 3, head 1.")
+    layer = record.values["layers"][2]["name"]
+    share = stored_maps.token_shares(record, layer)[0, 0, 0]
+    assert f"class token {100 * share:.1f}\u00a0%;" in card.locator(".ex-shares").inner_text()
+    row = stored_maps.with_tokens(record, layer)[0]
+    entropy = f"{stored_maps.row_entropy(row)[0]:.2f}"
+    cells = card.locator("tbody td").all_inner_texts()
+    assert cells == ["–", "–", "–", entropy, entropy, f"{np.log(16):.2f}"]
 
 
 def test_a_network_without_attention_shows_what_its_answers_rest_on(visit, tmp_path):

@@ -68,24 +68,28 @@ def take_turns(
     rounds: int = 7,
     warmup: int = 1,
     least_seconds: float = 0.1,
+    clock: Callable[[], float] = perf_counter,
     progress: Callable[[], object] = lambda: None,
 ) -> TimedComparison:
-    """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` per turn."""
+    """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` per turn.
+
+    ``clock=process_time`` counts processor time, which others on the machine disturb less.
+    """
     repeats = {}
     for name, run in candidates.items():
         for _ in range(warmup):
             run()
-        start = perf_counter()
+        start = clock()
         run()
-        repeats[name] = max(1, round(least_seconds / max(perf_counter() - start, 1e-9)))
+        repeats[name] = max(1, round(least_seconds / max(clock() - start, 1e-9)))
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     order = list(candidates)
     for turn in range(rounds):
         for name in order if turn % 2 == 0 else reversed(order):  # alternate the order
-            start = perf_counter()
+            start = clock()
             for _ in range(repeats[name]):
                 candidates[name]()
-            seconds[name].append((perf_counter() - start) / repeats[name])
+            seconds[name].append((clock() - start) / repeats[name])
         progress()
     return TimedComparison({name: tuple(values) for name, values in seconds.items()})
 

@@ -41,6 +41,7 @@ def run(words: Sequence[str]) -> None:
 def _measured(args: Bench, chosen: dict[str, Any]) -> Any:
     """The measurement that was asked for, with a step of progress for each thing timed."""
     steps = {
+        "capture": 3,
         "corruptions": 30,
         "gpsa": (2 if args.threads else 4) * len(args.models or MODELS["gpsa"])
         + len(args.grids or GRIDS["gpsa"]),

@@ -62,6 +62,7 @@ BUILDERS = (  # in the page's order
             "bench-gpsa",
             "bench-training",
             "bench-inspect",
+            "bench-capture",
             "bench-neighborhood",
             "bench-corruptions",
             "bench-hessian",

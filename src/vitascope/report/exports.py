@@ -63,8 +63,9 @@ def _named(report: PageContents) -> Iterator[tuple[Section, str]]:
 
 
 def _tables(section: Section) -> Iterator[Table]:
-    """The section's tables, and the claims of a study as one more."""
+    """The section's tables, those of its galleries, and the claims of a study as one more."""
     yield from section.tables
+    yield from (gallery.table for gallery in section.galleries)
     if section.claims:
         claims = [
             {

@@ -1,8 +1,11 @@
 """Numbers and settings as a person says them; the page's filters."""
 
+import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from vitascope.report.figures.scale import count, short
 
@@ -94,6 +97,17 @@ def short_names(names: Sequence[str]) -> list[str]:
     while back < least - 1 - front and len({p[-1 - back] for p in parts}) == 1:
         back += 1
     return [".".join(p[front : len(p) - back]) for p in parts]
+
+
+def picture_source(array: np.ndarray) -> str:
+    """The bytes of a PNG or JPEG file as the source of an image; nothing for other bytes.
+
+    >>> picture_source(np.frombuffer(b"GIF89a", np.uint8))
+    ''
+    """
+    raw = array.tobytes()
+    kind = "png" if raw.startswith(b"\x89PNG") else "jpeg" if raw.startswith(b"\xff\xd8") else ""
+    return f"data:image/{kind};base64,{base64.b64encode(raw).decode('ascii')}" if kind else ""
 
 
 FILTERS: dict[str, Callable[..., str]] = {

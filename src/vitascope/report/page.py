@@ -86,6 +86,7 @@ def _links(section: Section) -> list[tuple[str, str]]:
     """The parts of a page's only section."""
     found = [("claims", "Claims")] * bool(section.claims)
     found += [(f"figure-{i + 1}", figure.title) for i, figure in enumerate(section.figures)]
+    found += [(f"gallery-{i + 1}", each.title) for i, each in enumerate(section.galleries)]
     tables = "Table" if len(section.tables) == 1 else "Tables"
     found += [("table-1", tables)] * bool(section.tables)
     found += [("definitions", "Definitions")] * bool(section.terms)

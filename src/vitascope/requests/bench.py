@@ -24,6 +24,7 @@ class Bench:
       vitascope bench gpsa --models convit_tiny convit_small --threads 8 --out runs/bench-gpsa
       vitascope bench training
       vitascope bench inspect
+      vitascope bench capture
       vitascope bench neighborhood --grids 32 64
       vitascope bench corruptions
       vitascope bench hessian
@@ -32,7 +33,14 @@ class Bench:
 
     subject: Annotated[
         Literal[
-            "corruptions", "gpsa", "hessian", "inspect", "neighborhood", "throughput", "training"
+            "capture",
+            "corruptions",
+            "gpsa",
+            "hessian",
+            "inspect",
+            "neighborhood",
+            "throughput",
+            "training",
         ],
         Positional,
     ]
@@ -48,9 +56,10 @@ class Bench:
     neighborhood."""
     batch_size: Count | None = None
     """Images per batch; 8 for gpsa, 16 for hessian, 64 for inspect, 1 for neighborhood, 128 for
-    training and throughput, 4 for corruptions at 224 px."""
+    training and throughput, 4 for capture, and for corruptions at 224 px."""
     rounds: Count | None = None
-    """Turns of each candidate; 11 for gpsa, 3 for hessian, 7 for neighborhood, 5 for the others."""
+    """Turns of each candidate; 15 for capture, 11 for gpsa, 7 for neighborhood, 3 for hessian, 5
+    for the others."""
     threads: Processes | None = None
     """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None

@@ -1,7 +1,7 @@
-"""What a classifier said about every image: predicted class, probability of the true one, label.
+"""What a classifier said about every image: the class and how sure it was, and the true one.
 
 Enough for paired tests, class-wise and balanced accuracies and their intervals, without the model.
-A run keeps it as ``predictions.safetensors``, 8 bytes per image (12 beyond 65,536 classes).
+A run keeps it as ``predictions.safetensors``, 12 bytes per image (16 beyond 65,536 classes).
 """
 
 from collections.abc import Callable
@@ -31,6 +31,7 @@ class Predictions:
     predicted: np.ndarray  # (N,) uint16, or int32 for more than 65,536 classes
     probability: np.ndarray  # (N,) float32, of the true class
     label: np.ndarray  # (N,) like predicted
+    confidence: np.ndarray | None = None  # (N,) float32, of the predicted class; old runs have none
 
     @property
     def correct(self) -> np.ndarray:
@@ -40,14 +41,19 @@ class Predictions:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """By name, for a file."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        every = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: array for name, array in every.items() if array is not None}
+
+    def at(self, which: slice | np.ndarray) -> "Predictions":
+        """Those of some images."""
+        return Predictions(**{name: array[which] for name, array in self.arrays.items()})
 
 
 class Collector:
     """Gathers predictions batch by batch."""
 
     def __init__(self) -> None:
-        self.rows: list[Tensor] = []  # each (4, b): index, predicted, probability, label
+        self.rows: list[Tensor] = []  # each (5, b): index, and the entries of Predictions
 
     def add(self, logits: Tensor, labels: Tensor, indices: Tensor) -> None:
         """One batch.
@@ -61,8 +67,8 @@ class Collector:
         labels = labels.cpu()
         # the first of five, as for top-1: ties are broken alike
         predicted = log_p.topk(min(5, log_p.shape[-1]), dim=-1).indices[:, 0]
-        true = log_p.gather(1, labels[:, None])[:, 0].exp()
-        self.rows.append(torch.stack([indices.cpu().double(), predicted, true, labels]))
+        true, said = (log_p.gather(1, k[:, None])[:, 0].exp() for k in (labels, predicted))
+        self.rows.append(torch.stack([indices.cpu().double(), predicted, true, labels, said]))
 
     def joined(
         self,
@@ -77,19 +83,20 @@ class Collector:
             num_images: Over all processes.
             combine: Adds a tensor up over processes, which hold disjoint parts.
         """
-        rows = torch.cat(self.rows, dim=1) if self.rows else torch.zeros(4, 0)
+        rows = torch.cat(self.rows, dim=1) if self.rows else torch.zeros(5, 0)
         if combine is None:
             found = rows[1:, rows[0].argsort(stable=True)]
         else:
-            found = torch.zeros(3, num_images, dtype=torch.float64)
+            found = torch.zeros(4, num_images, dtype=torch.float64)
             found[:, rows[0].long()] = rows[1:].double()
             found = combine(found)
-        predicted, probability, label = found.numpy()
+        predicted, probability, label, confidence = found.numpy()
         kind = np.uint16 if num_classes <= 2**16 else np.int32
         return Predictions(
             predicted=predicted.astype(kind),
             probability=probability.astype(np.float32),
             label=label.astype(kind),
+            confidence=confidence.astype(np.float32),
         )
 
 

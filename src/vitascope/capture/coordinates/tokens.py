@@ -47,6 +47,12 @@ class TokenCoordinates:
         return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
 
     @property
+    def only_tokens_ask(self) -> bool:
+        """Whether tokens without a place ask the patches, and no patch does: class attention."""
+        asked = bool((~self.key.isnan()).any())
+        return asked and len(self.query) == 1 and bool(self.query.isnan().all())
+
+    @property
     def step(self) -> tuple[float, float]:
         """Size of a patch, down and across, in pixels, on the finer grid of queries and keys."""
         fine = [

@@ -10,7 +10,9 @@ given as a fraction of the image (down, across), so that it means the same in ev
 middle is (0.5, 0.5).
 
 Tokens without a place (class, distillation, registers) have their own maps, ``tokens``, and as keys
-a share of the attention of all patches, ``to_tokens``, by layer and head.
+a share of the attention of all patches, ``to_tokens``, by layer and head. In class attention (CaiT,
+https://arxiv.org/abs/2103.17239, eq. 6-9) such tokens alone ask: the layer has ``tokens`` and
+neither a query patch nor ``to_tokens``.
 
 Shapes: H heads, h x w keys, P tokens without a place as queries, S as keys.
 """
@@ -32,18 +34,21 @@ from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
-__all__ = ["MapsOfQuery", "StreamingMaps", "maps"]
+__all__ = ["MapsOfQuery", "StreamingMaps", "maps", "without_map"]
 
 
 @dataclass(frozen=True)
 class MapsOfQuery:
-    """Attention maps of one query, by layer; content and position for gated layers alone."""
+    """Attention maps of one query, by layer; content and position for gated layers alone.
+
+    ``query`` has every layer, with None where tokens without a place ask and no patch does.
+    """
 
     mixed: Mapping[str, np.ndarray]  # layer -> (H, h, w)
     content: Mapping[str, np.ndarray]
     position: Mapping[str, np.ndarray]
     gate: Mapping[str, np.ndarray]  # layer -> (H,)
-    query: Mapping[str, tuple[float, float]]  # where the query lies on the map, in its pixels
+    query: Mapping[str, tuple[float, float] | None]  # where it lies on the map, in its pixels
     num_images: int
     left_out: Mapping[str, str] = field(default_factory=dict)  # layer -> why
     tokens: Mapping[str, np.ndarray] = field(default_factory=dict)  # layer -> (P, H, h, w)
@@ -61,8 +66,8 @@ class MapsOfQuery:
             for name, value in getattr(self, part).items()
         }
         values = {
-            "layers": list(self.mixed),
-            "query": [list(q) for q in self.query.values()],
+            "layers": list(self.query),
+            "query": [None if at is None else list(at) for at in self.query.values()],
             "gated": list(self.gate),
             "token_names": {name: list(names) for name, names in self.token_names.items()},
             "token_share": {name: s.mean(1).tolist() for name, s in self.to_tokens.items()},
@@ -96,8 +101,10 @@ class _Layer:
         )
         self.shape = len(rows), len(columns)
         self.asking = coordinates.query[self.window, :, 0].isnan()  # queries without a place
-        at = coordinates.query[self.window, self.row]
-        self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
+        self.at: tuple[float, float] | None = None  # no patch asks
+        if not coordinates.only_tokens_ask:
+            at = coordinates.query[self.window, self.row]
+            self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
 
     def __call__(self, weights: Tensor) -> Tensor:
         """Sum over images of the query's row on the grid of keys. (H, h, w)"""
@@ -107,17 +114,23 @@ class _Layer:
         out[:, self.index[0], self.index[1]] = total
         return out
 
-    def of_tokens(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums over images: maps of tokens without a place, and what patches give to them.
-
-        Returns:
-            (P, H, h, w) and (S, H)
-        """
+    def of_tokens(self, weights: Tensor) -> Tensor:
+        """Sum over images of the maps of tokens without a place. (P, H, h, w)"""
         rows = weights[:, :, self.asking].double().sum(0).cpu().transpose(0, 1)  # (P, H, S)
         out = rows.new_zeros(*rows.shape[:2], *self.shape)
         out[:, :, self.index[0], self.index[1]] = rows[..., self.placed]
+        return out
+
+    def to_tokens(self, weights: Tensor) -> Tensor:
+        """Sum over images of the share that patches give to tokens without a place. (S, H)"""
         given = weights[:, :, ~self.asking][..., ~self.placed].double().mean(2).sum(0)
-        return out, given.mT.cpu()
+        return given.mT.cpu()
+
+
+def without_map(structure: ModelStructure) -> dict[str, str]:
+    """Attention layers in which nothing looks at patches, and why."""
+    asked = {name for name, tokens in structure.coordinates.items() if tokens.only_tokens_ask}
+    return {name: why for name, why in without_patches(structure).items() if name not in asked}
 
 
 def _levels(values: Tensor) -> Tensor:
@@ -149,27 +162,28 @@ class StreamingMaps(StreamingInstrument, name="maps"):
             raise UserError(
                 f"query {query} is not on the image; give fractions (down, across) in 0..1"
             )
-        coordinates, self.left_out = structure.chosen_layers(
-            layers, without_patches(structure), "maps"
-        )
+        coordinates, self.left_out = structure.chosen_layers(layers, without_map(structure), "maps")
         size = (structure.images.shape[-2], structure.images.shape[-1])
         self.read = {name: _Layer(tokens, query, size) for name, tokens in coordinates.items()}
         gated = capture.gated_layers(structure.model)
         self.gated = {n: gated[module_of(n)] for n in coordinates if module_of(n) in gated}
         parts = ("mixed", "content", "position")
         self.maps = {name: parts if name in self.gated else parts[:1] for name in coordinates}
-        self.names = {n: structure.token_names(c.key) for n, c in coordinates.items()}
+        sides = {n: c.query if c.only_tokens_ask else c.key for n, c in coordinates.items()}
+        self.names = {name: structure.token_names(side) for name, side in sides.items()}
         self.names = {name: tokens for name, tokens in self.names.items() if tokens}
         self.sums: dict[str, dict[str, Any]] = {p: {} for p in (*parts, "tokens", "to_tokens")}
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
-        known = self.sums[part]
-        known[layer] = known.get(layer, 0.0) + self.read[layer](weights)
-        if part == "mixed" and layer in self.names:
-            found = self.read[layer].of_tokens(weights)
-            for key, value in zip(("tokens", "to_tokens"), found, strict=True):
-                self.sums[key][layer] = self.sums[key].get(layer, 0.0) + value
+        read, tokens = self.read[layer], part == "mixed" and layer in self.names
+        found = {part: read(weights)} if read.at is not None else {}
+        if tokens:
+            found["tokens"] = read.of_tokens(weights)
+        if tokens and read.at is not None:
+            found["to_tokens"] = read.to_tokens(weights)
+        for key, value in found.items():
+            self.sums[key][layer] = self.sums[key].get(layer, 0.0) + value
 
     def result(self, num_images: int) -> MapsOfQuery:
         """Means over images."""
@@ -198,7 +212,7 @@ def maps(
     """Collect the maps of one query patch, averaged over images.
 
     Args:
-        model: Any model with attention over patches; it is left as it came.
+        model: Any model with attention to patches; it is left as it came.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.

@@ -122,7 +122,9 @@ def without_patches(structure: ModelStructure) -> dict[str, str]:
         if not tokens.over_tokens:
             reasons[name] = "attends over channels"
         elif tokens.query.isnan().all():
-            reasons[name] = "only a class token attends"
+            names = [f"the {name}" for name in structure.token_names(tokens.query)]
+            who = " and ".join(names) or "tokens without a place"
+            reasons[name] = f"no patch attends, only {who}"
         elif tokens.key.isnan().all():
             reasons[name] = "no patch is attended to"
     return reasons

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.figures.style import styles_of
+from vitascope.report.formatting import picture_source
 
 __all__ = ["as_json", "data_of", "kind_of", "labels_of"]
 
@@ -36,7 +37,7 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
         values = record.values
         keys = [f"{values['data']}#{image['index']}" for image in values["images"]]
         for number, (key, image) in enumerate(zip(keys, values["images"], strict=True)):
-            source = _source(record.arrays[f"image/{number}"])
+            source = picture_source(record.arrays[f"image/{number}"])
             images.setdefault(key, {"src": source, "label": str(image["label"] or "image")})
         models.append(
             {
@@ -141,9 +142,3 @@ def _relevance(record: Record, one: Mapping[str, Any]) -> dict[str, Any]:
 def _text(array: np.ndarray) -> str:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return base64.b64encode(np.ascontiguousarray(little).tobytes()).decode("ascii")
-
-
-def _source(picture: np.ndarray) -> str:
-    raw = picture.tobytes()
-    kind = "png" if raw.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64," + base64.b64encode(raw).decode("ascii")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
@@ -81,6 +81,7 @@ def section(
             several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
             gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
             attention=bool(errors),
+            patches=any(0 not in layer["grid"] for r in kept for layer in r.values["layers"]),
             tokens=any(layer.get("key_tokens") for r in kept for layer in r.values["layers"]),
             rests=any(record.values.get("relevance") for record in kept),
             error=f"{100 * max(errors, default=0.0):.1f}\u00a0%",
@@ -128,24 +129,34 @@ def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str
 def _still(record: Record) -> list[tuple[str, Markup]]:
     """The middle patch in the first and the last layer's first head, and what the answer rests on.
 
-    Drawn without a script.
+    Drawn without a script. In class attention the class token looks.
     """
     layers, drawn = record.values["layers"], []
     for one in record.values.get("relevance") or ():
         row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
         name = RELEVANCE_NAMES.get(one["method"], one["method"])
-        drawn.append((f"rests on: {name}", _svg(row / max(row.sum(), 1.0), None, row.shape)))
+        svg = _svg(row / max(row.sum(), 1.0), None, row.shape, "Relevance of each place")
+        drawn.append((f"rests on: {name}", svg))
     for number in dict.fromkeys((0, len(layers) - 1)) if layers else ():
-        layer = layers[number]
-        maps = stored_maps.mixed(record, layer["name"], epoch=len(record.values["epochs"]) - 1)
+        layer, epoch = layers[number], len(record.values["epochs"]) - 1
         h, w = layer["grid"]
+        words = f"layer {number + 1}, head 1"
+        if not h * w:
+            row, who = stored_maps.with_tokens(record, layer["name"], epoch)[0, 0], "the "
+            who += str(layer["query_tokens"][0])
+            svg = _svg(row.reshape(layer["keys"]), None, (h, w), f"Attention of {who}")
+            drawn.append((f"{words}, {who}", svg))
+            continue
         query = (h // 2, w // 2)
-        row = maps[0, query[0] * w + query[1]].reshape(layer["keys"])
-        drawn.append((f"layer {number + 1}, head 1", _svg(row, query, (h, w))))
+        row = stored_maps.mixed(record, layer["name"], epoch)[0, query[0] * w + query[1]]
+        svg = _svg(row.reshape(layer["keys"]), query, (h, w), "Attention of the middle patch")
+        drawn.append((words, svg))
     return drawn
 
 
-def _svg(row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...]) -> Markup:
+def _svg(
+    row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...], said: str
+) -> Markup:
     height, width = row.shape
     share = np.log(np.clip(row * row.size / 0.05, 1, None)) / np.log(row.size / 0.05)
     steps = np.clip((share * len(_RAMP)).astype(int), 0, len(_RAMP) - 1)
@@ -155,14 +166,13 @@ def _svg(row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...]) 
         + '"/>'
         for number, colour in enumerate(_RAMP)
     ]
-    frame, said = "", "Relevance of each place of the first image"
+    frame = ""
     if query is not None:
         down, across = height / grid[0], width / grid[1]
-        said = "Attention of the middle patch"
         frame = f'<rect x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" '
         frame += f'height="{down:g}" fill="none" stroke="#fff" stroke-width="{across / 7:g}"/>'
     return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{said}"'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}"'
         f' shape-rendering="crispEdges">{"".join(paths)}{frame}</svg>'
     )
 

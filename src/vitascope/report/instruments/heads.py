@@ -137,22 +137,26 @@ def maps(models: Sequence[Seen]) -> Figure:
     panels += tuple(_to_tokens(seen) for seen in models if seen.values.get("token_share"))
     parts = []
     for seen in models:
-        first = np.asarray(seen.record.arrays[f"mixed/{seen.values['layers'][0]}"], float)
+        arrays, name = seen.record.arrays, seen.values["layers"][0]
+        by_patch = f"mixed/{name}" in arrays
+        first = np.asarray(arrays[f"mixed/{name}"] if by_patch else arrays[f"tokens/{name}"][0])
         share = first.reshape(len(first), -1).max(1) / first.reshape(len(first), -1).sum(1)
+        who = "a head" if by_patch else f"a head of the {seen.values['token_names'][name][0]}"
         parts.append(
-            f"in {seen.label}'s first layer a head puts {number(100 * float(share.max()))} "
+            f"in {seen.label}'s first layer {who} puts {number(100 * float(share.max()))} "
             f"% of its weight on one patch at most"
         )
     said = joined(parts)
+    asked = any(at is not None for seen in models for at in seen.values["query"])
     return Figure(
         name="maps",
-        title="What one patch looks at",
+        title="What one patch looks at" if asked else "What the class token looks at",
         reading=sentence(said),
-        how="One row per layer, one column per head; log colours over three decades; ringed: the "
-        "query patch.",
+        how="One row per layer, one column per head; log colours over three decades"
+        + ("; ringed: the query patch." if asked else "."),
         panels=panels,
-        definition="The row of the attention map of one query patch, laid out on the image and "
-        "averaged over images (ConViT, Fig. 7).",
+        definition=f"The row of the attention map of {'one query patch' if asked else 'a token'}, "
+        "laid out on the image and averaged over images (ConViT, Fig. 7).",
     )
 
 
@@ -166,10 +170,13 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         title, last = f"layer {int(short) + 1}" if short.isdigit() else short, name == layers[-1]
         if name in gated and len(layers) <= 5:
             rows += [(f"{title}, {p}", arrays[f"{p}/{name}"]) for p in ("content", "position")]
-        rows.append((title, arrays[f"mixed/{name}"]))
-        if (last or len(layers) <= 5) and f"tokens/{name}" in arrays:
+        by_patch = f"mixed/{name}" in arrays  # else tokens without a place alone look
+        if by_patch:
+            rows.append((title, arrays[f"mixed/{name}"]))
+        if (last or len(layers) <= 5 or not by_patch) and f"tokens/{name}" in arrays:
             pairs = zip(seen.values["token_names"][name], arrays[f"tokens/{name}"], strict=False)
-            made = [(f"{title}, {token}", found) for token, found in pairs]
+            words = "{0}, {1}" if by_patch else "{1}, {0}"
+            made = [(words.format(title, token), found) for token, found in pairs]
             rows += made
             of_tokens += [words for words, _ in made]
     most = max(len(part) for _, part in rows)
@@ -182,13 +189,13 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         )
         fine = np.repeat(np.repeat(part, down, 1), across, 2)[:, :high, :wide]
         values[place, : len(part), : fine.shape[1], : fine.shape[2]] = fine
-    query = tuple(map(float, seen.values["query"][0])) if same else None
+    query = next((at for at in seen.values["query"] if at is not None), None) if same else None
     return Maps(
         title=seen.label if titled else "",
         rows=tuple(row for row, _ in rows),
         values=values,
         columns=tuple(f"head {head + 1}" for head in range(most)),
-        query=(query[0], query[1]) if query is not None else None,
+        query=(float(query[0]), float(query[1])) if query is not None else None,
         unringed=tuple(of_tokens),
     )
 
@@ -196,11 +203,11 @@ def _maps(seen: Seen, titled: bool) -> Maps:
 def _to_tokens(seen: Seen) -> Lines:
     """Share of the patches' attention that goes to class tokens and registers, layer by layer."""
     shares, layers = seen.values["token_share"], seen.values["layers"]
-    names = list(dict.fromkeys(n for names in seen.values["token_names"].values() for n in names))
     by_layer = {
-        n: dict(zip(seen.values["token_names"].get(n, ()), shares.get(n, ()), strict=True))
+        n: dict(zip(seen.values["token_names"][n], shares[n], strict=True)) if n in shares else {}
         for n in layers
     }
+    names = list(dict.fromkeys(token for found in by_layer.values() for token in found))
     at = short_names(layers)
     series = []
     for place, token in enumerate(names):

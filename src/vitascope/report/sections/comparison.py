@@ -7,6 +7,7 @@ from typing import Any
 from vitascope.report.figures.scale import count, short
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration
+from vitascope.report.instruments.mistakes import chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_record import ComparisonRecord, Model
@@ -92,6 +93,8 @@ def section(source: Source, styles: Styles) -> Section:
     )
     figures = comparison_figures(comparison)
     names = {figure.name for figure in figures}
+    labels = {name: model.label for name, model in comparison.models.items()}
+    wrong = chosen_models_mistakes(source.record, labels)
     return Section(
         kind="compare",
         label="Comparison",
@@ -102,8 +105,9 @@ def section(source: Source, styles: Styles) -> Section:
         leads=tuple((advice.get("sentences") or [])[:_LEADS]),
         facts=facts,
         models=tuple(_card(model) for model in comparison.models.values()),
-        figures=figures,
-        tables=(accuracy_table(comparison), cost_table(comparison)),
+        figures=(*figures, *wrong.figures),
+        galleries=wrong.galleries,
+        tables=(accuracy_table(comparison), cost_table(comparison), *wrong.tables),
         terms=(
             *_choice_terms(comparison),
             *_TERMS,

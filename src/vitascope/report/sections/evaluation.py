@@ -4,24 +4,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.figure import Figure, Heat, Style
+from vitascope.figure import Figure, Style
 from vitascope.record import Record
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
 from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.mistakes import MistakeParts, mistake_parts
 from vitascope.report.instruments.per_layer import joined
 from vitascope.report.instruments.robustness import reliability
 from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name
 from vitascope.report.sections.run import TERMS
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
-from vitascope.report.tables.evaluation import evaluation_table, mistake_tables, share_right
+from vitascope.report.tables.evaluation import evaluation_table, share_right
 from vitascope.settings import command_line
 
 __all__ = ["models", "section"]
-
-MOST_CLASSES = 40  # of a confusion matrix that is drawn
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -43,8 +42,9 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     if several:
         leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
     figures = _figures(sources, names, chosen)
-    if not several:
-        figures += _confused(sources[0].record)
+    record = sources[0].record
+    wrong = MistakeParts() if several else mistake_parts(record.values, record.arrays)
+    figures += wrong.figures
     return Section(
         kind="evaluation",
         label="Evaluation" if not several else "Evaluations",
@@ -53,10 +53,8 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         answer=answer,
         leads=tuple(leads),
         figures=figures,
-        tables=(
-            evaluation_table([source.record for source in sources], names, chosen),
-            *(mistake_tables(sources[0].record) if not several else ()),
-        ),
+        galleries=wrong.galleries,
+        tables=(evaluation_table([s.record for s in sources], names, chosen), *wrong.tables),
         terms=(
             *TERMS[:2],
             *((figure.title, figure.definition) for figure in figures if figure.definition),
@@ -104,39 +102,6 @@ def _figures(
     said = [f"{one.label} {number(100 * one.values['ece'], 1)} %" for one in seen]
     reading = f"Expected calibration error: {', '.join(said)}."
     return (reliability(seen, [one.record.arrays for one in seen], reading),)
-
-
-def _confused(record: Record) -> tuple[Figure, ...]:
-    """Which classes are taken for which, for up to 40 of them."""
-    matrix, names = record.arrays.get("confusion"), record.values.get("per_class") or ()
-    if matrix is None or len(matrix) != len(names) or len(matrix) > MOST_CLASSES:
-        return ()
-    shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
-    wrong = np.where(np.eye(len(matrix), dtype=bool), -1.0, shares)
-    true, said = np.unravel_index(int(wrong.argmax()), wrong.shape)
-    classes = tuple(str(line["class"]) for line in names)
-    reading = (
-        f"Most often {classes[true]} is taken for {classes[said]}: in "
-        f"{number(float(shares[true, said]), 1)} % of its images."
-    )
-    panel = Heat(
-        title="rows: the true class; columns: what was said",
-        rows=classes,
-        columns=classes,
-        values=shares,
-        label="% of the row",
-        low=0,
-        high=100,
-    )
-    return (
-        Figure(
-            name="confusion",
-            title="Confusion matrix",
-            reading=reading,
-            how="The diagonal is right.",
-            panels=(panel,),
-        ),
-    )
 
 
 def _again(source: Source, name: str, titled: bool) -> Again:

@@ -9,6 +9,7 @@ from vitascope.record import Record
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
+from vitascope.report.instruments.mistakes import chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Badge, Section, again, made_by
 from vitascope.report.tables.pretrained import (
@@ -52,6 +53,8 @@ def section(source: Source, styles: Styles) -> Section:
     values, data = record.values, record.values["data"]
     chosen = values.get("chosen_by")
     choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
+    labels = {str(line["model"]): short_name(line["model"]) for line in values["table"]}
+    wrong = chosen_models_mistakes(record, labels)
     return Section(
         kind="pretrained",
         label="Pretrained backbones",
@@ -67,8 +70,9 @@ def section(source: Source, styles: Styles) -> Section:
             ("classes", count(len(data["classes"]))),
             ("candidates", count(len(values["table"]))),
         ),
-        figures=(_accuracy_and_cost(record, styles),),
-        tables=(pretrained_table(record, styles.of),),
+        figures=(_accuracy_and_cost(record, styles), *wrong.figures),
+        galleries=wrong.galleries,
+        tables=(pretrained_table(record, styles.of), *wrong.tables),
         terms=TERMS,
         agains=(
             again(

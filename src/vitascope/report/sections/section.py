@@ -11,9 +11,19 @@ from typing import Any
 from vitascope.figure import Figure, Style
 from vitascope.record import Record
 from vitascope.report.formatting import duration
+from vitascope.report.tables.gallery import Gallery
 from vitascope.report.tables.table import Table
 
-__all__ = ["Again", "Badge", "JudgedClaim", "ModelCard", "Section", "again", "made_by", "pinned"]
+__all__ = [
+    "Again",
+    "Badge",
+    "JudgedClaim",
+    "ModelCard",
+    "Section",
+    "again",
+    "made_by",
+    "pinned",
+]
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
@@ -78,6 +88,7 @@ class Section:
     facts: tuple[tuple[str, str], ...] = ()  # what, and how much
     claims: tuple[JudgedClaim, ...] = ()
     figures: tuple[Figure, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
     tables: tuple[Table, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()  # words and their definitions
     agains: tuple[Again, ...] = ()

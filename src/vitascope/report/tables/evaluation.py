@@ -11,12 +11,7 @@ from vitascope.report.figures.scale import count
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["evaluation_table", "mistake_tables", "share_right"]
-
-LISTS = {
-    "surest_mistakes": "Surest mistakes: labels to check first",
-    "least_sure_hits": "Least sure hits",
-}
+__all__ = ["evaluation_table", "share_right"]
 
 
 def share_right(record: Record) -> str:
@@ -50,45 +45,3 @@ def evaluation_table(
         columns=("Top-1 (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images"),
         rows=tuple(rows),
     )
-
-
-def mistake_tables(record: Record) -> list[Table]:
-    """Accuracy of each class, the surest mistakes and the least sure hits, where they are kept."""
-    values, found = record.values, []
-    if values.get("per_class"):
-        found.append(
-            Table(
-                name="classes",
-                title="Class by class",
-                corner="Class",
-                columns=("Right (%)", "Images"),
-                rows=tuple(
-                    row(
-                        str(line["class"]),
-                        [number(100 * line["right"] / line["images"], 1), count(line["images"])],
-                    )
-                    for line in sorted(
-                        values["per_class"], key=lambda line: line["right"] / line["images"]
-                    )
-                ),
-                caption=f"Balanced accuracy, their mean: {number(100 * values['balanced'], 1)} %.",
-            )
-        )
-    found += [
-        Table(
-            name=name,
-            title=title,
-            corner="File",
-            columns=("Label", "Said", "Probability of the label"),
-            rows=tuple(
-                row(
-                    str(line["file"]),
-                    [str(line["label"]), str(line["predicted"]), number(line["probability"], 3)],
-                )
-                for line in values[name]
-            ),
-        )
-        for name, title in LISTS.items()
-        if values.get(name)
-    ]
-    return found

@@ -41,7 +41,7 @@ function controls() {
     function (n) { return n ? "The " + tokens[n - 1] + " looks" : "The patch under the pointer looks"; });
   $("ex-asks").hidden = !tokens.length;
   ["ex-l", "ex-h"].forEach(function (id) { $(id).parentNode.hidden = !layers; });
-  $("ex-legend").hidden = $("ex-gates").hidden = !layers;
+  $("ex-legend").hidden = $("ex-gates").hidden = $("ex-pin").parentNode.hidden = $("ex-said").hidden = !layers;
   function counted(n) { return Array.apply(null, Array(n)).map(function (_, k) { return String(k + 1); }); }
   choices("ex-layers", "ex-layer", counted(layers), state.layer, function (n) { state.layer = n; controls(); },
     function (n) { return "Layer " + (n + 1) + ": " + longest.layers[n].name; });
@@ -107,7 +107,7 @@ function build() {  // a card a model
     card.content = tile(card, "content", "Content");
     card.position = tile(card, "position", "Position");
     card.shares = card.body.appendChild(make("p", "ex-shares"));
-    card.plain = card.tiles.appendChild(make("p", "ex-plain", "Plain attention: it looks by content, and has no gate."));
+    card.plain = card.tiles.appendChild(make("p", "ex-plain"));
     card.gate = card.body.appendChild(make("div", "ex-gate"));
     card.gate.appendChild(make("span", "", "content"));
     card.bar = card.gate.appendChild(make("span", "ex-bar"));
@@ -157,12 +157,13 @@ function percent(share) { return (100 * share).toFixed(1) + "\u00a0%"; }
 
 function sharesOf(layer, rows, whole) {  // what goes to class tokens and registers, in words
   if (!layer.keyTokens.length) return "";
-  var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + " (the head's patches " + percent(whole.shares[n]) + ")"; });
+  var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + (layer.Q ? " (the head's patches " + percent(whole.shares[n]) + ")" : ""); });
   return "Of its attention goes to: " + said.join(", ") + "; evenly it would be " + percent(1 / (layer.K + layer.keyTokens.length)) + " each. The maps show the rest.";
 }
 
 function restsOn(card, view) {  // maps of relevance of the image that is shown, at the last weights
   var part = view.part, found = part && part.relevance || [];
+  card.node.classList.toggle("ex-alone", !!part && !part.layers.length);
   card.rests.hidden = !found.length;
   found.forEach(function (one, n) {
     if (!card.resting.children[n]) {
@@ -216,6 +217,7 @@ function draw() {
       if (layer.gated) drawMap(card[part].canvas, rows[part], layer, query);
     });
     card.gate.hidden = !layer.gated; card.plain.hidden = layer.gated;
+    card.plain.textContent = layer.Q ? "Plain attention: it looks by content, and has no gate." : "Class attention: only the " + layer.queryTokens.join(" and the ") + " looks, whichever patch is chosen.";
     if (layer.gated) {
       card.knob.style.left = 100 * rows.gate + "%";
       card.number.textContent = "gate " + number(rows.gate) + (state.gate === "learned" ? "" : ", forced");

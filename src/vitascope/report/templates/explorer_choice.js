@@ -35,10 +35,11 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
   return { why: "It was not shown this image." };
 }
 function queryOf(layer) {
-  var h = layer.grid[0], w = layer.grid[1];
+  var only = !layer.Q, h = only ? layer.keys[0] : layer.grid[0], w = only ? layer.keys[1] : layer.grid[1];
   var y = Math.min(h - 1, Math.floor(state.fy * h)), x = Math.min(w - 1, Math.floor(state.fx * w));
   var token = state.token ? layer.queryTokens.indexOf(state.token) : -1;
-  if (token >= 0) return { q: h * w + token, token: state.token, h: h, w: w, y: y, x: x };
+  if (only) token = Math.max(0, token);  // class attention: no patch asks
+  if (token >= 0) return { q: layer.Q + token, token: layer.queryTokens[token], h: h, w: w, y: y, x: x };
   return { y: y, x: x, q: y * w + x, h: h, w: w };
 }
 function tokensShown() {  // names of the tokens without a place, of all layers that are shown

@@ -104,17 +104,18 @@ function entropy(row) {
 }
 
 var known = {};
-function headOf(view, head) {  // means over all rows of a head
+function headOf(view, head) {  // means over all rows of a head: the patches', or the tokens' where no patch asks
   var name = [view.id, view.epoch, view.image, view.index, head, state.gate].join("|");
   if (!known[name]) {
     var far = 0, dense = 0, even = 0, layer = view.layer, shares = new Float64Array(layer.keyTokens.length);
     var alike = new Float64Array(layer.K).fill(1 / layer.K);
-    for (var q = 0; q < layer.Q; q++) {
+    var asking = layer.Q || layer.allQ;
+    for (var q = 0; q < asking; q++) {
       var rows = rowsOf(view, head, q), row = rows.mixed;
-      for (var s = 0; s < shares.length; s++) shares[s] += rows.shares[s] / layer.Q;
-      far += distance(layer, q, row) / layer.Q;
-      even += distance(layer, q, alike) / layer.Q;
-      dense += entropy(row) / layer.Q;
+      for (var s = 0; s < shares.length; s++) shares[s] += rows.shares[s] / asking;
+      far += layer.Q ? distance(layer, q, row) / asking : NaN;
+      even += layer.Q ? distance(layer, q, alike) / asking : NaN;
+      dense += entropy(row) / asking;
     }
     known[name] = { distance: far, entropy: dense, uniform: even, shares: shares };
   }

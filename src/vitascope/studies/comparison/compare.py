@@ -188,6 +188,8 @@ def _answer(
     )
     looks, arrays = _looks(question, done.out)
     arrays |= _correct(done.reported, "correct")
+    wrong, pictures = done.mistakes(advice.model)
+    arrays |= pictures
     if done.chosen is not done.reported:
         arrays |= _correct(done.chosen, "chosen")
     values = {
@@ -218,6 +220,7 @@ def _answer(
         "table_chosen": [row.plain() for row in tabulate(done.chosen, reference)],
         "crossings": crossings(done.reported),
         "recommendation": asdict(advice),
+        "mistakes": wrong,
         "curves": curves,
         **looks,
         "correct": [

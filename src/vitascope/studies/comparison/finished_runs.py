@@ -4,9 +4,11 @@ A run keeps its predictions on the images it was measured on in training (valida
 fold) and, as the reading ``test``, those on test images that choose nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from vitascope.record import Record
 from vitascope.studies.comparison.evidence import Evidence, RunResult
 from vitascope.studies.comparison.question import TEST, Comparison
 from vitascope.studies.grid.runs import folder_of, images_of, reading_of
+from vitascope.studies.session.mistakes import LISTS, mistakes
 from vitascope.train import Predictions, Run, load_run
 
 __all__ = ["FinishedRuns", "Key"]
@@ -122,6 +125,36 @@ class FinishedRuns:
         there = {int(x) for found in self.held_out.values() for x in np.unique(found.label)}
         names = self.dataset.classes
         return {model: [names[i] for i in sorted(there - seen)] for model, seen in said.items()}
+
+    def mistakes(self, model: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a model gets wrong on the images that are reported, and which others are right.
+
+        Of its run on the most images with the first seed (and in the first fold). Values and
+        arrays for a record.
+        """
+        question, most = self.question, max(self.question.fractions)
+        keys = {name: (name, most, question.seeds[0], 0) for name in question.models}
+        if self.tests:
+            said = {n: Predictions(**_entries(self.tests[k].arrays)) for n, k in keys.items()}
+            images = self.dataset.test
+        else:
+            said = {name: self.held_out[key] for name, key in keys.items()}
+            part = question.on_every_fold(question.trainings()[model, most])[0]
+            images = images_of(part).test
+        found = said[model]
+        whole = np.array_equal(images.labels, found.label)  # no file was left out
+        values, arrays = mistakes(found, self.dataset.classes, images if whole else None)
+        others = {name: each.correct for name, each in said.items() if name != model}
+        for line in (line for name in LISTS for line in values.get(name, ())):
+            line["right"] = [name for name, right in others.items() if right[line["index"]]]
+        told = {"model": model, "seed": question.seeds[0], "images": self.reported.name}
+        return {**told, **values}, {f"mistakes/{name}": each for name, each in arrays.items()}
+
+
+def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The predictions among a reading's arrays."""
+    names = [each.name for each in fields(Predictions)]
+    return {name: arrays[name] for name in names if name in arrays}
 
 
 def _kept(run: Run) -> Predictions:

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitascope.data.encoding import image_bytes
 from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.models.weights import load_weights
@@ -34,7 +35,6 @@ from vitascope.studies.explorer.grid_maps import GridLayout
 from vitascope.studies.explorer.layer_maps import (
     LayerMaps,
     attention_maps,
-    image_bytes,
     layouts_of,
     stack_epochs,
     top_answers,

@@ -9,18 +9,16 @@ on a grid.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
-from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.attention.maps import without_map
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.studies.explorer.compression import compress
 from vitascope.studies.explorer.grid_maps import GridLayout, grid_layout, separable
@@ -28,14 +26,10 @@ from vitascope.studies.explorer.grid_maps import GridLayout, grid_layout, separa
 __all__ = [
     "LayerMaps",
     "attention_maps",
-    "image_bytes",
     "layouts_of",
     "stack_epochs",
     "top_answers",
 ]
-
-PHOTO = 64  # pixels; larger images are stored as JPEG
-SIDE = 256  # pixels a stored image has at most
 
 LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, gate, down, across
 
@@ -43,8 +37,8 @@ LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, 
 def layouts_of(
     structure: ModelStructure, layers: str | Iterable[str]
 ) -> tuple[dict[str, GridLayout], dict[str, str]]:
-    """Layers whose patches attend to patches on a grid, and the others with the reason."""
-    able, left_out = structure.chosen_layers(layers, without_patches(structure), "the explorer")
+    """Layers in which patches on a grid are looked at, and the others with the reason."""
+    able, left_out = structure.chosen_layers(layers, without_map(structure), "the explorer")
     found = {}
     for name, places in able.items():
         try:
@@ -126,19 +120,6 @@ def stack_epochs(
             }
         )
     return arrays, described
-
-
-def image_bytes(pixels: Tensor) -> np.ndarray:
-    """The bytes of an image file: PNG, or JPEG for a large photo."""
-    array = pixels.permute(1, 2, 0).numpy()
-    image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
-    image.thumbnail((SIDE, SIDE))
-    stream = BytesIO()
-    if max(image.size) > PHOTO:
-        image.save(stream, "JPEG", quality=88)
-    else:
-        image.save(stream, "PNG", optimize=True)
-    return np.frombuffer(stream.getvalue(), dtype=np.uint8)
 
 
 def top_answers(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[Any]] | None:

@@ -18,6 +18,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from vitascope.data.decoding import TooLarge, fit, opened, upright
+from vitascope.data.encoding import image_bytes
 from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
 from vitascope.measure.relevance.relevance import Explainer
@@ -27,7 +28,6 @@ from vitascope.studies.explorer.explore import explore
 from vitascope.studies.explorer.grid_maps import GridLayout
 from vitascope.studies.explorer.layer_maps import (
     attention_maps,
-    image_bytes,
     layouts_of,
     stack_epochs,
     top_answers,

@@ -37,10 +37,12 @@ from vitascope.studies.pretrained.probing import (
     ProbedCandidate,
     Tell,
     evidence_of,
+    parts_of,
     probe_all,
 )
 from vitascope.studies.pretrained.question import PretrainedQuestion
 from vitascope.studies.pretrained.race import RacePlan, Runner, order_of, planned, runners
+from vitascope.studies.session.mistakes import mistakes
 from vitascope.studies.session.models import is_named, split_file
 from vitascope.train import lock_folder
 
@@ -104,6 +106,11 @@ def choose_pretrained(
         if plan is not None:
             alone = question.race((found.best,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
+        wrong, pictures = (
+            _mistakes(question, candidates[advice.model], images)
+            if race is None
+            else race.mistakes(advice.model)
+        )
         answer = Record(
             kind="pretrained",
             values={
@@ -115,8 +122,9 @@ def choose_pretrained(
                 "scratch": None if scratch is None else _gained(found.best, reported, scratch),
                 "skipped": skipped,
                 "images": look.values(),
+                "mistakes": wrong,
             },
-            arrays=_arrays(candidates, race, scratch),
+            arrays={**_arrays(candidates, race, scratch), **pictures},
             config=question.config,
             seed=question.seeds[0],
             seconds=perf_counter() - started,
@@ -292,6 +300,18 @@ def _arrays(
     if scratch is not None:
         (found["correct/scratch"],) = scratch.correct(MOST).values()
     return {name: right.astype(np.uint8) for name, right in found.items()}
+
+
+def _mistakes(
+    question: PretrainedQuestion, taken: ProbedCandidate, images: Dataset
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the linear head of a candidate gets wrong, of the first seed and fold."""
+    part = images.test
+    if not len(part):
+        part = images.train.take(parts_of(question, images)[0][1])
+    values, arrays = mistakes(taken.first, images.classes, part)
+    told = {"model": taken.opened.text, "seed": question.seeds[0]}
+    return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
 
 
 def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from vitascope.data.subsets import split
+from vitascope.train.predictions import Predictions
 
 __all__ = ["CS", "KS", "Probed", "probe"]
 
@@ -47,6 +48,7 @@ class Probed:
     k: int
     c: float
     inner: dict[str, float]  # share in the inner cross-validation: "5", "20", "0.01", …
+    first: Predictions  # of the linear classifier with the first seed
 
     @property
     def shares(self) -> dict[str, float]:
@@ -98,15 +100,33 @@ def probe(
         c = max(CS, key=lambda each: (inner[f"{each:g}"], -each))
         nearest: list[np.ndarray] = []
         straight: list[np.ndarray] = []
+        said: list[Predictions] = []
         for seed in seeds:
             kept = _kept(train_labels, seed, groups)
             features, labels = train[kept], train_labels[kept]
-            for model, found in ((neighbours(k, len(kept)), nearest), (linear(c), straight)):
-                if len(np.unique(labels)) == 1:  # nothing to tell apart
-                    found.append(test_labels == labels[0])
-                    continue
-                found.append(model.fit(features, labels).predict(test) == test_labels)
-    return Probed(knn=np.stack(nearest), linear=np.stack(straight), k=k, c=c, inner=inner)
+            if len(np.unique(labels)) == 1:  # nothing to tell apart
+                shares = np.ones((len(test_labels), 1))
+                nearest.append(test_labels == labels[0])
+                said.append(_said(shares, labels[:1], test_labels))
+            else:
+                near, line = neighbours(k, len(kept)), linear(c).fit(features, labels)
+                nearest.append(near.fit(features, labels).predict(test) == test_labels)
+                said.append(_said(line.predict_proba(test), line.classes_, test_labels))
+            straight.append(said[-1].correct)
+    return Probed(
+        knn=np.stack(nearest), linear=np.stack(straight), k=k, c=c, inner=inner, first=said[0]
+    )
+
+
+def _said(shares: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> Predictions:
+    """Predictions from the probabilities (M, K) of these classes (K,)."""
+    true = np.where(labels[:, None] == classes, shares, 0.0).sum(1)  # 0 for a class not trained on
+    return Predictions(
+        predicted=classes[shares.argmax(1)],
+        probability=true.astype(np.float32),
+        label=labels,
+        confidence=shares.max(1).astype(np.float32),
+    )
 
 
 def _kept(labels: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarray:

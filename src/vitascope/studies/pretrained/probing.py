@@ -24,8 +24,9 @@ from vitascope.studies.pretrained.question import PretrainedQuestion
 from vitascope.studies.pretrained.twice import SHARES, Twice, twice
 from vitascope.studies.session.held_out import check_groups, positions
 from vitascope.studies.session.pretrained import images_for
+from vitascope.train.predictions import Predictions
 
-__all__ = ["OnImage", "ProbedCandidate", "Tell", "evidence_of", "probe_all", "some"]
+__all__ = ["OnImage", "ProbedCandidate", "Tell", "evidence_of", "parts_of", "probe_all", "some"]
 
 Tell = Callable[[str], None]
 OnImage = Callable[[str, int, int], None]
@@ -41,6 +42,7 @@ class ProbedCandidate:
     reported: Mapping[str, np.ndarray]  # on those that report. (S x F, M) bool
     k: int
     c: float
+    first: Predictions  # of the linear classifier of the first seed, on those that report
     inner: float  # share of the linear classifier in the inner cross-validation
     cost: Cost
     num_train: int  # images of one training
@@ -154,6 +156,7 @@ def _probed(
         reported=reported if len(images.test) else chosen,
         k=first.k,
         c=first.c,
+        first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
         inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
         cost=cost_of(each.found.model, each.found.preprocessing.size),
         num_train=len(kept),

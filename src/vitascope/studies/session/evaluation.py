@@ -119,7 +119,7 @@ def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Recor
     images = opened.batches.images
     whole = len(images) == len(result.predictions.label)  # no file was left out
     classes = opened.session.labelled_images.classes
-    values, arrays = mistakes(result.predictions, classes, images.name if whole else None)
+    values, arrays = mistakes(result.predictions, classes, images if whole else None)
     return replace(made, values={**made.values, **values}, arrays={**made.arrays, **arrays})
 
 

@@ -9,16 +9,21 @@ among images that are right: labels to check first, and what more images would h
 Shapes: N images, K classes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from vitascope.data import ImageSet
+from vitascope.data.encoding import image_bytes
+from vitascope.errors import UserError
 from vitascope.train.predictions import Predictions
 
-__all__ = ["confusion", "mistakes"]
+__all__ = ["LISTS", "confusion", "mistakes"]
 
+LISTS = ("surest_mistakes", "least_sure_hits")
 SHOWN = 12  # images of each list
+SIDE = 128  # pixels of a picture, at most: about 6 kB
 LARGEST = 200  # classes of a confusion matrix that is kept
 
 
@@ -33,43 +38,57 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np
 
 
 def mistakes(
-    found: Predictions, classes: Sequence[str], name: Callable[[int], str] | None
+    found: Predictions, classes: Sequence[str], images: ImageSet | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Values and arrays for a record.
+    """Values and arrays for a record, among them small pictures of the images that are listed.
 
     Args:
         found: Of every image.
         classes: Their names.
-        name: Of the image at a position; None where that is not known.
+        images: In the same order, for their files and pictures; None where they are not at hand.
     """
     matrix = confusion(found.label, found.predicted, len(classes))
-    images, right = matrix.sum(1), matrix.diagonal()
-    there = images > 0
-    shares = right[there] / images[there]
+    number, right = matrix.sum(1), matrix.diagonal()
+    there = number > 0
+    shares = right[there] / number[there]
     values: dict[str, Any] = {
         "balanced": float(shares.mean()),
         "per_class": [
-            {"class": classes[k], "images": int(images[k]), "right": int(right[k])}
+            {"class": classes[k], "images": int(number[k]), "right": int(right[k])}
             for k in np.flatnonzero(there).tolist()
         ],
     }
-    if name is not None:
-        order = np.argsort(found.probability, kind="stable")
-
-        def listed(which: np.ndarray) -> list[dict[str, Any]]:
-            return [
-                {
-                    "file": name(int(i)),
-                    "label": classes[int(found.label[i])],
-                    "predicted": classes[int(found.predicted[i])],
-                    "probability": float(found.probability[i]),
-                }
-                for i in order[which[order]][:SHOWN]
-            ]
-
-        values |= {
-            "surest_mistakes": listed(~found.correct),
-            "least_sure_hits": listed(found.correct),
-        }
     kept = {"confusion": matrix} if len(classes) <= LARGEST else {}
+    if images is not None:
+        order = np.argsort(found.probability, kind="stable")
+        for name, which in zip(LISTS, (~found.correct, found.correct), strict=True):
+            some = order[which[order]][:SHOWN].tolist()
+            values[name] = [_line(found, classes, images, index) for index in some]
+            kept |= _pictures(images, some)
     return values, kept
+
+
+def _line(
+    found: Predictions, classes: Sequence[str], images: ImageSet, index: int
+) -> dict[str, Any]:
+    """One image in a list."""
+    sure = {} if found.confidence is None else {"confidence": float(found.confidence[index])}
+    return {
+        "file": images.name(index),
+        "index": index,
+        "label": classes[int(found.label[index])],
+        "predicted": classes[int(found.predicted[index])],
+        "probability": float(found.probability[index]),  # of the label
+        **sure,
+    }
+
+
+def _pictures(images: ImageSet, some: Sequence[int]) -> dict[str, np.ndarray]:
+    """Images as a model sees them, small, by position; a file that is gone has none."""
+    pictures = {}
+    for index in some:
+        try:
+            pictures[f"picture/{index}"] = image_bytes(images.pixels([index])[0], SIDE)
+        except UserError:
+            continue
+    return pictures

@@ -5,7 +5,7 @@ metrics.jsonl       one line per epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
 checkpoint/         state to resume from
-predictions.safetensors  of every test image: predicted class, probability of the true one, label
+predictions.safetensors  of every test image: what was said, and what it is
 record.json         the result; there once the run is finished
 events/             TensorBoard
 """

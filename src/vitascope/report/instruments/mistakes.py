@@ -1,0 +1,213 @@
+"""What a model gets wrong: which class for which, class by class, and pictures of the images.
+
+From values and arrays that :mod:`vitascope.studies.session.mistakes` made, in the record of an
+evaluation or of a comparison. A picture is a small PNG or JPEG in the record; where it has none
+(made by an earlier version, or the files were gone) the list is a table of files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from vitascope.figure import Figure, Heat
+from vitascope.record import Record
+from vitascope.report.figures.scale import count
+from vitascope.report.formatting import number, picture_source
+from vitascope.report.tables.gallery import Gallery, Picture
+from vitascope.report.tables.table import Table, row
+
+__all__ = ["MistakeParts", "chosen_models_mistakes", "mistake_parts"]
+
+MOST_CLASSES = 40  # of a confusion matrix that is drawn
+MOST_PICTURES = 12  # of a list
+MOST_BYTES = 64_000  # of a picture
+COARSE = 24  # pixels a side, below which each is seen
+LISTS = {
+    "surest_mistakes": (
+        "Surest mistakes",
+        "Labels to check first: the lowest probability of the label.",
+    ),
+    "least_sure_hits": (
+        "Least sure hits",
+        "Right with the lowest probability: more images like these would help.",
+    ),
+}
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MistakeParts:
+    """What a page shows of them."""
+
+    figures: tuple[Figure, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def mistake_parts(
+    values: Mapping[str, Any],
+    arrays: Arrays,
+    model: str = "",
+    known: Mapping[str, str] | None = None,
+) -> MistakeParts:
+    """Confusion, class by class, and the lists: pictures where the record has them, else tables.
+
+    Args:
+        values: What :func:`vitascope.studies.session.mistakes.mistakes` gave.
+        arrays: The same.
+        model: Whose mistakes they are, where a page has several.
+        known: What the others that are right are called, by name.
+    """
+    shown, tables = [], _classes(values, model)
+    for name, (_, how) in LISTS.items():
+        lines = (values.get(name) or ())[:MOST_PICTURES]
+        pictures = tuple(
+            _picture(line, arrays.get(f"picture/{line.get('index')}"), known or {})
+            for line in lines
+        )
+        if any(picture.source for picture in pictures):
+            table = _listed(name, lines, model, how)
+            shown.append(Gallery(title=table.title, how=how, pictures=pictures, table=table))
+        elif lines:
+            words = f"{how} The record has no pictures of them."
+            tables.append(_listed(name, lines, model, words))
+    return MistakeParts(
+        figures=_confusion(values, arrays, model), galleries=tuple(shown), tables=tuple(tables)
+    )
+
+
+def chosen_models_mistakes(record: Record, known: Mapping[str, str]) -> MistakeParts:
+    """Those of the model that a comparison recommends; nothing in old records.
+
+    Args:
+        record: Of the comparison.
+        known: What its models are called, by name.
+    """
+    values = record.values.get("mistakes") or {}
+    arrays = {key.removeprefix("mistakes/"): each for key, each in record.arrays.items()}
+    name = str(values.get("model", ""))
+    return mistake_parts(values, arrays, known.get(name, name), known)
+
+
+def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[Figure, ...]:
+    """Which classes are taken for which, for up to 40 of them."""
+    matrix, names = arrays.get("confusion"), values.get("per_class") or ()
+    if matrix is None or len(matrix) != len(names) or len(matrix) > MOST_CLASSES:
+        return ()
+    shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+    wrong = np.where(np.eye(len(matrix), dtype=bool), -1.0, shares)
+    true, said = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    classes = tuple(str(line["class"]) for line in names)
+    reading = (
+        f"Most often {classes[true]} is taken for {classes[said]}: in "
+        f"{number(float(shares[true, said]), 1)} % of its images."
+    )
+    panel = Heat(
+        title="rows: the true class; columns: what was said",
+        rows=classes,
+        columns=classes,
+        values=shares,
+        label="% of the row",
+        low=0,
+        high=100,
+    )
+    return (
+        Figure(
+            name="confusion",
+            title=_of("Confusion matrix", model),
+            reading=reading,
+            how="The diagonal is right.",
+            panels=(panel,),
+        ),
+    )
+
+
+def _classes(values: Mapping[str, Any], model: str) -> list[Table]:
+    """How often each class is right, the worst first."""
+    if not values.get("per_class"):
+        return []
+    lines = sorted(values["per_class"], key=lambda line: line["right"] / line["images"])
+    return [
+        Table(
+            name="classes",
+            title=_of("Classes", model) if model else "Class by class",
+            corner="Class",
+            columns=("Right (%)", "Images"),
+            rows=tuple(
+                row(
+                    str(line["class"]),
+                    [number(100 * line["right"] / line["images"], 1), count(line["images"])],
+                )
+                for line in lines
+            ),
+            caption=f"Balanced accuracy, their mean: {number(100 * values['balanced'], 1)} %.",
+        )
+    ]
+
+
+def _of(title: str, model: str) -> str:
+    return f"{title} of {model}" if model else title
+
+
+def _listed(name: str, lines: Sequence[Mapping[str, Any]], model: str, caption: str) -> Table:
+    return Table(
+        name=name,
+        title=_of(LISTS[name][0], model),
+        corner="File",
+        columns=("Label", "Said", "Sure of it (%)", "Probability of the label (%)"),
+        rows=tuple(
+            row(
+                str(line["file"]),
+                [
+                    str(line["label"]),
+                    str(line["predicted"]),
+                    _percent(line.get("confidence")),
+                    _percent(line["probability"]),
+                ],
+            )
+            for line in lines
+        ),
+        caption=caption,
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else number(100 * float(share), 1)
+
+
+def _coarse(array: np.ndarray | None) -> bool:
+    """Whether it is a PNG of less than 24 pixels, by the width in its header."""
+    raw = b"" if array is None else array[:20].tobytes()
+    return raw.startswith(b"\x89PNG") and int.from_bytes(raw[16:20]) < COARSE
+
+
+def _source(array: np.ndarray | None) -> str:
+    """An image for a page; nothing for what is no small PNG or JPEG."""
+    if array is None or array.dtype != np.uint8 or array.nbytes > MOST_BYTES:
+        return ""
+    return picture_source(array)
+
+
+def _picture(
+    line: Mapping[str, Any], array: np.ndarray | None, known: Mapping[str, str]
+) -> Picture:
+    label, said, file = (str(line[key]) for key in ("label", "predicted", "file"))
+    sure = line.get("confidence", line["probability"] if label == said else None)
+    words = [f"{_percent(sure)}\u00a0% sure"] if sure is not None else []
+    if label != said:
+        words.append(f"labelled {label}, {_percent(line['probability'])}\u00a0%")
+    if "right" in line:
+        right = ", ".join(known.get(name, name) for name in line["right"])
+        words.append(f"right: {right}" if right else "no other model is right")
+    return Picture(
+        source=_source(array),
+        coarse=_coarse(array),
+        alt=f"Image labelled {label}",
+        said=f"said {said}",
+        words=tuple(words),
+        file="/".join(PurePath(file).parts[-2:]),
+        path=file,
+    )
