@@ -1,10 +1,14 @@
 """A comparison's record with made-up numbers, as small or as large as a test wants it."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
-from vitascope.record import Record
+from vitascope.record import Record, load
+from vitascope.report.contents import EXPLORER, compose
+from vitascope.report.page import write_report
+from vitascope.report.records import Found, Source, find
 
 KINDS = ("convit", "vit", "cnn", "other")
 LABELS = ("ConViT", "ViT", "ResNet", "Mixer")
@@ -145,3 +149,12 @@ def made_up(
         "command": "vitascope compare --data digits --models model_0 model_1 --seeds 0 1",
     }
     return Record(kind="compare", values=values, arrays=arrays, seed=0, seconds=231.0)
+
+
+def write_page(folder: Path, record: Record | None = None) -> Path:
+    """Write ``folder/report.html`` of ``folder/compare.json`` (or the record given)."""
+    comparison = load(folder / "compare") if record is None else record
+    sources = [Source(path=folder / "compare.json", record=comparison)]
+    if (folder / EXPLORER).is_dir():
+        sources += find([folder / EXPLORER], [EXPLORER]).sources
+    return write_report(compose(Found(sources=tuple(sources))), folder)

@@ -18,10 +18,21 @@ from vitascope.measure.curvature.blocks import groups_of
 @cache
 def tiny():
     torch.manual_seed(0)
-    model = timm.create_model(
-        "vit_tiny_patch16_224", img_size=8, patch_size=4, in_chans=1, embed_dim=4, depth=1,
-        num_heads=2, mlp_ratio=1, num_classes=3,
-    ).double().eval()  # fmt: skip
+    model = (
+        timm.create_model(
+            "vit_tiny_patch16_224",
+            img_size=8,
+            patch_size=4,
+            in_chans=1,
+            embed_dim=4,
+            depth=1,
+            num_heads=2,
+            mlp_ratio=1,
+            num_classes=3,
+        )
+        .double()
+        .eval()
+    )
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(6, 1, 8, 8, generator=generator, dtype=torch.float64)
     return model, [(images[:4], torch.tensor([0, 1, 2, 0])), (images[4:], torch.tensor([2, 1]))]

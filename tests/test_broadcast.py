@@ -212,12 +212,19 @@ def test_costs_are_those_of_tables_s5_and_s6():
     """ViT-S: millions of multiply-adds in the tables, and one scale a channel and layer."""
     image = torch.zeros(1, 3, 224, 224, device="meta")
     table = {
-        ("cb", "end", "mlp"): 0.9, ("cb", "end", "msa"): 0.9, ("cb", "end", "both"): 1.8,
-        ("cb_gate", "end", "mlp"): 0.9, ("cb_gate", "end", "both"): 1.8,
-        ("cb_hybrid", "end", "mlp"): 1.8, ("cb_hybrid", "end", "msa"): 1.8,
-        ("cb_hybrid", "end", "both"): 3.6, ("cb", "front", "mlp"): 0.9, ("cb", "mid", "mlp"): 3.6,
-        ("cb_gate", "mid", "mlp"): 3.6, ("cb_hybrid", "mid", "mlp"): 7.3,
-    }  # fmt: skip
+        ("cb", "end", "mlp"): 0.9,
+        ("cb", "end", "msa"): 0.9,
+        ("cb", "end", "both"): 1.8,
+        ("cb_gate", "end", "mlp"): 0.9,
+        ("cb_gate", "end", "both"): 1.8,
+        ("cb_hybrid", "end", "mlp"): 1.8,
+        ("cb_hybrid", "end", "msa"): 1.8,
+        ("cb_hybrid", "end", "both"): 3.6,
+        ("cb", "front", "mlp"): 0.9,
+        ("cb", "mid", "mlp"): 3.6,
+        ("cb_gate", "mid", "mlp"): 3.6,
+        ("cb_hybrid", "mid", "mlp"): 7.3,
+    }
     with torch.device("meta"):
         vit = vitascope.create_model("deit_small")
         for cell, millions in table.items():

@@ -47,53 +47,82 @@ SWIN = {"window_size": 4, "embed_dim": 16, "depths": (2, 1), "num_heads": (1, 2)
 FAMILIES = {
     "vit": Family(of_timm("vit_tiny_patch16_224", img_size=32, depth=2), 2, 2, class_token=True),
     "vit with registers": Family(
-        of_timm("vit_small_patch14_reg4_dinov2", img_size=28, depth=1), 1, 1, 28, True),
+        of_timm("vit_small_patch14_reg4_dinov2", img_size=28, depth=1), 1, 1, 28, True
+    ),
     "parallel vit": Family(
         of_timm("vit_small_patch16_18x2_224", img_size=32, depth=1, embed_dim=48, num_heads=3),
-        2, 2, class_token=True),
+        2,
+        2,
+        class_token=True,
+    ),
     "deit distilled": Family(
-        of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1), 1, 1, class_token=True),
+        of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1), 1, 1, class_token=True
+    ),
     "swin": Family(of_timm("swin_tiny_patch4_window7_224", img_size=32, **SWIN), 3, 3),
     "swin v2": Family(of_timm("swinv2_tiny_window8_256", img_size=32, **SWIN), 3, 3),
     "pvt v2": Family(of_timm("pvt_v2_b0", depths=(1, 1, 1, 1)), 4, 4, 64),
     "pit": Family(of_timm("pit_ti_224", img_size=64, depth=(1, 1, 1)), 3, 3, 64, True),
     "twins": Family(
-        of_timm("twins_svt_small", img_size=32, depths=(2, 1, 1, 1), wss=(5, 4, 4, 4)), 5, 5),
+        of_timm("twins_svt_small", img_size=32, depths=(2, 1, 1, 1), wss=(5, 4, 4, 4)), 5, 5
+    ),
     "coat": Family(
-        of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)), 4, 4,
-        class_token=True),
+        of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)), 4, 4, class_token=True
+    ),
     "levit": Family(of_timm("levit_128s", img_size=64, depth=(1, 1, 1)), 5, 5, 64),
     "beit": Family(
-        of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3), 1, 1,
-        class_token=True),
+        of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3),
+        1,
+        1,
+        class_token=True,
+    ),
     "eva02, a gated MLP": Family(
-        of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, True),
+        of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, True
+    ),
     "maxvit": Family(
-        of_timm("maxvit_rmlp_pico_rw_256", img_size=64, depths=(1, 1),
-                embed_dim=(32, 64), block_type=("M", "M"), stem_width=8), 4, 4, 64),
+        of_timm(
+            "maxvit_rmlp_pico_rw_256",
+            img_size=64,
+            depths=(1, 1),
+            embed_dim=(32, 64),
+            block_type=("M", "M"),
+            stem_width=8,
+        ),
+        4,
+        4,
+        64,
+    ),
     "cait": Family(of_timm("cait_xxs24_224", img_size=32, depth=1), 3, 3),
     "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
     "mixer": Family(lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 2, 0, 64),
     "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 4, 0, 64),
     "convnext, as maps": Family(
-        of_timm("convnext_atto", depths=(1, 1, 1, 1), conv_mlp=True), 4, 0, 64),
+        of_timm("convnext_atto", depths=(1, 1, 1, 1), conv_mlp=True), 4, 0, 64
+    ),
     "our convit": Family(ours("convit_micro", depth=3, num_gpsa_blocks=2), 3, 3),
     "our localvit": Family(ours("localvit_micro", depth=2), 2, 2, class_token=True, whole=False),
     "our pvt": Family(ours("pvt_micro"), 4, 4),
     "our alternet": Family(ours("alternet_micro"), 0, 2),
     "torchvision vit": Family(
-        lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2, class_token=True,
-        no_middle="has no mid: its last dense layer is no module"),
+        lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5),
+        2,
+        2,
+        class_token=True,
+        no_middle="has no mid: its last dense layer is no module",
+    ),
     "torchvision swin": Family(
-        lambda: SwinTransformer([4, 4], 16, [2, 1], [1, 2], [4, 4], num_classes=5), 3, 3,
-        no_middle="attn.proj was passed by"),
+        lambda: SwinTransformer([4, 4], 16, [2, 1], [1, 2], [4, 4], num_classes=5),
+        3,
+        3,
+        no_middle="attn.proj was passed by",
+    ),
     "hub vit": Family(of_hub("ViT"), 2, 2, class_token=True),
     "hub beit": Family(of_hub("Beit", use_relative_position_bias=True), 2, 2, class_token=True),
     "hub dinov2": Family(of_hub("Dinov2"), 2, 2, class_token=True),
     "hub dinov2, a gated MLP": Family(
-        of_hub("Dinov2", use_swiglu_ffn=True), 2, 2, class_token=True),
+        of_hub("Dinov2", use_swiglu_ffn=True), 2, 2, class_token=True
+    ),
     "hub swin": Family(partial(hub_swin, image_size=32), 3, 3),
-}  # fmt: skip
+}
 
 
 @cache

@@ -8,7 +8,7 @@ from vitascope.studies.grid.keep import keep
 from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.core_hours import core_hours
-from vitascope.studies.papers.plan import Ask, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Plan, Row, Sheet, Study
 from vitascope.studies.papers.scale import DESK, SMOKE
 
 RAW = {"paper": "", "desk": "", "laptop": ""}
@@ -16,7 +16,7 @@ RAW = {"paper": "", "desk": "", "laptop": ""}
 
 def one_run(scale):
     row = Row(label="vit", cells=[Ask(training=scale.training("DeiT-Ti"))])
-    table = Table(name="top1", title="", corner="", columns=["top-1"], rows=[row])
+    table = Sheet(name="top1", title="", corner="", columns=["top-1"], rows=[row])
     return Plan(tables=[table])
 
 
@@ -29,7 +29,13 @@ def test_every_study_has_its_plan_at_a_desk(name):
     trainings = [training for training, _ in study.plan(DESK).wanted().values()]
     assert study.data["desk"]
     assert {training.full_recipe.lr for training in trainings} == {1e-3}
-    small = ("fine-grid", "fine-grid-changes", "locality-dial", "broadcasting-hierarchical")
+    small = (
+        "fine-grid",
+        "fine-grid-images",
+        "fine-grid-changes",
+        "locality-dial",
+        "broadcasting-hierarchical",
+    )
     assert any("_mini" in training.model for training in trainings) or name in small
 
 

@@ -13,11 +13,8 @@ from vitascope.record import Record
 from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
 from vitascope.studies.papers.budget import hours, size_of
 from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.convit.accuracy import (
-    last_mean,
-    parameters_figure,
-    positional_layers,
-)
+from vitascope.studies.papers.convit.keys import head_mean, positional_layers
+from vitascope.studies.papers.convit.sizes import parameters_figure
 from vitascope.studies.papers.plan import Findings
 from vitascope.studies.papers.scale import LAPTOP, PAPER
 
@@ -112,10 +109,10 @@ def test_figure_8_is_the_whole_grid_and_six_epochs():
 
 def test_layers_count_as_positional_while_their_gates_are_open_on_average():
     gates = np.array([[[0.7, 0.7], [0.7, 0.7], [0.7, 0.7]], [[0.9, 0.1], [0.3, 0.0], [0.1, 0.0]]])
-    record = Record(kind="looks", values={}, arrays={"gates": gates})
+    record = Record(kind="looks", values={"epochs": [0, 8]}, arrays={"gates": gates})
     assert positional_layers(record) == pytest.approx(2 / 3)
-    assert last_mean("gates", slice(0, 1))(record) == pytest.approx(0.5)
-    assert last_mean("nonlocality")(record) is None
+    assert head_mean("gates", layers=slice(0, 1))(record) == pytest.approx(0.5)
+    assert head_mean("nonlocality")(record) is None
 
 
 def test_throughput_counts_images_and_leaves_the_model_as_it_was():
@@ -183,8 +180,8 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
     ours = panel.series[1]
     assert ours.label == "convit_small"
     assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
-    assert {line.label.partition(",")[0] for line in panel.series[2:]} == {
-        "ResNet", "EfficientNet", "ViT", "T2T-ViT"}  # fmt: skip
+    families = {line.label.partition(",")[0] for line in panel.series[2:]}
+    assert families == {"ResNet", "EfficientNet", "ViT", "T2T-ViT"}
     assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
 
 

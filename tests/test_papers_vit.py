@@ -11,9 +11,10 @@ from vitascope.studies.papers.plan import Ask, Findings
 from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.studies.papers.vit.alternet import built_up
 from vitascope.studies.papers.vit.augmentation import gap
-from vitascope.studies.papers.vit.features import changes, lost, of_kind
+from vitascope.studies.papers.vit.features import changes, of_kind
 from vitascope.studies.papers.vit.landscape import drawn_length, rise
 from vitascope.studies.papers.vit.networks import NETWORKS, augmented
+from vitascope.studies.papers.vit.noise import lost
 from vitascope.studies.papers.vit.overfitting import rank
 from vitascope.studies.papers.vit.spectra import beyond, exponent
 from vitascope.studies.papers.vit.stages import block_structure, lost_at

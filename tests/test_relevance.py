@@ -122,9 +122,14 @@ def test_grad_cam_of_a_transformer_is_captums_of_a_model_with_its_patches_reshap
 def test_a_torchvision_transformers_map_has_the_gradient_of_its_own_formula():
     torch.manual_seed(0)
     model = VisionTransformer(
-        image_size=32, patch_size=8, num_layers=1, num_heads=2, hidden_dim=8, mlp_dim=8,
+        image_size=32,
+        patch_size=8,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        mlp_dim=8,
         num_classes=3,
-    ).eval()  # fmt: skip
+    ).eval()
     nn.init.normal_(model.heads.head.weight)
     block = model.encoder.layers[0]
     batch = images(size=32)
@@ -154,9 +159,7 @@ def test_a_gated_layer_that_never_forms_its_map_has_the_gradient_of_timms_which_
     tokens = torch.randn(2, 9, 16)
     wanted = torch.randn(2, 9, 16)
     model = nn.Sequential(layer)
-    found = capture.gradients(
-        model, tokens, lambda y: (y * wanted).sum((1, 2)), layers=["0"],
-    )  # fmt: skip
+    found = capture.gradients(model, tokens, lambda y: (y * wanted).sum((1, 2)), layers=["0"])
     leaf = layer.attention(tokens).mixed.detach().requires_grad_(True)
     mixed = (leaf @ layer.values(tokens)).transpose(1, 2).flatten(2)
     (slope,) = torch.autograd.grad((layer.proj(mixed) * wanted).sum(), leaf)
@@ -166,22 +169,34 @@ def test_a_gated_layer_that_never_forms_its_map_has_the_gradient_of_timms_which_
 FAMILIES = {
     "convit": lambda: (small_convit(), 16, {"rollout", "gradient", "grad-cam"}),
     "timm's convit": lambda: (
-        timm.create_model("convit_tiny", img_size=32, num_classes=5), 32,
+        timm.create_model("convit_tiny", img_size=32, num_classes=5),
+        32,
         {"rollout", "gradient", "grad-cam"},
     ),
     "swin": lambda: (
-        timm.create_model("swin_tiny_patch4_window7_224", img_size=32, window_size=4,
-                          embed_dim=16, depths=(2, 2), num_heads=(1, 2), num_classes=5), 32,
+        timm.create_model(
+            "swin_tiny_patch4_window7_224",
+            img_size=32,
+            window_size=4,
+            embed_dim=16,
+            depths=(2, 2),
+            num_heads=(1, 2),
+            num_classes=5,
+        ),
+        32,
         {"rollout", "gradient", "grad-cam"},
     ),
     "cait": lambda: (
-        timm.create_model("cait_xxs24_224", img_size=64, depth=2, num_classes=5), 64,
+        timm.create_model("cait_xxs24_224", img_size=64, depth=2, num_classes=5),
+        64,
         {"rollout", "gradient", "grad-cam"},
     ),
     "convnext": lambda: (
-        timm.create_model("convnext_atto", depths=(1, 1, 1, 1), num_classes=5), 64, {"grad-cam"},
+        timm.create_model("convnext_atto", depths=(1, 1, 1, 1), num_classes=5),
+        64,
+        {"grad-cam"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from explorer_making import explorer_record
-from report_making import made_up
+from report_making import made_up, write_page
 from report_records import write_inspection, write_run
 from vitascope.report.contents import KINDS, compose
 from vitascope.report.explorer.page import EXPLORER_SCRIPT
-from vitascope.report.page import render_page, write_page
+from vitascope.report.page import render_page
 from vitascope.report.records import find
 
 

@@ -118,11 +118,25 @@ def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
 
 def judged(source, verdict, contrast, half, p_value, **more):
     """A claim as a record holds it."""
-    return {"source": source, "text": f"claim of {source}", "verdict": verdict, "table": "t",
-            "contrast": contrast, "low": contrast - half, "high": contrast + half, "margin": 0.0,
-            "detectable": 1.4 * half, "p_value": p_value, "paper": None, "why": "",
-            "one_run": False, "unit": "points", "digits": 1,
-            "reading": "Measured.", **more}  # fmt: skip
+    return {
+        "source": source,
+        "text": f"claim of {source}",
+        "verdict": verdict,
+        "table": "t",
+        "contrast": contrast,
+        "low": contrast - half,
+        "high": contrast + half,
+        "margin": 0.0,
+        "detectable": 1.4 * half,
+        "p_value": p_value,
+        "paper": None,
+        "why": "",
+        "one_run": False,
+        "unit": "points",
+        "digits": 1,
+        "reading": "Measured.",
+        **more,
+    }
 
 
 CLAIMS = [
@@ -152,11 +166,18 @@ def test_the_overview_counts_each_paper_alone_and_after_the_correction(tmp_path)
 
 
 def test_changed_verdicts_are_listed_with_what_changed_them():
-    was = [("agrees", 5.0, 1.0), ("within noise", -2.0, 4.0), ("agrees", 3.0, 1.0),
-           ("within noise", 0.5, 2.0)]  # fmt: skip
-    before = {"x": [{"source": c["source"], "text": c["text"], "verdict": v, "contrast": contrast,
-                     "half_width": half, "margin": 0.0}
-                    for c, (v, contrast, half) in zip(CLAIMS, was, strict=True)]}  # fmt: skip
+    was = (
+        {"verdict": "agrees", "contrast": 5.0, "half_width": 1.0},
+        {"verdict": "within noise", "contrast": -2.0, "half_width": 4.0},
+        {"verdict": "agrees", "contrast": 3.0, "half_width": 1.0},
+        {"verdict": "within noise", "contrast": 0.5, "half_width": 2.0},
+    )
+    before = {
+        "x": [
+            {"source": claim["source"], "text": claim["text"], "margin": 0.0, **old}
+            for claim, old in zip(CLAIMS, was, strict=True)
+        ]
+    }
     records = {"x": Record(kind="study", values={"claims": CLAIMS})}
     page = changes_page({**before, "gone": []}, records)
     lines = [line for line in page.splitlines() if line.startswith("| x")]

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from simulated_runs import World
 from vitascope.studies.stats import (
     contrast_of_batches,
     contrast_of_numbers,
@@ -13,7 +14,6 @@ from vitascope.studies.stats import (
     recommend,
 )
 from vitascope.studies.stats.differences import Images, Runs, parts
-from vitascope.studies.stats.simulation import World
 
 GRID = [(seeds, images) for seeds in (2, 3, 4, 5) for images in (100, 359, 500, 2000)]
 WORLDS = {  # true accuracies and spreads between seeds

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from simulated_runs import World
 from vitascope.errors import UserError
 from vitascope.studies.stats import (
     ErrorVariance,
@@ -14,7 +15,6 @@ from vitascope.studies.stats import (
     correlation,
     difference,
 )
-from vitascope.studies.stats.simulation import World
 
 
 def trial(seeds=3, images=400, accuracies=(90.0, 80.0), seed=0):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from simulated_runs import World
 from vitascope.errors import UserError
 from vitascope.studies.stats import recommend
 from vitascope.studies.stats.differences import Images, Runs, parts
 from vitascope.studies.stats.recommendation import scaled
-from vitascope.studies.stats.simulation import World
 
 COST = {"small": 1.0, "middle": 2.0, "large": 4.0}
 

@@ -23,7 +23,7 @@ from vitascope.studies.papers import answer as answering
 from vitascope.studies.papers import budget as counting
 from vitascope.studies.papers.budget import FLOPS, budget, gigabytes, hours, size_of
 from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.plan import Ask, Claim, Plan, Reading, Row, Study, Table, Training
+from vitascope.studies.papers.plan import Ask, Claim, Plan, Reading, Row, Sheet, Study, Training
 from vitascope.studies.papers.scale import LAPTOP, PAPER, SMOKE
 from vitascope.studies.session.model_sizes import count
 from vitascope.train import load_run, recipe
@@ -229,7 +229,7 @@ def test_memory_is_weights_and_activations(monkeypatch):
 
 def planned(*trainings: Training) -> Plan:
     rows = [Row(label=str(i), cells=[Ask(training=t)]) for i, t in enumerate(trainings)]
-    return Plan(tables=[Table(name="t", title="", corner="", columns=["x"], rows=rows)])
+    return Plan(tables=[Sheet(name="t", title="", corner="", columns=["x"], rows=rows)])
 
 
 def test_shared_trainings_are_counted_once_and_unknown_models_are_named(monkeypatch):
@@ -270,7 +270,7 @@ def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
         Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
         Row(label="two", cells=[Ask(training=other)]),
     ]
-    table = Table(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
+    table = Sheet(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
     cells = {("two", "top-1"): 1, ("one", "top-1"): -1}
     claim = Claim(source="us", text="two blocks are better", table="top1", cells=cells)
     study = Study(

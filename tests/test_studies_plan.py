@@ -10,7 +10,16 @@ from vitascope.record import Record
 from vitascope.studies.papers.answer import filled
 from vitascope.studies.papers.budget import laptop_minutes
 from vitascope.studies.papers.catalog import catalog, covered, find
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Table, Training
+from vitascope.studies.papers.plan import (
+    Ask,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Sheet,
+    Training,
+    claimed,
+)
 from vitascope.studies.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 
 STUDIES = catalog()
@@ -160,7 +169,7 @@ def test_readings_with_other_options_are_other_files():
 def test_a_plan_wants_each_training_once_with_all_that_is_read_off_it():
     entropy = Reading(name="entropy")
     rows = [Row(label="a", cells=[Ask(training=PLAIN), Ask(training=PLAIN, reading=entropy), None])]
-    table = Table(name="t", title="", corner="", columns=["x", "y", "z"], rows=rows)
+    table = Sheet(name="t", title="", corner="", columns=["x", "y", "z"], rows=rows)
     other = replace(PLAIN, epochs=1)
     wanted = Plan(tables=[table], also=[(other, entropy)]).wanted()
     assert set(wanted) == {PLAIN.key, other.key}
@@ -202,7 +211,7 @@ def made_table(**how):
         Row(label="vit", paper_label="DeiT-S", cells=[Ask(training=PLAIN, paper=79.8), None]),
         Row(label="convit", cells=[Ask(training=other), Ask(training=other, key="top5")]),
     ]
-    table = Table(
+    table = Sheet(
         name="t", title="T", corner="network", columns=["top-1", "top-5"], rows=rows, **how
     )
     return table, other
@@ -232,3 +241,25 @@ def test_laptop_minutes_add_up_trainings_and_readings_over_seeds_and_cores():
     plan = Plan(tables=(), also=[(vit, spectrum), (vit.but(model="convit_micro"), spectrum)])
     assert laptop_minutes(plan, 3) == pytest.approx(3 * 2 * (25 + 8) / 2 / 60)
     assert laptop_minutes(plan, 3, cores=1) == pytest.approx(2 * laptop_minutes(plan, 3))
+
+
+def test_a_sheet_of_runs_asks_every_question_of_every_run():
+    runs = {"a": Training(model="vit_micro", data="digits", recipe="laptop")}
+    runs["b"] = runs["a"].but(epochs=2)
+    asked = {"early": {"key": "first", "factor": 1.0}, "late": {}}
+    sheet = Sheet.of_runs("numbers", "Numbers", runs, asked, digits=2)
+    assert [row.label for row in sheet.rows] == ["a", "b"]
+    cells = [[(ask.training, ask.key, ask.factor) for ask in row.cells] for row in sheet.rows]
+    assert cells == [[(run, "first", 1.0), (run, "top1", 100.0)] for run in runs.values()]
+    assert sheet.above("b", "a") == ("numbers", {("b", "early"): 1, ("a", "early"): -1})
+    assert sheet.above("b", "b", "late", "early")[1] == {("b", "late"): 1, ("b", "early"): -1}
+    assert sheet.sign("a", "late", -1)[1] == {("a", "late"): -1}
+
+
+def test_of_four_cells_the_lead_of_the_first_pair_is_compared_with_that_of_the_second():
+    sheet = Sheet(name="top1", title="", corner="", columns=["few", "all"], rows=[])
+    contrast = sheet.further(("a", "few"), ("b", "few"), ("a", "all"), ("b", "all"))
+    (claim,) = claimed("Table 1", {"the lead grows": contrast})
+    numbers = {("a", "few"): 9.0, ("b", "few"): 4.0, ("a", "all"): 10.0, ("b", "all"): 8.0}
+    assert sum(weight * numbers[cell] for cell, weight in claim.cells.items()) == (9 - 4) - (10 - 8)
+    assert (claim.source, claim.text, claim.table) == ("Table 1", "the lead grows", "top1")

@@ -16,7 +16,7 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
-    Table,
+    Sheet,
     Training,
 )
 from vitascope.studies.papers.scale import SCALES
@@ -44,7 +44,7 @@ def told(first, second, claim=AHEAD, num_test=None, papers=(None, None), table=(
         Row(label=label, cells=[Ask(training=training, paper=paper, **ask)])
         for label, training, paper in zip(("convit", "vit"), (CONVIT, VIT), papers, strict=True)
     ]
-    made = Table(name="t", title="", corner="", columns=["c"], rows=rows, **dict(table))
+    made = Sheet(name="t", title="", corner="", columns=["c"], rows=rows, **dict(table))
     found = Findings({(CONVIT.key, reading.key): first, (VIT.key, reading.key): second})
     asked = claim if isinstance(claim, Claim) else made_claim(claim)
     return judged(asked, made, found, num_test)
@@ -111,7 +111,7 @@ def test_readings_of_the_same_runs_are_combined_seed_by_seed():
         return Ask(training=VIT, reading=LOOK, key=name, sample=sample)
 
     cells = {("vit", "a"): 1, ("vit", "b"): -1}
-    table = Table(
+    table = Sheet(
         name="t",
         title="",
         corner="",

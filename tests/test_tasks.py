@@ -1,6 +1,7 @@
 """Segmentation and questions: tiny made-up sets that a network really learns, by the commands."""
 
 import json
+import shlex
 import signal
 
 import numpy as np
@@ -50,9 +51,10 @@ def scenes(tmp_path_factory):
     return root
 
 
-SEGMENT = ["--task", "segmentation", "--model", "resnet_micro", "--image-size", "32",
-           "--model-args", "width=16", "--set", "batch_size=4", "lr=3e-3", "warmup_epochs=0",
-           "eval_every=1", "--threads", "1", "--quiet"]  # fmt: skip
+SEGMENT = shlex.split(
+    "--task segmentation --model resnet_micro --image-size 32 --model-args width=16 "
+    "--set batch_size=4 lr=3e-3 warmup_epochs=0 eval_every=1 --threads 1 --quiet"
+)
 
 
 def segment(scenes, out, *more):
@@ -170,9 +172,17 @@ def test_the_score_leaves_each_of_ten_people_out(matches, score):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("Two", "2"), ("a dog", "dog"), ("the White House", "white house"), ("yes.", "yes"),
-     ("don't", "dont"), ("1,000", "1000"), ("black/white", "black white"), ("2.5", "2.5")],
-)  # fmt: skip
+    [
+        ("Two", "2"),
+        ("a dog", "dog"),
+        ("the White House", "white house"),
+        ("yes.", "yes"),
+        ("don't", "dont"),
+        ("1,000", "1000"),
+        ("black/white", "black white"),
+        ("2.5", "2.5"),
+    ],
+)
 def test_answers_that_mean_the_same_are_written_alike(one, other):
     assert plain_answer(one) == plain_answer(other)
 
@@ -236,10 +246,12 @@ def test_answers_to_choose_from_are_the_commonest_of_enough_questions(questions)
 
 
 def test_a_vilt_with_broadcasting_learns_to_answer(questions, tmp_path, capsys):
-    words = ["--task", "vqa", "--model", "vilt_micro+cb", "--data", f"vqa:{questions}",
-             "--image-size", "16", "--epochs", "24", "--set", "batch_size=9", "lr=5e-3",
-             "warmup_epochs=1", "eval_every=24", "--threads", "1", "--quiet", "--json"]  # fmt: skip
-    assert main(["train", *words, "--out", str(tmp_path / "a")]) == 0
+    words = shlex.split(
+        "--task vqa --model vilt_micro+cb --image-size 16 --epochs 24 --threads 1 --quiet --json "
+        "--set batch_size=9 lr=5e-3 warmup_epochs=1 eval_every=24"
+    )
+    run = ["--data", f"vqa:{questions}", "--out", str(tmp_path / "a")]
+    assert main(["train", *words, *run]) == 0
     found = json.loads(capsys.readouterr().out)
     lines = [json.loads(line) for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["train_loss"] < 0.5 * lines[0]["train_loss"]

@@ -21,9 +21,15 @@ def images(size=32, number=3):
 
 def registers():
     config = transformers.Dinov2WithRegistersConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, mlp_ratio=2, image_size=32,
-        patch_size=8, num_register_tokens=4, num_labels=5,
-    )  # fmt: skip
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        mlp_ratio=2,
+        image_size=32,
+        patch_size=8,
+        num_register_tokens=4,
+        num_labels=5,
+    )
     return transformers.Dinov2WithRegistersForImageClassification(config)
 
 
@@ -76,9 +82,14 @@ def test_tokens_are_named_and_have_their_rows_and_columns_of_the_captured_map(na
 
 def test_a_model_without_such_tokens_has_none():
     model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, embed_dim=16, depths=(2, 2),
-        num_heads=(1, 2), num_classes=5,
-    )  # fmt: skip
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        embed_dim=16,
+        depths=(2, 2),
+        num_heads=(1, 2),
+        num_classes=5,
+    )
     assert capture.prefix_tokens(model, images()) == ()
     assert measure.maps(model, [images()]).tokens == {}
 

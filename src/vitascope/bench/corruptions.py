@@ -9,7 +9,7 @@ mean rate is that of the whole set: images made over seconds taken.
 import contextlib
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -19,37 +19,22 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from vitascope.bench.timing import TimedComparison, running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
-from vitascope.record import Record
 
 __all__ = ["CorruptionBenchmark", "time_corruptions"]
 
 PEER = "imagecorruptions-imaug"
 SEVERITIES = (1, 2, 3, 4, 5)
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 
 
 @dataclass(frozen=True)
-class CorruptionBenchmark:
+class CorruptionBenchmark(Benchmark, subject="corruptions"):
     """Ratios above 1 mean faster than the peer."""
 
     speed: tuple[Row, ...]
     rates: tuple[tuple[str, float, float], ...]  # corruption and size, our images/s, the peer's
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"speed": self.speed, "rates": self.rates}
-        return Record(
-            kind="bench-corruptions",
-            values=values,
-            config=self.config,
-            seed=0,
-            seconds=self.seconds,
-        )
 
 
 def pieces(count: int, side: int) -> Tensor:
@@ -122,7 +107,9 @@ def time_corruptions(
                 times[name] = take_turns(runs, rounds=rounds, least_seconds=0.0)
             _report(times, side, count * len(SEVERITIES), speed, rates)
     config = {"images": counts, "rounds": rounds, "threads": threads, "constants": "imagenet"}
-    return CorruptionBenchmark(tuple(speed), tuple(rates), config, perf_counter() - start)
+    return CorruptionBenchmark(
+        tuple(speed), tuple(rates), config=config, seconds=perf_counter() - start
+    )
 
 
 def _report(

@@ -10,9 +10,8 @@ The aim is the price of the plain ViT. Three measurements, all in one process, t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import timm
 import torch
@@ -20,33 +19,21 @@ from timm.models.convit import GPSA as TimmGPSA
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitascope.bench.timing import peak_memory, running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.models import create_model
 from vitascope.models.registry import OURS
-from vitascope.record import Record
 
 __all__ = ["GPSABenchmark", "saturate_gates", "time_gpsa"]
 
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
-
 
 @dataclass(frozen=True)
-class GPSABenchmark:
+class GPSABenchmark(Benchmark, subject="gpsa"):
     """Ratios above 1 mean faster, or smaller, than the peer."""
 
     speed: tuple[Row, ...]
     memory: tuple[tuple[str, int, int], ...]  # grid, bytes of our layer, bytes of timm's
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"speed": self.speed, "memory": self.memory}
-        return Record(
-            kind="bench-gpsa", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
 
 
 def saturate_gates(model: nn.Module, share: float = 0.5) -> None:
@@ -115,7 +102,7 @@ def time_gpsa(
             memory.append((f"{side} x {side}", *sizes))
     config = {"models": models, "grids": grids, "batch_size": batch_size, "rounds": rounds}
     config |= {"threads": threads, "img_size": 224}
-    return GPSABenchmark(tuple(speed), tuple(memory), config, perf_counter() - start)
+    return GPSABenchmark(tuple(speed), tuple(memory), config=config, seconds=perf_counter() - start)
 
 
 def _threads(count: int) -> str:

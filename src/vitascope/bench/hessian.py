@@ -14,7 +14,7 @@ Then a few batches one after the other, with and without a warm start.
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from time import perf_counter, process_time
@@ -28,16 +28,14 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import TimedComparison, running_on
+from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on
 from vitascope.errors import UserError
 from vitascope.measure import hessian
 from vitascope.measure.curvature.objective import deterministic
 from vitascope.measure.curvature.products import HessianProducts
-from vitascope.record import Record
 
 __all__ = ["HessianBenchmark", "time_hessian"]
 
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 Found = tuple[np.ndarray, int]  # eigenvalues by magnitude, products
 LEVELS = (  # the error aimed at, tolerance of ours and eigsh, PyHessian's
     ("1 %", 3e-2, 1e-3),
@@ -46,22 +44,13 @@ LEVELS = (  # the error aimed at, tolerance of ours and eigsh, PyHessian's
 
 
 @dataclass(frozen=True)
-class HessianBenchmark:
+class HessianBenchmark(Benchmark, subject="hessian"):
     """Speed above 1 is faster than the peer; errors and products say what the time bought."""
 
     speed: tuple[Row, ...]
     reached: tuple[tuple[str, float, float, float, float], ...]
     """Who, median and largest error over the rounds, median products, median seconds."""
     products: dict[str, list[int]]  # of one batch after the other, by kind of start
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"speed": self.speed, "reached": self.reached, "products": self.products}
-        return Record(
-            kind="bench-hessian", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
 
 
 def by_magnitude(values: Any) -> np.ndarray:
@@ -175,7 +164,9 @@ def time_hessian(
     config = {"batch_size": batch_size, "rounds": rounds, "threads": threads, "depth": depth}
     config |= {"width": width, "img_size": 32, "patch_size": 4}
     config |= {"weights": sum(weight.numel() for weight in model.parameters())}
-    return HessianBenchmark(tuple(speed), tuple(reached), counts, config, perf_counter() - start)
+    return HessianBenchmark(
+        tuple(speed), tuple(reached), counts, config=config, seconds=perf_counter() - start
+    )
 
 
 def _turns(

@@ -15,7 +15,7 @@ faster than it by more than its time over a plain pass, which is measured beside
 
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from io import StringIO
 from time import perf_counter
@@ -27,31 +27,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vitascope import capture, measure
-from vitascope.bench.timing import running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, running_on, take_turns
 from vitascope.errors import UserError
-from vitascope.record import Record
 
 __all__ = ["InspectBenchmark", "time_inspect"]
 
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
-
 
 @dataclass(frozen=True)
-class InspectBenchmark:
+class InspectBenchmark(Benchmark, subject="inspect"):
     """Costs in plain forward passes, and speeds against peers: above 1 is faster than the peer."""
 
     cost: tuple[Row, ...]
     speed: tuple[Row, ...]
     difference: dict[str, float]  # peer -> largest difference of an entry of the CKA matrix
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"cost": self.cost, "speed": self.speed, "difference": self.difference}
-        return Record(
-            kind="bench-inspect", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
 
 
 def time_inspect(
@@ -99,7 +87,9 @@ def time_inspect(
     config = {"num_images": num_images, "batch_size": batch_size, "img_size": img_size}
     config |= {"depth": depth, "patch_size": 8, "units": len(names), "rounds": rounds}
     config |= {"threads": threads}
-    return InspectBenchmark(tuple(cost), tuple(speed), difference, config, perf_counter() - start)
+    return InspectBenchmark(
+        tuple(cost), tuple(speed), difference, config=config, seconds=perf_counter() - start
+    )
 
 
 def _runs(

@@ -8,46 +8,30 @@ with memory linear in the patches: four times as much on 64 x 64 as on 32 x 32.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import peak_memory, running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
 from vitascope.layers.neighbors import neighborhood_mask
-from vitascope.record import Record
 
 __all__ = ["DenseMaskedAttention", "NeighborhoodBenchmark", "time_neighborhood"]
 
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 PEER = "dense masked attention"
 MODES = ("forward", "forward and backward")
 
 
 @dataclass(frozen=True)
-class NeighborhoodBenchmark:
+class NeighborhoodBenchmark(Benchmark, subject="neighborhood"):
     """Ratios above 1 mean faster than the peer."""
 
     speed: tuple[Row, ...]
     memory: tuple[tuple[str, int, int], ...]  # what, bytes of our layer, bytes of the peer's
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"speed": self.speed, "memory": self.memory}
-        return Record(
-            kind="bench-neighborhood",
-            values=values,
-            config=self.config,
-            seed=0,
-            seconds=self.seconds,
-        )
 
 
 class DenseMaskedAttention(NeighborhoodAttention):
@@ -95,7 +79,9 @@ def time_neighborhood(
     config = {"grids": grids, "kernel_sizes": kernel_sizes, "batch_size": batch_size}
     config |= {"dim": 192, "num_heads": 3, "rounds": rounds, "threads": threads}
     taken = perf_counter() - start
-    return NeighborhoodBenchmark(tuple(speed), tuple(memory), {**config, "peer": PEER}, taken)
+    return NeighborhoodBenchmark(
+        tuple(speed), tuple(memory), config={**config, "peer": PEER}, seconds=taken
+    )
 
 
 def _layer(

@@ -5,40 +5,30 @@ models take turns, so that their ratios hold though a machine's speed drifts.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import nn
 
-from vitascope.bench.timing import running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, running_on, take_turns
 from vitascope.capture import try_image
 from vitascope.errors import UserError
 from vitascope.measure.throughput import PUBLISHED, forward_pass, update_step
 from vitascope.models import create_model
-from vitascope.record import Record
 from vitascope.train.device import device_of
 
 __all__ = ["ThroughputBenchmark", "time_throughput"]
 
 
 @dataclass(frozen=True)
-class ThroughputBenchmark:
+class ThroughputBenchmark(Benchmark, subject="throughput"):
     """Images a second of each model, and ratios to the first."""
 
     # model, million parameters, inference, training, the paper's inference
     throughput: tuple[tuple[str, float, float, float, float | None], ...]
-    speed: tuple[tuple[str, float, float, float], ...]  # this against the first: quartiles
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {"throughput": self.throughput, "speed": self.speed}
-        return Record(
-            kind="bench-throughput", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
+    speed: tuple[Row, ...]  # this against the first: quartiles
 
 
 def time_throughput(
@@ -76,7 +66,9 @@ def time_throughput(
         rows.append((name, millions, inference, training, PUBLISHED.get(name)))
     config = {"models": tuple(models), "batch_size": batch_size, "rounds": rounds}
     config |= {"threads": threads, "image_size": image_size, "device": str(where)}
-    return ThroughputBenchmark(tuple(rows), tuple(speed), config, perf_counter() - start)
+    return ThroughputBenchmark(
+        tuple(rows), tuple(speed), config=config, seconds=perf_counter() - start
+    )
 
 
 def _opened(

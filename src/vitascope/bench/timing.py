@@ -7,14 +7,38 @@ reference, and the median over the rounds is reported with its quartiles.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from time import perf_counter
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-__all__ = ["TimedComparison", "peak_memory", "running_on", "take_turns"]
+from vitascope.record import Record
+
+__all__ = ["Benchmark", "Row", "TimedComparison", "peak_memory", "running_on", "take_turns"]
+
+Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """What a benchmark found, in the fields of its own class, and how."""
+
+    subject: ClassVar[str]
+    config: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __init_subclass__(cls, subject: str) -> None:
+        cls.subject = subject
+
+    def to_record(self) -> Record:
+        """For the disk."""
+        found = [f.name for f in fields(self) if f.name not in ("config", "seconds")]
+        values = {name: getattr(self, name) for name in found}
+        kind = f"bench-{self.subject}"
+        return Record(kind=kind, values=values, config=self.config, seed=0, seconds=self.seconds)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ matrix product that its steps reach: :mod:`vitascope.bench.machine_share`.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -26,35 +26,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.bench.machine_share import machine_shares
-from vitascope.bench.timing import TimedComparison, running_on
+from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
-from vitascope.record import Record
 from vitascope.train import Recipe, recipe, train
 
 __all__ = ["TrainingBenchmark", "time_training"]
 
 
 @dataclass(frozen=True)
-class TrainingBenchmark:
+class TrainingBenchmark(Benchmark, subject="training"):
     """Speed of our loop relative to the peers; above 1 is faster."""
 
-    speed: tuple[tuple[str, float, float, float], ...]  # pair, quartile, median, quartile
+    speed: tuple[Row, ...]  # pair, quartile, median, quartile
     images_per_second: dict[str, float]
     shares: tuple[tuple[Any, ...], ...] = ()  # see `machine_shares`
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        values = {
-            "speed": self.speed,
-            "images_per_second": self.images_per_second,
-            "shares": self.shares,
-        }
-        return Record(
-            kind="bench-training", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
 
 
 def random_images(count: int, side: int = 32) -> Dataset:
@@ -177,4 +163,6 @@ def time_training(
     config = {"model": model, "batch_size": batch_size, "steps": steps, "rounds": rounds}
     config |= {"threads": threads, "img_size": 32}
     seconds_in_all = perf_counter() - started
-    return TrainingBenchmark(tuple(speed), rates, tuple(shares), config, seconds_in_all)
+    return TrainingBenchmark(
+        tuple(speed), rates, tuple(shares), config=config, seconds=seconds_in_all
+    )

@@ -15,32 +15,18 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vitascope.errors import UserError
-from vitascope.record import Record, load, write_text
-from vitascope.report.contents import EXPLORER, PageContents, compose
+from vitascope.record import write_text
+from vitascope.report.contents import PageContents
 from vitascope.report.explorer.page import section as explorer_part
 from vitascope.report.figures.page_renderer import across, draw_panel, left_out, num_points, room
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.formatting import FILTERS
-from vitascope.report.records import Found, Source, find
 from vitascope.report.sections.section import Section
 
-__all__ = ["render_page", "write_page", "write_report"]
+__all__ = ["render_page", "write_report"]
 
 _PAGE_BYTES = 4_500_000
 _POINTS = (200, 80, 30)
-
-
-def write_page(folder: Path, record: Record | None = None) -> Path:
-    """Write ``folder/report.html`` of ``folder/compare.json`` (or the record given)."""
-    folder = Path(folder)
-    comparison = load(folder / "compare") if record is None else record
-    sources = [Source(path=folder / "compare.json", record=comparison)]
-    if comparison.kind != "compare":
-        raise UserError(f"a page is made from a record of 'compare', not {comparison.kind!r}")
-    if (folder / EXPLORER).is_dir() and any((folder / EXPLORER).glob("*.json")):
-        sources += find([folder / EXPLORER], [EXPLORER]).sources
-    return write_report(compose(Found(sources=tuple(sources))), folder)
 
 
 def write_report(report: PageContents, folder: Path, name: str = "report.html") -> Path:

@@ -113,9 +113,8 @@ class StreamingFourier(UnitMeans, name="fourier"):
             assert unit.grid is not None
             at, value = diagonal(means[name].numpy(), unit.grid[1])
             frequency[name], amplitude[name], grid[name] = at, value - value[0], unit.grid
-        kind = {name: unit.kind for name, unit in self.units.items()}
-        stage = {name: unit.stage for name, unit in self.units.items()}
-        return Fourier(frequency, amplitude, kind, stage, grid, num_images, self.left_out)
+        named = self.kinds, self.stages, grid
+        return Fourier(frequency, amplitude, *named, num_images, self.left_out)
 
 
 def fourier(

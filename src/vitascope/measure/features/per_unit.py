@@ -35,6 +35,8 @@ class UnitMeans(StreamingInstrument):
                 f"{what} needs feature maps on a grid; of the units of {structure.kind} that match "
                 f"none has one: {', '.join(unit.name for unit in chosen[:5])}"
             )
+        self.kinds = {name: unit.kind for name, unit in self.units.items()}
+        self.stages = {name: unit.stage for name, unit in self.units.items()}
         self.streams = tuple(self.units)
         self.sums: dict[str, Any] = dict.fromkeys(self.units, 0.0)
 

@@ -64,9 +64,7 @@ class StreamingVariance(UnitMeans, name="variance"):
     def result(self, num_images: int) -> Variance:
         """Means over images."""
         variance = {name: float(value) for name, value in self.means(num_images).items()}
-        kind = {name: unit.kind for name, unit in self.units.items()}
-        stage = {name: unit.stage for name, unit in self.units.items()}
-        return Variance(variance, kind, stage, num_images, self.left_out)
+        return Variance(variance, self.kinds, self.stages, num_images, self.left_out)
 
 
 def variance(

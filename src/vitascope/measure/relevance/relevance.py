@@ -304,7 +304,8 @@ def _small(images: Tensor, statistics: tuple[Sequence[float], Sequence[float]] |
     Without the statistics of their normalisation each image runs from its darkest to its brightest.
     """
     small = images.detach().float().cpu()
-    small = nn.functional.adaptive_avg_pool2d(small, [min(PICTURE, n) for n in small.shape[-2:]])
+    height, width = (min(PICTURE, size) for size in small.shape[-2:])
+    small = nn.functional.adaptive_avg_pool2d(small, (height, width))
     if statistics is not None:
         mean, std = (torch.tensor(part)[:, None, None] for part in statistics)
         small = small * std + mean

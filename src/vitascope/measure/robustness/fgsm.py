@@ -31,6 +31,7 @@ from vitascope import capture
 from vitascope.errors import UserError, unknown
 from vitascope.measure.curvature.objective import differentiable_output
 from vitascope.measure.robustness.changed_images import (
+    ChangedImageAccuracy,
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
@@ -62,6 +63,18 @@ class Attack:
     random_start: bool = False
     seed: int | None = None
     correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
+
+    @classmethod
+    def of(cls, found: ChangedImageAccuracy, **how: Any) -> "Attack":
+        """From the accuracies on attacked images, by epsilon."""
+        return cls(
+            clean=found.clean,
+            epsilons=tuple(found.accuracy),
+            accuracy=tuple(found.accuracy.values()),
+            num_images=found.num_images,
+            correct=found.correct,
+            **how,
+        )
 
     def to_record(self) -> Record:
         """Numbers as values; ``images/correct``: hits. (1 + epsilons, N) uint8"""
@@ -128,17 +141,7 @@ def fgsm(
             yield epsilon, space.normalised(one_step(pixels, pixels, slope, epsilon, epsilon))
 
     found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="fgsm")
-    return Attack(
-        kind="fgsm",
-        clean=found.clean,
-        epsilons=epsilons,
-        accuracy=tuple(found.accuracy[epsilon] for epsilon in epsilons),
-        against=against,
-        num_images=found.num_images,
-        num_stuck=stuck[0],
-        step_sizes=epsilons,
-        correct=found.correct,
-    )
+    return Attack.of(found, kind="fgsm", against=against, num_stuck=stuck[0], step_sizes=epsilons)
 
 
 def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:

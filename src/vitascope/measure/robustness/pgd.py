@@ -102,16 +102,12 @@ def pgd(
             yield epsilon, space.normalised(attacked)
 
     found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="pgd")
-    return Attack(
+    return Attack.of(
+        found,
         kind="pgd",
-        clean=found.clean,
-        epsilons=epsilons,
-        accuracy=tuple(found.accuracy[epsilon] for epsilon in epsilons),
         against=against,
-        num_images=found.num_images,
         steps=steps,
         step_sizes=sizes,
         random_start=random_start,
         seed=seed,
-        correct=found.correct,
     )

@@ -99,8 +99,8 @@ def _where(seen: Seen) -> Maps:
     for place, each in enumerate(maps):
         values[0, place, : each.shape[0], : each.shape[1]] = each
     title = f"{seen.label}: where they lie"
-    return Maps(title=title, rows=("share of images",), columns=tuple(chosen), values=values,
-                log=False)  # fmt: skip
+    rows = ("share of images",)
+    return Maps(title=title, rows=rows, columns=tuple(chosen), values=values, log=False)
 
 
 def _rows(record: Record) -> list[TableRow]:

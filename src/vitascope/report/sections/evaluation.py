@@ -76,7 +76,7 @@ def _ahead(first: Record, second: Record) -> str:
     kept = [record.arrays for record in (first, second)]
     source = [[record.config.get(name) for name in ("data", "split")] for record in (first, second)]
     same = source[0] == source[1] and all("predicted" in arrays for arrays in kept)
-    if not same or not np.array_equal(*(arrays["label"] for arrays in kept)):
+    if not same or not np.array_equal(kept[0]["label"], kept[1]["label"]):
         return "The first two were not measured on the same images: their lead is not judged."
     from scipy.stats import binomtest  # takes a second to import
 

@@ -1,10 +1,9 @@
 """The tables of a benchmark's record: ratios first, then what stands behind them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from vitascope.record import Record
-from vitascope.report.tables.table import Table, TableRow, row
+from vitascope.report.tables.table import Table, row
 
 __all__ = ["ABOUT_RATES", "ABOUT_RATIOS", "bench_tables"]
 
@@ -12,90 +11,67 @@ ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turn
 ABOUT_RATES = "Noise images, medians over turns in one process; rates hold for this machine alone."
 
 
+# What a record may hold beside its throughput: title, corner, columns, and a line's cells.
+_KINDS: dict[str, tuple[str, str, tuple[str, ...], Callable[..., list[str]]]] = {
+    "speed": (
+        "Speed against peers",
+        "Ours / peer",
+        ("Median", "Quartiles"),
+        lambda low, mid, high: [f"{mid:.2f}", f"{low:.2f} to {high:.2f}"],
+    ),
+    "memory": (
+        "Memory",
+        "Grid",
+        ("Our layer", "timm's layer", "Ratio"),
+        lambda a, b: [f"{a / 1e6:.1f} MB", f"{b / 1e6:.1f} MB", f"{a / b:.3f}"],
+    ),
+    "rates": (
+        "Images a second",
+        "Work",
+        ("Ours", "Peer's", "Ratio"),
+        lambda ours, theirs: [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"],
+    ),
+    "shares": (
+        "Share of the machine's matrix product that training reaches",
+        "Model",
+        ("Images a second", "Gflop/s", "Share", "Quartiles"),
+        lambda rate, gflops, low, mid, high: [
+            f"{rate:,.0f}",
+            f"{gflops:.0f}",
+            f"{100 * mid:.0f} %",
+            f"{100 * low:.0f} to {100 * high:.0f} %",
+        ],
+    ),
+    "reached": (
+        "Error reached, and its price",
+        "Up to an error of",
+        ("Reached", "At worst", "Products", "CPU seconds"),
+        lambda error, worst, products, seconds: [
+            f"{100 * error:.2g} %",
+            f"{100 * worst:.2g} %",
+            f"{products:g}",
+            f"{seconds:.1f}",
+        ],
+    ),
+}
+_KINDS["cost"] = ("Cost in plain forward passes", "Work", *_KINDS["speed"][2:])
+
+
 def bench_tables(record: Record) -> Iterator[Table]:
     """Speed, memory, images a second, shares, accuracy and cost: those that the record has."""
-    values, subject = record.values, record.kind.removeprefix("bench-")
-    if values.get("throughput"):
+    if record.values.get("throughput"):
         yield _throughput(record)
-    if values["speed"]:
-        yield Table(
-            name=f"{subject} speed",
-            title="Speed against peers",
-            corner="Ours / peer",
-            columns=("Median", "Quartiles"),
-            rows=_quartiles(values["speed"]),
-        )
-    if values.get("memory"):
-        yield Table(
-            name=f"{subject} memory",
-            title="Memory",
-            corner="Grid",
-            columns=("Our layer", str(record.config.get("peer", "timm's layer")), "Ratio"),
-            rows=tuple(
-                row(
-                    grid,
-                    [f"{ours / 1e6:.1f} MB", f"{theirs / 1e6:.1f} MB", f"{ours / theirs:.3f}"],
-                )
-                for grid, ours, theirs in values["memory"]
-            ),
-        )
-    if values.get("rates"):
-        yield Table(
-            name=f"{subject} rates",
-            title="Images a second",
-            corner="Work",
-            columns=("Ours", "Peer's", "Ratio"),
-            rows=tuple(
-                row(what, [f"{ours:,.0f}", f"{theirs:,.0f}", f"{ours / theirs:.1f}"])
-                for what, ours, theirs in values["rates"]
-            ),
-        )
-    if values.get("shares"):
-        yield Table(
-            name=f"{subject} shares",
-            title="Share of the machine's matrix product that training reaches",
-            corner="Model",
-            columns=("Images a second", "Gflop/s", "Share", "Quartiles"),
-            rows=tuple(
-                row(
-                    label,
-                    [
-                        f"{rate:,.0f}",
-                        f"{gflops:.0f}",
-                        f"{100 * mid:.0f} %",
-                        f"{100 * low:.0f} to {100 * high:.0f} %",
-                    ],
-                )
-                for label, rate, gflops, low, mid, high in values["shares"]
-            ),
-        )
-    if values.get("reached"):
-        yield Table(
-            name=f"{subject} reached",
-            title="Error reached, and its price",
-            corner="Up to an error of",
-            columns=("Reached", "At worst", "Products", "CPU seconds"),
-            rows=tuple(
-                row(
-                    who,
-                    [
-                        f"{100 * error:.2g} %",
-                        f"{100 * worst:.2g} %",
-                        f"{products:g}",
-                        f"{seconds:.1f}",
-                    ],
-                )
-                for who, error, worst, products, seconds in values["reached"]
-            ),
-        )
-    if values.get("cost"):
-        yield Table(
-            name=f"{subject} cost",
-            title="Cost in plain forward passes",
-            corner="Work",
-            columns=("Median", "Quartiles"),
-            rows=_quartiles(values["cost"]),
-        )
+    for kind, (title, corner, columns, cells) in _KINDS.items():
+        if kind == "memory" and "peer" in record.config:
+            columns = (columns[0], str(record.config["peer"]), columns[2])
+        if record.values.get(kind):
+            yield Table(
+                name=f"{record.kind.removeprefix('bench-')} {kind}",
+                title=title,
+                corner=corner,
+                columns=columns,
+                rows=tuple(row(label, cells(*line)) for label, *line in record.values[kind]),
+            )
 
 
 def _throughput(record: Record) -> Table:
@@ -119,7 +95,3 @@ def _throughput(record: Record) -> Table:
             for name, millions, inference, training, paper in record.values["throughput"]
         ),
     )
-
-
-def _quartiles(rows: Sequence[Sequence[Any]]) -> tuple[TableRow, ...]:
-    return tuple(row(w, [f"{mid:.2f}", f"{low:.2f} to {high:.2f}"]) for w, low, mid, high in rows)

@@ -19,7 +19,7 @@ from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.runs import correct_arrays, folder_of, reading_of
 from vitascope.studies.papers.catalog import order_of
 from vitascope.studies.papers.judging import judged
-from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Study, Table
+from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Sheet, Study
 from vitascope.studies.papers.scale import SCALES, Scale
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.train import load_run
@@ -94,7 +94,7 @@ def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
     return Findings(records)
 
 
-def filled(table: Table, findings: Findings, arrays: Container[str] = ()) -> dict[str, Any]:
+def filled(table: Sheet, findings: Findings, arrays: Container[str] = ()) -> dict[str, Any]:
     """A table with its numbers, as the record holds it.
 
     An accuracy on the run's own test images names the array of those that it got right, if that is

@@ -14,7 +14,9 @@ from vitascope.studies.papers.plan import Study
 __all__ = ["catalog", "covered", "find", "order_of"]
 
 _FILES = (
-    "convit.accuracy",
+    "convit.sample_efficiency",
+    "convit.sizes",
+    "convit.long_training",
     "convit.parts",
     "convit.inside",
     "convit.locality",

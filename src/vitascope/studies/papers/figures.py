@@ -7,7 +7,7 @@ import numpy as np
 
 from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface, head_panels
 from vitascope.record import Record
-from vitascope.studies.papers.plan import Ask, Findings, Reading, Table, Training
+from vitascope.studies.papers.plan import Ask, Findings, Reading, Row, Sheet, Training
 
 __all__ = [
     "CURVES",
@@ -20,6 +20,7 @@ __all__ = [
     "lines",
     "maps_panel",
     "over",
+    "shares_panel",
     "surfaces",
 ]
 
@@ -64,6 +65,27 @@ def lines(
         y_log=y_log,
         joined=joined,
     )
+
+
+def shares_panel(
+    findings: Findings,
+    title: str,
+    rows: Sequence[Row],
+    fractions: Sequence[float],
+    *,
+    model: bool = True,
+) -> Lines:
+    """Top-1 against the share of the images, a line per row of a table."""
+    series = [
+        over(
+            [100 * fraction for fraction in fractions],
+            [findings.values(ask) for ask in row.cells if ask is not None],
+            row.label,
+            model=model,
+        )
+        for row in rows
+    ]
+    return lines(title, series, x="images of each class, %", y="top-1, %", x_log=True)
 
 
 def curves_figure(
@@ -159,12 +181,12 @@ def maps_panel(record: Record, title: str) -> Maps:
 
 
 def surfaces(
-    findings: Findings, runs: Mapping[str, tuple[Training, Reading]], title: str
+    findings: Findings, runs: Mapping[str, Training], reading: Reading, title: str
 ) -> Figure:
     """NLL + l2 around the weights of the first seed, above the lowest point, one panel per run."""
     panels = []
-    for label, read in runs.items():
-        record = findings.of(*read)[0]
+    for label, training in runs.items():
+        record = findings.of(training, reading)[0]
         loss = record.arrays["nll"] + record.arrays["l2"]
         loss = np.where(np.isfinite(loss), loss, np.nan)
         above = (loss - np.nanmin(loss) + 1e-3).astype(np.float32)  # above 0, for logarithms
@@ -172,12 +194,12 @@ def surfaces(
         panels.append(
             Surface(title=label, x=x, y=y, values=above, label="NLL + l2 above its least", log=True)
         )
-    reading = "The loss around the weights of each run; a slower rise is a flatter loss."
-    return Figure(name="surfaces", title=title, reading=reading, panels=tuple(panels))
+    said = "The loss around the weights of each run; a slower rise is a flatter loss."
+    return Figure(name="surfaces", title=title, reading=said, panels=tuple(panels))
 
 
 def dots_figure(
-    findings: Findings, table: Table, columns: Sequence[str], title: str, reading: str
+    findings: Findings, table: Sheet, columns: Sequence[str], title: str, reading: str
 ) -> Figure:
     """Columns of a table as dots, one per seed, the rows as groups."""
     series = []

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from vitascope.studies.papers.plan import HITS, Ask, Claim, Findings, Table
+from vitascope.studies.papers.plan import HITS, Ask, Claim, Findings, Sheet
 from vitascope.studies.stats import (
     Estimate,
     contrast_of_batches,
@@ -52,7 +52,7 @@ class WeightedCell:
         return "" if self.sample is None else (self.ask.sample or HITS).kind
 
 
-def judged(claim: Claim, table: Table, findings: Findings, num_test: int | None) -> dict[str, Any]:
+def judged(claim: Claim, table: Sheet, findings: Findings, num_test: int | None) -> dict[str, Any]:
     """A claim with its verdict and the numbers in a sentence, as the record holds it.
 
     Args:
@@ -111,14 +111,14 @@ def judged(claim: Claim, table: Table, findings: Findings, num_test: int | None)
     return {**told, "reading": _sentence(told)}
 
 
-def _scaled(value: float | None, table: Table) -> float | None:
+def _scaled(value: float | None, table: Sheet) -> float | None:
     """A number as it is compared: its logarithm where factors count; None if there is none."""
     if value is None or not isfinite(value) or (table.log and value <= 0):
         return None
     return log(value) if table.log else value
 
 
-def _papers(claim: Claim, asks: Mapping[tuple[str, str], Ask], table: Table) -> float | None:
+def _papers(claim: Claim, asks: Mapping[tuple[str, str], Ask], table: Sheet) -> float | None:
     """The contrast in the paper's numbers; None where it gives none."""
     if claim.paper is not None:
         return claim.paper
@@ -135,7 +135,7 @@ def _mean_contrast(cells: Any) -> float:
     return float(sum(c.weight * mean for c, mean in zip(cells, means, strict=True)))
 
 
-def _measured(cells: Sequence[WeightedCell], table: Table, num_test: int | None) -> Estimate | None:
+def _measured(cells: Sequence[WeightedCell], table: Sheet, num_test: int | None) -> Estimate | None:
     """The contrast with its interval; None where nothing shows the noise."""
     kinds = {cell.kind for cell in cells}
     shapes = {cell.sample.shape[1:] for cell in cells if cell.sample is not None}
@@ -177,7 +177,7 @@ def _of_points(cell: WeightedCell) -> Estimate | None:
     return correlation(first, second, "spearman")
 
 
-def _of_batches(cells: Sequence[WeightedCell], table: Table) -> Estimate | None:
+def _of_batches(cells: Sequence[WeightedCell], table: Sheet) -> Estimate | None:
     """Statistics of mini-batches."""
     samples: list[Any] = [cell.sample for cell in cells]
     ask = cells[0].ask
@@ -211,7 +211,7 @@ def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate
     return contrast_of_numbers(numbers, weights, sampling=sampling)
 
 
-def _unit(table: Table) -> str:
+def _unit(table: Sheet) -> str:
     """Of a contrast."""
     unit = table.unit.rpartition(", ")[2]
     return "in natural logarithms" if table.log else {"%": "points"}.get(unit, unit)

@@ -31,14 +31,14 @@ __all__ = [
     "Reading",
     "Row",
     "Sample",
+    "Sheet",
     "Study",
-    "Table",
     "Training",
-    "above",
-    "ahead",
-    "more",
+    "claimed",
 ]
 
+Cell = tuple[str, str]  # row and column of a table
+Contrast = tuple[str, Mapping[Cell, float]]  # a table, and weights of its cells
 Key = str | Callable[..., float | None]  # of the record of a seed; with others, of all of theirs
 
 
@@ -92,8 +92,8 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table to be filled."""
+class Sheet:
+    """A table to be filled: which number goes into each cell."""
 
     name: str
     title: str
@@ -105,6 +105,37 @@ class Table:
     accuracy: bool = True  # percent of test images: they add to the noise also where no Sample is
     num_test: int | None = None  # test images behind each accuracy; the run's own when left out
     log: bool = False  # compare logarithms: values that differ by factors
+
+    @classmethod
+    def of_runs(
+        cls,
+        name: str,
+        title: str,
+        runs: Mapping[str, Training],
+        asked: Mapping[str, Mapping[str, Any]],
+        *,
+        corner: str = "network",
+        **how: Any,
+    ) -> "Sheet":
+        """A row per run and a column per question; ``asked``: column -> arguments of `Ask`."""
+        rows = [
+            Row(label=label, cells=[Ask(training=run, **ask) for ask in asked.values()])
+            for label, run in runs.items()
+        ]
+        return cls(name=name, title=title, corner=corner, columns=list(asked), rows=rows, **how)
+
+    def above(self, larger: str, smaller: str, column: str = "", other: str = "") -> Contrast:
+        """That one row is above another, in a column (the first) or in one each."""
+        column = column or self.columns[0]
+        return self.name, {(larger, column): 1, (smaller, other or column): -1}
+
+    def further(self, *cells: Cell) -> Contrast:
+        """That the first cell is further above the second than the third above the fourth."""
+        return self.name, dict(zip(cells, (1, -1, -1, 1), strict=True))
+
+    def sign(self, row: str, column: str, sign: float) -> Contrast:
+        """That a number is positive (1) or negative (-1)."""
+        return self.name, {(row, column): sign}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,28 +150,17 @@ class Claim:
     source: str
     text: str
     table: str
-    cells: Mapping[tuple[str, str], float]
+    cells: Mapping[Cell, float]
     margin: float = 0.0
     paper: float | None = None
 
 
-def ahead(
-    source: str, text: str, table: str, first: tuple[str, str], second: tuple[str, str]
-) -> Claim:
-    """The claim that one cell (row, column) is above another."""
-    return Claim(source=source, text=text, table=table, cells={first: 1, second: -1})
-
-
-def more(
-    source: str, text: str, table: str, first: str, second: str, column: str, other: str = ""
-) -> Claim:
-    """The claim that the first row is above the second."""
-    return ahead(source, text, table, (first, column), (second, other or column))
-
-
-def above(source: str, claims: Mapping[str, tuple[str, str, str, str]]) -> list[Claim]:
-    """Claims of one source: text -> (table, larger row, smaller row, column)."""
-    return [more(source, text, *cells) for text, cells in claims.items()]
+def claimed(source: str, claims: Mapping[str, Contrast]) -> list[Claim]:
+    """Claims of one source: text -> contrast of cells of a table."""
+    return [
+        Claim(source=source, text=text, table=table, cells=cells)
+        for text, (table, cells) in claims.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -181,7 +201,7 @@ class Findings:
 class Plan:
     """A study at one scale."""
 
-    tables: Sequence[Table]
+    tables: Sequence[Sheet]
     claims: Sequence[Claim] = ()
     figures: Callable[[Findings], Sequence[Figure]] | None = None
     also: Sequence[tuple[Training, Reading]] = ()  # what the figures need besides

@@ -24,6 +24,7 @@ __all__ = [
     "SMOKE",
     "Role",
     "Scale",
+    "percent",
 ]
 
 T = TypeVar("T")
@@ -75,6 +76,15 @@ ROLES: dict[str, Role] = {
     "ConViT-S+ distilled": (("convit_small_plus_distilled", {}), ("convit_micro_distilled", {})),
     "CNN teacher": (("regnety_160", {}), ("resnet_micro", {})),
 }
+
+
+def percent(fraction: float) -> str:
+    """A share of the images as tables say it.
+
+    >>> percent(0.05)
+    '5 %'
+    """
+    return f"{100 * fraction:g} %"
 
 
 def at_a_desk(spec: Spec) -> Spec:

@@ -13,25 +13,26 @@ from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.models import split_file
 from vitascope.studies.session.pretrained import Pretrained, open_pretrained
 
-__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "imagenet_top1", "opened"]
+__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "opened", "plain_name"]
 
-# Name without its tag -> top-1 on ImageNet-1k in percent, and where that is from.
+# Name without its tag -> top-1 on ImageNet-1k in percent, and who reports it for these weights:
+# the authors (their paper or the README of their code), or timm's results-imagenet.csv.
 IMAGENET: dict[str, tuple[float, str]] = {
-    "resnet18": (71.5, "Wightman et al. 2021, A1"),
-    "regnety_008": (76.3, "Radosavovic et al. 2020"),
+    "resnet18": (73.2, "timm, 288 pixels"),
+    "regnety_008": (76.3, "timm; Radosavovic et al. 2020"),
     "convnext_tiny": (82.1, "Liu et al. 2022"),
-    "efficientnet_b0": (77.1, "Tan and Le 2019"),
-    "tf_efficientnet_lite0": (75.1, "EfficientNet-Lite, 2020"),
-    "tf_efficientnet_lite1": (76.7, "EfficientNet-Lite, 2020"),
-    "tf_efficientnet_lite2": (77.6, "EfficientNet-Lite, 2020"),
-    "swin_tiny_patch4_window7_224": (81.3, "Liu et al. 2021"),
+    "efficientnet_b0": (77.7, "timm"),
+    "tf_efficientnet_lite0": (75.1, "EfficientNet-lite, tensorflow/tpu, 2020"),
+    "tf_efficientnet_lite1": (76.7, "EfficientNet-lite, tensorflow/tpu, 2020"),
+    "tf_efficientnet_lite2": (77.6, "EfficientNet-lite, tensorflow/tpu, 2020"),
+    "swin_tiny_patch4_window7_224": (81.2, "Liu et al. 2021"),
     "maxvit_tiny_tf_224": (83.6, "Tu et al. 2022"),
     "caformer_s18": (83.6, "Yu et al. 2022"),
     "convit_tiny": (73.1, "d'Ascoli et al. 2021"),
     "deit_tiny_patch16_224": (72.2, "Touvron et al. 2021"),
-    "vit_small_patch16_224": (81.4, "Steiner et al. 2021"),
+    "vit_small_patch16_224": (81.4, "timm; Steiner et al. 2021"),
     "vit_small_patch14_dinov2": (81.1, "Oquab et al. 2023, linear"),
-    "vit_base_patch32_clip_224": (63.2, "Radford et al. 2021, zero-shot"),
+    "vit_base_patch32_clip_224": (63.2, "Radford et al. 2021, Table 17, zero-shot"),
 }
 DEFAULT = (
     "resnet18.a1_in1k",
@@ -74,15 +75,6 @@ def plain_name(text: str) -> str:
     'resnet18'
     """
     return split_file(text)[0].removeprefix("timm:").partition(".")[0]
-
-
-def imagenet_top1(text: str) -> float | None:
-    """As published, in percent; None where the table has none.
-
-    >>> imagenet_top1("resnet18.a1_in1k"), imagenet_top1("runs/a")
-    (71.5, None)
-    """
-    return IMAGENET.get(plain_name(text), (None, ""))[0]
 
 
 def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Opened]:

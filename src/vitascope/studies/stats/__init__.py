@@ -4,7 +4,7 @@
 - `numbers`: contrasts of other numbers, of spectra, and correlations
 - `claims`: verdicts on what a paper says, minimum detectable effects
 - `recommendation`: which model to take
-- `variance`: an interval from a variance of two parts; `simulation`: runs whose truth is known
+- `variance`: an interval from a variance of two parts
 
 Needs numpy and scipy alone. Pure functions; nothing here reads a file.
 """

@@ -27,10 +27,10 @@ from vitascope.studies.papers.plan import (
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
-    ahead,
+    claimed,
 )
 from vitascope.studies.papers.scale import IMAGENET, ROLES, Role, Scale
 
@@ -106,7 +106,7 @@ def _surprise(record: Record) -> np.ndarray | None:
     return -np.log(probability.astype(float))  # type: ignore[no-any-return]
 
 
-def _distilled(scale: Scale) -> list[Table]:
+def _distilled(scale: Scale) -> list[Sheet]:
     """Table S1: a table per metric, for their noise differs."""
     sizes = scale.pick(paper=tuple(_DISTILLED), laptop=("ViT-S",))
     asked: dict[str, tuple[str, int | None, dict[str, Any]]] = {
@@ -121,7 +121,7 @@ def _distilled(scale: Scale) -> list[Table]:
             {"reading": elsewhere(scale, "imagenet-real")},
         )
     return [
-        Table(
+        Sheet(
             name=name,
             title=f"Distilled from a CNN, {said} (Table S1)",
             corner="module",
@@ -155,19 +155,14 @@ def _pair(
     column: str,
     unit: str = "top-1, %",
     **how: Any,
-) -> Table:
+) -> Sheet:
     """One number of a network without and with CB."""
     accuracy = unit.endswith("%")
-    rows = [
-        Row(label=t.model, cells=[Ask(training=t, factor=100.0 if accuracy else 1.0, **how)])
-        for t in pair
-    ]
-    return Table(
-        name=name,
-        title=title,
-        corner="network",
-        columns=[column],
-        rows=rows,
+    return Sheet.of_runs(
+        name,
+        title,
+        {run.model: run for run in pair},
+        {column: {"factor": 100.0 if accuracy else 1.0, **how}},
         unit=unit,
         digits=1 if accuracy else 3,
         accuracy=accuracy,
@@ -177,68 +172,46 @@ def _pair(
 def broadcasting(scale: Scale) -> Plan:
     """Table S1, Fig. S1 and the entropy of attention."""
     distilled = _distilled(scale)
-    claims = [
-        ahead("CB Table S1", text.format(column), "top1", (first, column), (second, column))
-        for column in distilled[0].columns
-        for first, second, text in (
-            ("CB", "without", "CB helps {}"),
-            ("CB_S", "without", "CB_S helps {}"),
-            ("CB_S", "CB", "CB_S is ahead of CB in {}"),
-        )
-    ]
+    claims = claimed(
+        "CB Table S1",
+        {
+            text.format(column): distilled[0].above(first, second, column)
+            for column in distilled[0].columns
+            for first, second, text in (
+                ("CB", "without", "CB helps {}"),
+                ("CB_S", "without", "CB_S helps {}"),
+                ("CB_S", "CB", "CB_S is ahead of CB in {}"),
+            )
+        },
+    )
     pair = [made(scale, "DeiT-S"), made(scale, "DeiT-S", "cb")]
     before, after = (training.model for training in pair)
     read = Reading(name="entropy", options=scale.look())
     ends = "At the end of the curves (Fig. S1)"
-    tables = [
-        *distilled,
-        _pair("plain", ends, pair, "top-1"),
-        _pair("training-loss", ends, pair, "training NLL", "NLL, nats", key="train_nll"),
-        _pair(
-            "test-loss",
-            ends,
-            pair,
-            "test NLL",
-            "NLL, nats",
-            key="test_nll",
-            sample=Sample(kind="images", of=_surprise),
-        ),
-        _pair(
-            "entropy",
-            "Entropy of attention, mean of layers and heads (section 2.4)",
-            pair,
-            "entropy",
-            "entropy, nats",
-            reading=read,
-            key=_entropy,
-        ),
-    ]
-    claims += [
-        ahead(
-            "CB Fig. S1", "CB raises the final top-1", "plain", (after, "top-1"), (before, "top-1")
-        ),
-        ahead(
-            "CB Fig. S1",
-            "CB lowers the training loss",
-            "training-loss",
-            (before, "training NLL"),
-            (after, "training NLL"),
-        ),
-        ahead(
-            "CB Fig. S1",
-            "CB lowers the test loss",
-            "test-loss",
-            (before, "test NLL"),
-            (after, "test NLL"),
-        ),
-        ahead(
-            "CB section 2.4",
-            "CB lowers the entropy of attention",
-            "entropy",
-            (before, "entropy"),
-            (after, "entropy"),
-        ),
-    ]
+    top1 = _pair("plain", ends, pair, "top-1")
+    training = _pair("training-loss", ends, pair, "training NLL", "NLL, nats", key="train_nll")
+    surprise = Sample(kind="images", of=_surprise)
+    test = _pair("test-loss", ends, pair, "test NLL", "NLL, nats", key="test_nll", sample=surprise)
+    dense = _pair(
+        "entropy",
+        "Entropy of attention, mean of layers and heads (section 2.4)",
+        pair,
+        "entropy",
+        "entropy, nats",
+        reading=read,
+        key=_entropy,
+    )
+    claims += claimed(
+        "CB Fig. S1",
+        {
+            "CB raises the final top-1": top1.above(after, before),
+            "CB lowers the training loss": training.above(before, after),
+            "CB lowers the test loss": test.above(before, after),
+        },
+    )
+    claims += claimed(
+        "CB section 2.4", {"CB lowers the entropy of attention": dense.above(before, after)}
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         runs = {training.model: training for training in pair}
@@ -259,7 +232,8 @@ def broadcasting(scale: Scale) -> Plan:
             ),
         ]
 
-    also = [(training, CURVES) for training in pair]
+    tables = [*distilled, top1, training, test, dense]
+    also = [(run, CURVES) for run in pair]
     return Plan(tables=tables, claims=claims, figures=figures, also=also)
 
 
@@ -273,21 +247,15 @@ def small_images(scale: Scale) -> Plan:
         Row(label=run.model, paper_label=label, cells=[Ask(training=run, paper=paper)])
         for run, label, paper in zip(runs, ("ViT-S", "+ CB"), (74.73, 75.43), strict=True)
     ]
-    table = Table(
+    table = Sheet(
         name="top1",
         title="From scratch on small images (Table S4)",
         corner="network",
         columns=["top-1"],
         rows=rows,
     )
-    claim = ahead(
-        "CB Table S4",
-        "CB raises the accuracy",
-        "top1",
-        (rows[1].label, "top-1"),
-        (rows[0].label, "top-1"),
-    )
-    return Plan(tables=[table], claims=[claim])
+    claims = {"CB raises the accuracy": table.above(rows[1].label, rows[0].label)}
+    return Plan(tables=[table], claims=claimed("CB Table S4", claims))
 
 
 STUDIES = (

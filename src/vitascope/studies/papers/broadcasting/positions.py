@@ -10,7 +10,7 @@ not named; B1 is our choice. CB_hybrid in MLP and MSA failed in the paper; the c
 
 from vitascope.figure import Dots, DotSeries, Figure
 from vitascope.studies.papers.broadcasting.accuracy import made
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, ahead
+from vitascope.studies.papers.plan import Ask, Contrast, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
 __all__ = ["STUDIES"]
@@ -49,36 +49,25 @@ def hierarchical(scale: Scale) -> Plan:
                 cells=[Ask(training=t, paper=p) for t, p in zip(pair, paper, strict=True)],
             )
         )
-    claims = [
-        ahead(
-            "CB Table S3",
-            f"CB helps {row.label}",
-            "top1",
-            (row.label, "CB"),
-            (row.label, "without"),
-        )
-        for row in rows
-    ]
-    claims.append(
-        Claim(
-            source="CB Table S3",
-            text="CB helps on average",
-            table="top1",
-            cells={
-                (row.label, column): sign / len(rows)
-                for row in rows
-                for column, sign in (("CB", 1), ("without", -1))
-            },
-        )
-    )
-    table = Table(
+    table = Sheet(
         name="top1",
         title="In networks with stages or convolutions (Table S3)",
         corner="network",
         columns=["without", "CB"],
         rows=rows,
     )
-    return Plan(tables=[table], claims=claims)
+    helped: dict[str, Contrast] = {
+        f"CB helps {row.label}": table.above(row.label, row.label, "CB", "without") for row in rows
+    }
+    helped["CB helps on average"] = (
+        table.name,
+        {
+            (row.label, column): sign / len(rows)
+            for row in rows
+            for column, sign in (("CB", 1), ("without", -1))
+        },
+    )
+    return Plan(tables=[table], claims=claimed("CB Table S3", helped))
 
 
 _KINDS = {"cb": "CB", "cb_gate": "CB_gate", "cb_hybrid": "CB_hybrid"}
@@ -125,7 +114,7 @@ def places(scale: Scale) -> Plan:
                     )
                 rows.append(Row(label=_KINDS[kind], paper_label="+ " + _KINDS[kind], cells=cells))
             tables.append(
-                Table(
+                Sheet(
                     name=f"{name}-{key}",
                     title=title,
                     corner="module",
@@ -134,29 +123,21 @@ def places(scale: Scale) -> Plan:
                     columns=["none", *wanted],
                 )
             )
-    base = ("without", "none")
+    blocks, _, positions, _ = tables
     claims = []
     for kind in (_KINDS[k] for k in kinds):
-        claims += [
-            ahead("CB Table S5", f"{kind} in the MLP helps", "blocks-top1", (kind, "mlp"), base),
-            ahead(
-                "CB Table S5",
-                f"{kind} is better in the MLP than in the MSA",
-                "blocks-top1",
-                (kind, "mlp"),
-                (kind, "msa"),
-            ),
-        ]
-        best, least = ("front", "end") if kind == "CB_hybrid" else ("end", "front")
-        claims.append(
-            ahead(
-                "CB Table S6",
-                f"{kind} is better at the {best} than at the {least}",
-                "positions-top1",
-                (kind, best),
-                (kind, least),
-            )
+        claims += claimed(
+            "CB Table S5",
+            {
+                f"{kind} in the MLP helps": blocks.above(kind, "without", "mlp", "none"),
+                f"{kind} is better in the MLP than in the MSA": blocks.above(
+                    kind, kind, "mlp", "msa"
+                ),
+            },
         )
+        best, least = ("front", "end") if kind == "CB_hybrid" else ("end", "front")
+        text = f"{kind} is better at the {best} than at the {least}"
+        claims += claimed("CB Table S6", {text: positions.above(kind, kind, best, least)})
 
     def figures(findings: Findings) -> list[Figure]:
         panels = tuple(_dots(table, findings) for table in tables if table.name.endswith("top1"))
@@ -167,7 +148,7 @@ def places(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _dots(table: Table, findings: Findings) -> Dots:
+def _dots(table: Sheet, findings: Findings) -> Dots:
     """A table as dots: columns are groups, rows are series."""
     series = tuple(
         DotSeries(

@@ -10,7 +10,7 @@ import numpy as np
 
 from vitascope.record import Record
 from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, elsewhere, taught
-from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Study, Table, ahead
+from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Sheet, Study, claimed
 from vitascope.studies.papers.scale import Scale
 
 __all__ = ["STUDIES"]
@@ -64,7 +64,7 @@ def robustness(scale: Scale) -> Plan:
             },
         )
     tables = [
-        Table(
+        Sheet(
             name=name,
             title=title,
             corner="module",
@@ -85,28 +85,17 @@ def robustness(scale: Scale) -> Plan:
         for name, (title, tested, columns) in asked.items()
     ]
     words = {"occlusion": "with the centre hidden", "imagenet-a": "on ImageNet-A"}
-    claims = [
-        ahead(
-            "CB Table S2",
-            f"{kind} is ahead {words.get(table.name, f'under FGSM {column}')}",
-            table.name,
-            (kind, column),
-            ("without", column),
+    found = {
+        f"{kind} is ahead {words.get(table.name, f'under FGSM {column}')}": table.above(
+            kind, "without", column
         )
         for kind in ("CB", "CB_S")
         for table in tables
         for column in table.columns
-    ]
-    claims.append(
-        ahead(
-            "CB Table S2",
-            "CB withstands FGSM better than CB_S",
-            "fgsm",
-            ("CB", "8/255"),
-            ("CB_S", "8/255"),
-        )
-    )
-    return Plan(tables=tables, claims=claims)
+    }
+    fgsm = tables[1]
+    found["CB withstands FGSM better than CB_S"] = fgsm.above("CB", "CB_S", "8/255")
+    return Plan(tables=tables, claims=claimed("CB Table S2", found))
 
 
 STUDIES = (

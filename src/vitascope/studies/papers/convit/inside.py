@@ -4,6 +4,8 @@ d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Fig. 3, 5, 6, 7, 15-17 (
 Tables 5 and 6 (masking at test time).
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import stats
 
 from vitascope.figure import Figure
 from vitascope.record import Record
+from vitascope.studies.papers.convit.keys import head_mean
 from vitascope.studies.papers.figures import (
     CURVES,
     LOOKS,
@@ -20,14 +23,15 @@ from vitascope.studies.papers.figures import (
 )
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Plan,
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
+    Training,
+    claimed,
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
@@ -35,28 +39,6 @@ __all__ = ["STUDIES"]
 
 
 _ALIKE = 5.0  # points; "affect performance similarly" (appendix F), 1.2 apart in Table 6
-
-
-def _mean(what: str, epoch: int, layers: slice = slice(None)) -> Any:
-    """Mean over some layers and all heads at one of the kept epochs."""
-
-    def key(record: Record) -> float | None:
-        found = record.arrays.get(what)
-        return None if found is None else float(np.nanmean(found[epoch, layers]))
-
-    return key
-
-
-def _early(what: str, layers: slice = slice(None)) -> Any:
-    """The same at the kept epoch nearest to a tenth of the training."""
-
-    def key(record: Record) -> float | None:
-        epochs = record.values["epochs"]
-        near = min(range(len(epochs)), key=lambda i: abs(epochs[i] - 0.1 * epochs[-1]))
-        found: float | None = _mean(what, near, layers)(record)
-        return found
-
-    return key
 
 
 def _by_depth(record: Record) -> np.ndarray | None:
@@ -84,124 +66,78 @@ def inside(scale: Scale) -> Plan:
     first, upper = slice(0, 1), slice(scale.pick(paper=6, laptop=2), None)
     names = (vit.model, convit.model)
 
-    def row(label: str, training: Any, what: str, layers: slice) -> Row:
-        keys = (_mean(what, 0, layers), _early(what, layers), _mean(what, -1, layers))
-        return Row(
-            label=label,
-            cells=[Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys],
-        )
+    shares = {"start": 0.0, "early": 0.1, "end": 1.0}
 
-    far = Table(
-        name="nonlocality",
+    def table(name: str, rows: Mapping[str, tuple[Training, slice]], **how: Any) -> Sheet:
+        found = []
+        for label, (training, layers) in rows.items():
+            keys = [head_mean(name, share, layers) for share in shares.values()]
+            asks = [Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys]
+            found.append(Row(label=label, cells=asks))
+        head: dict[str, Any] = {"corner": "layers", "columns": list(shares), "accuracy": False}
+        return Sheet(name=name, rows=found, **head, **how)
+
+    every = slice(None)
+    far = table(
+        "nonlocality",
+        {
+            f"{names[0]}, first": (vit, first),
+            f"{names[0]}, upper half": (vit, upper),
+            f"{names[0]}, all": (vit, every),
+            f"{names[1]}, GPSA": (convit, gpsa),
+            f"{names[1]}, all": (convit, every),
+        },
         title="Nonlocality before and after training (Fig. 5)",
-        corner="layers",
-        columns=["start", "early", "end"],
         unit="nonlocality, patches",
         digits=2,
-        accuracy=False,
-        rows=[
-            row(f"{names[0]}, first", vit, "nonlocality", first),
-            row(f"{names[0]}, upper half", vit, "nonlocality", upper),
-            row(f"{names[0]}, all", vit, "nonlocality", slice(None)),
-            row(f"{names[1]}, GPSA", convit, "nonlocality", gpsa),
-            row(f"{names[1]}, all", convit, "nonlocality", slice(None)),
-        ],
     )
-    gate = Table(
-        name="gates",
+    gate = table(
+        "gates",
+        {
+            "all GPSA layers": (convit, every),
+            "first layer": (convit, first),
+            "last GPSA layer": (convit, slice(gpsa.stop - 1, gpsa.stop)),
+        },
         title="Gates before and after training (Fig. 6)",
-        corner="layers",
-        columns=["start", "early", "end"],
         unit="gate",
         digits=3,
-        accuracy=False,
-        rows=[
-            row("all GPSA layers", convit, "gates", slice(None)),
-            row("first layer", convit, "gates", first),
-            row("last GPSA layer", convit, "gates", slice(gpsa.stop - 1, gpsa.stop)),
-        ],
     )
-    depth = Table(
-        name="depth",
-        title="Rank correlation of gate and depth after training (Fig. 6)",
+    sample = Sample(kind="points", of=_by_depth)
+    depth = Sheet.of_runs(
+        "depth",
+        "Rank correlation of gate and depth after training (Fig. 6)",
+        {"all heads": convit},
+        {"rho": {"reading": LOOKS, "key": _depth_correlation, "factor": 1.0, "sample": sample}},
         corner="over",
-        columns=["rho"],
         unit="Spearman's rho",
         digits=2,
         accuracy=False,
-        rows=[
-            Row(
-                label="all heads",
-                cells=[
-                    Ask(
-                        training=convit,
-                        reading=LOOKS,
-                        key=_depth_correlation,
-                        factor=1.0,
-                        sample=Sample(kind="points", of=_by_depth),
-                    )
-                ],
-            )
-        ],
     )
-
-    def change(source: str, text: str, table: str, plus: Any, minus: Any) -> Claim:
-        return Claim(source=source, text=text, table=table, cells={plus: 1, minus: -1})
-
     a, up, b, c, d = (r.label for r in far.rows)
-    claims = [
-        change(
-            "ConViT Fig. 5",
-            "the plain ViT's first layer becomes more local",
-            "nonlocality",
-            (a, "start"),
-            (a, "end"),
-        ),
-        change(
-            "ConViT Fig. 5",
-            "the plain ViT as a whole becomes more local at first",
-            "nonlocality",
-            (b, "start"),
-            (b, "early"),
-        ),
-        change(
-            "ConViT Fig. 5",
-            "the plain ViT's upper layers climb back later",
-            "nonlocality",
-            (up, "end"),
-            (up, "early"),
-        ),
-        change(
-            "ConViT Fig. 5",
-            "the plain ViT's upper layers end less local than its first",
-            "nonlocality",
-            (up, "end"),
-            (a, "end"),
-        ),
-        change(
-            "ConViT Fig. 5", "GPSA layers escape locality", "nonlocality", (c, "end"), (c, "start")
-        ),
-        change(
-            "ConViT Fig. 5",
-            "ConViT ends more local than the plain ViT",
-            "nonlocality",
-            (b, "end"),
-            (d, "end"),
-        ),
-        change(
-            "ConViT Fig. 6",
-            "gates fall in training: more attention goes to content",
-            "gates",
-            ("all GPSA layers", "start"),
-            ("all GPSA layers", "end"),
-        ),
-        Claim(
-            source="ConViT Fig. 6",
-            table="depth",
-            text="gates fall with depth: early layers keep more position than late ones",
-            cells={("all heads", "rho"): -1},
-        ),
-    ]
+    claims = claimed(
+        "ConViT Fig. 5",
+        {
+            "the plain ViT's first layer becomes more local": far.above(a, a, "start", "end"),
+            "the plain ViT as a whole becomes more local at first": far.above(
+                b, b, "start", "early"
+            ),
+            "the plain ViT's upper layers climb back later": far.above(up, up, "end", "early"),
+            "the plain ViT's upper layers end less local than its first": far.above(up, a, "end"),
+            "GPSA layers escape locality": far.above(c, c, "end", "start"),
+            "ConViT ends more local than the plain ViT": far.above(b, d, "end"),
+        },
+    )
+    layers = gate.rows[0].label
+    lower = "gates fall with depth: early layers keep more position than late ones"
+    claims += claimed(
+        "ConViT Fig. 6",
+        {
+            "gates fall in training: more attention goes to content": gate.above(
+                layers, layers, "start", "end"
+            ),
+            lower: depth.sign("all heads", "rho", -1),
+        },
+    )
     maps = {
         (model.model, when, count): (
             model,
@@ -269,7 +205,7 @@ def masking(scale: Scale) -> Plan:
         return Ask(training=training, reading=read, key=key, paper=paper, sample=right)
 
     both = ((vit, "DeiT-Ti", 38.3, 72.2), (convit, "ConViT-Ti", 67.1, 73.1))
-    five = Table(
+    five = Sheet(
         name="positions",
         title="Position embeddings off at test time (Table 5)",
         corner="network",
@@ -285,7 +221,7 @@ def masking(scale: Scale) -> Plan:
         ],
     )
     paper = {"content_masked": (62.3, 35.0, 1.3), "position_masked": (63.5, 53.1, 46.8)}
-    six = Table(
+    six = Sheet(
         name="gates",
         title="Gates forced to 1 or 0 in the first layers (Table 6)",
         corner="layers masked",
@@ -304,47 +240,32 @@ def masking(scale: Scale) -> Plan:
         ],
     )
     early, last, names = str(depth[0]), str(depth[-1]), (vit.model, convit.model)
-    claims = [
-        Claim(
-            source="ConViT Table 5",
-            table="positions",
-            text="the plain ViT loses more without position embeddings than ConViT",
-            cells={
-                (names[0], "whole"): 1,
-                (names[0], "masked"): -1,
-                (names[1], "whole"): -1,
-                (names[1], "masked"): 1,
-            },
-        ),
-        Claim(
-            source="ConViT Table 6",
-            table="gates",
-            text="with all GPSA layers masked, losing content costs more than losing position",
-            cells={(last, "position masked"): 1, (last, "content masked"): -1},
-        ),
-        Claim(
-            source="ConViT Table 6",
-            table="gates",
-            text="in the first layers, masking content "
-            f"costs within {_ALIKE:g} points of what masking position costs, or less",
-            cells={(early, "content masked"): 1, (early, "position masked"): -1},
-            margin=-_ALIKE,
-        ),
-        Claim(
-            source="ConViT Table 6",
-            table="gates",
-            text="in the first layers, masking position "
-            f"costs within {_ALIKE:g} points of what masking content costs, or less",
-            cells={(early, "position masked"): 1, (early, "content masked"): -1},
-            margin=-_ALIKE,
-        ),
-        Claim(
-            source="ConViT Table 6",
-            table="gates",
-            text="masking position costs accuracy",
-            cells={(last, "whole"): 1, (last, "position masked"): -1},
-        ),
-    ]
+    whole, content, position = "whole", "content masked", "position masked"
+    claims = claimed(
+        "ConViT Table 5",
+        {
+            "the plain ViT loses more without position embeddings than ConViT": five.further(
+                *((name, column) for name in names for column in five.columns[::-1])
+            )
+        },
+    )
+    alike = f"costs within {_ALIKE:g} points of what masking {{}} costs, or less"
+    all_masked, *first, lost = claimed(
+        "ConViT Table 6",
+        {
+            "with all GPSA layers masked, losing content costs more than losing position": (
+                six.above(last, last, position, content)
+            ),
+            "in the first layers, masking content " + alike.format("position"): six.above(
+                early, early, content, position
+            ),
+            "in the first layers, masking position " + alike.format("content"): six.above(
+                early, early, position, content
+            ),
+            "masking position costs accuracy": six.above(last, last, whole, position),
+        },
+    )
+    claims += [all_masked, *(replace(claim, margin=-_ALIKE) for claim in first), lost]
     return Plan(tables=[five, six], claims=claims)
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from vitascope.figure import Figure, Heat
 from vitascope.record import Record
+from vitascope.studies.papers.convit.keys import value_at
 from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
+from vitascope.studies.papers.plan import Ask, Contrast, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
 __all__ = ["STUDIES"]
@@ -43,7 +44,7 @@ def strength(scale: Scale) -> Plan:
         )
 
     plain, some = made(0, 1.0), layers[1:]
-    grid = Table(
+    grid = Sheet(
         name="strength",
         title="Locality strength and number of GPSA layers (Fig. 8 left)",
         corner="locality strength",
@@ -62,7 +63,7 @@ def strength(scale: Scale) -> Plan:
     runs = {n: made(n, 1.0) for n in layers}
     shares = [epoch / 300 for epoch in _EPOCHS]
     columns = [f"{100 * share:.0f} %" for share in shares] + ["end"]
-    number = Table(
+    number = Sheet(
         name="layers",
         title="Number of GPSA layers over training (Fig. 8 right, 12 left)",
         corner="GPSA layers",
@@ -71,7 +72,10 @@ def strength(scale: Scale) -> Plan:
             Row(
                 label=str(n),
                 cells=[
-                    *(Ask(training=t, reading=CURVES, key=_top1_at(share)) for share in shares),
+                    *(
+                        Ask(training=t, reading=CURVES, key=value_at("top1", share))
+                        for share in shares
+                    ),
                     Ask(training=t),
                 ],
             )
@@ -81,49 +85,39 @@ def strength(scale: Scale) -> Plan:
     none, many, early = str(layers[0]), str(layers[-1]), columns[0]
     weak, strong = f"{alphas[0]:g}", f"{alphas[-1]:g}"
     share = 1 / len(some)
-    claims = [
-        Claim(
-            source="ConViT Fig. 8",
-            table="layers",
-            text="GPSA layers raise the final accuracy",
-            cells={(many, "end"): 1, (none, "end"): -1},
-        ),
-        Claim(
-            source="ConViT Fig. 8 right",
-            table="layers",
-            text="the lead of GPSA layers is larger early in training",
-            cells={(many, early): 1, (none, early): -1, (many, "end"): -1, (none, "end"): 1},
-        ),
-        Claim(
-            source="ConViT Fig. 8 left",
-            table="strength",
-            text="stronger locality raises the final accuracy",
-            cells={(strong, many): 1, (weak, many): -1},
-        ),
-        Claim(
-            source="ConViT Fig. 8 left",
-            table="strength",
-            text="stronger locality helps on average over the numbers of GPSA layers",
-            cells={
-                (alpha, str(n)): sign * share
-                for n in some
-                for alpha, sign in ((strong, 1), (weak, -1))
-            },
-        ),
-    ]
-    if len(some) > 1:
-        claims.append(
-            Claim(
-                source="ConViT Fig. 8 left",
-                table="strength",
-                text="more GPSA layers raise the final accuracy at every strength, on average",
-                cells={
-                    (f"{a:g}", str(n)): sign / len(alphas)
-                    for a in alphas
-                    for n, sign in ((some[-1], 1), (some[0], -1))
-                },
+    claims = claimed(
+        "ConViT Fig. 8",
+        {"GPSA layers raise the final accuracy": number.above(many, none, "end")},
+    )
+    claims += claimed(
+        "ConViT Fig. 8 right",
+        {
+            "the lead of GPSA layers is larger early in training": number.further(
+                (many, early), (none, early), (many, "end"), (none, "end")
             )
+        },
+    )
+    stronger = {
+        (alpha, str(n)): sign * share for n in some for alpha, sign in ((strong, 1), (weak, -1))
+    }
+    found: dict[str, Contrast] = {
+        "stronger locality raises the final accuracy": grid.above(strong, weak, many),
+        "stronger locality helps on average over the numbers of GPSA layers": (
+            grid.name,
+            stronger,
+        ),
+    }
+    if len(some) > 1:
+        text = "more GPSA layers raise the final accuracy at every strength, on average"
+        found[text] = (
+            grid.name,
+            {
+                (f"{a:g}", str(n)): sign / len(alphas)
+                for a in alphas
+                for n, sign in ((some[-1], 1), (some[0], -1))
+            },
         )
+    claims += claimed("ConViT Fig. 8 left", found)
 
     def figures(findings: Findings) -> list[Figure]:
         means = np.array(
@@ -180,17 +174,6 @@ def _mean(findings: Findings, ask: Ask | None) -> float:
     return fmean(values) if values else float("nan")
 
 
-def _top1_at(share: float) -> Any:
-    """Top-1 at the measured epoch nearest to a share of the training."""
-
-    def key(record: Record) -> float | None:
-        epochs, top1 = record.values["epoch"], record.values["top1"]
-        at = min(range(len(epochs)), key=lambda i: abs(epochs[i] - share * epochs[-1]))
-        return top1[at]  # type: ignore[no-any-return]
-
-    return key
-
-
 def _early_top1(record: Record) -> float | None:
     """Top-1 at the first measurement past a tenth of the training."""
     epochs, top1 = record.values["epoch"], record.values["top1"]
@@ -205,45 +188,26 @@ def plain_psa(scale: Scale) -> Plan:
     psa = convit.but(model_args={"attention": "psa"})
     fixed = psa.but(model_args={"content_std": 0.0})
     runs = {"plain ViT": vit, "PSA": psa, "PSA, eq. 5": fixed, "GPSA": convit}
-    table = Table(
-        name="top1",
-        title="Summed or gated position (Fig. 9)",
+    table = Sheet.of_runs(
+        "top1",
+        "Summed or gated position (Fig. 9)",
+        runs,
+        {"early": {"reading": CURVES, "key": _early_top1}, "end": {}},
         corner="attention",
-        columns=["early", "end"],
-        rows=[
-            Row(
-                label=name,
-                cells=[Ask(training=t, reading=CURVES, key=_early_top1), Ask(training=t)],
-            )
-            for name, t in runs.items()
-        ],
     )
-    claims = [
-        Claim(
-            source="ConViT Fig. 9",
-            table="top1",
-            text="PSA is ahead of the plain ViT early on",
-            cells={("PSA", "early"): 1, ("plain ViT", "early"): -1},
-        ),
-        Claim(
-            source="ConViT Fig. 9",
-            table="top1",
-            text="in the end the plain ViT passes PSA",
-            cells={("plain ViT", "end"): 1, ("PSA", "end"): -1},
-        ),
-        Claim(
-            source="ConViT Fig. 9",
-            table="top1",
-            text="in the end the plain ViT passes PSA that starts without content (eq. 5)",
-            cells={("plain ViT", "end"): 1, ("PSA, eq. 5", "end"): -1},
-        ),
-        Claim(
-            source="ConViT App. A",
-            table="top1",
-            text="gates are better than the sum in the end",
-            cells={("GPSA", "end"): 1, ("PSA", "end"): -1},
-        ),
-    ]
+    fixed_too = "in the end the plain ViT passes PSA that starts without content (eq. 5)"
+    claims = claimed(
+        "ConViT Fig. 9",
+        {
+            "PSA is ahead of the plain ViT early on": table.above("PSA", "plain ViT", "early"),
+            "in the end the plain ViT passes PSA": table.above("plain ViT", "PSA", "end"),
+            fixed_too: table.above("plain ViT", "PSA, eq. 5", "end"),
+        },
+    )
+    claims += claimed(
+        "ConViT App. A",
+        {"gates are better than the sum in the end": table.above("GPSA", "PSA", "end")},
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, runs, "Learning curves (Fig. 9)")]

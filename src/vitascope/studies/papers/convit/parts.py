@@ -14,19 +14,11 @@ all images are shown.
 from typing import Any
 
 from vitascope.figure import Figure
-from vitascope.record import Record
+from vitascope.studies.papers.convit.keys import head_mean
+from vitascope.studies.papers.convit.sizes import sized
 from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
-from vitascope.studies.papers.plan import (
-    Ask,
-    Claim,
-    Findings,
-    Plan,
-    Row,
-    Study,
-    Table,
-    Training,
-)
-from vitascope.studies.papers.scale import IMAGENET, Scale
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
+from vitascope.studies.papers.scale import IMAGENET, Scale, percent
 
 __all__ = ["STUDIES"]
 
@@ -47,7 +39,7 @@ _ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (
 
 def ablation(scale: Scale) -> Plan:
     """Table 3: gating and the convolutional start, one taken away after the other."""
-    few = f"{100 * scale.small:g} %"
+    few = percent(scale.small)
     rows = []
     for label, args, full, tenth in _ABLATION:
         role = "DeiT-S+" if args is None else "ConViT-S+"
@@ -61,36 +53,29 @@ def ablation(scale: Scale) -> Plan:
         rows.append(Row(label=label, paper_label=label, cells=cells))
     a, b, c, d, e, f, g, half, _ = (row.label for row in rows)
 
-    def ahead(text: str, first: str, second: str, column: str = few) -> Claim:
-        return Claim(
-            source="ConViT Table 3",
-            table="top1",
-            text=text,
-            cells={(first, column): 1, (second, column): -1},
-        )
-
-    claims = [
-        ahead(f"ConViT is ahead of DeiT on {few} of the images", a, e),
-        ahead("ConViT is ahead of DeiT on all images", a, e, "100 %"),
-        ahead(f"learned gates help ({few})", a, b),
-        ahead(f"the convolutional start helps ({few})", a, c),
-        ahead(f"without both, GPSA is still ahead of DeiT ({few})", d, e),
-        ahead(f"frozen at the convolutional start, GPSA beats DeiT on {few} of the images", f, e),
-        ahead(f"with its gates frozen at 1/2, GPSA beats DeiT on {few} of the images", half, e),
-        ahead(f"a frozen convolution beats frozen random attention ({few})", f, g),
-    ]
-    shown = {row.label: ask.training for row in rows if (ask := row.cells[0]) is not None}
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
-
-    table = Table(
+    table = Sheet(
         name="top1",
         title="ConViT taken apart (Table 3)",
         corner="network",
         columns=["100 %", few],
         rows=rows,
     )
+    apart = {
+        f"ConViT is ahead of DeiT on {few} of the images": (a, e, few),
+        "ConViT is ahead of DeiT on all images": (a, e, "100 %"),
+        f"learned gates help ({few})": (a, b, few),
+        f"the convolutional start helps ({few})": (a, c, few),
+        f"without both, GPSA is still ahead of DeiT ({few})": (d, e, few),
+        f"frozen at the convolutional start, GPSA beats DeiT on {few} of the images": (f, e, few),
+        f"with its gates frozen at 1/2, GPSA beats DeiT on {few} of the images": (half, e, few),
+        f"a frozen convolution beats frozen random attention ({few})": (f, g, few),
+    }
+    claims = claimed("ConViT Table 3", {k: table.above(*cells) for k, cells in apart.items()})
+    shown = {row.label: ask.training for row in rows if (ask := row.cells[0]) is not None}
+
+    def figures(findings: Findings) -> list[Figure]:
+        return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
+
     also = [(training, CURVES) for training in shown.values()]
     return Plan(tables=[table], claims=claims, figures=figures, also=also)
 
@@ -103,8 +88,8 @@ def distillation(scale: Scale) -> Plan:
     teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
     rows = []
     for role in roles:
-        alone = _sized(scale, role, fraction)
-        taught = _sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
+        alone = sized(scale, role, fraction)
+        taught = sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
         pair = zip((alone, taught), plain[role], strict=True)
         rows.append(
             Row(
@@ -113,35 +98,22 @@ def distillation(scale: Scale) -> Plan:
                 cells=[Ask(training=t, paper=p) for t, p in pair],
             )
         )
-    claims = [
-        Claim(
-            source="ConViT Table 4",
-            table="top1",
-            text=f"distillation helps {row.label}",
-            cells={(row.label, "distilled"): 1, (row.label, "alone"): -1},
-        )
-        for row in rows
-    ]
-    vit, convit = rows[0].label, rows[-1].label
-    claims.append(
-        Claim(
-            source="ConViT App. B",
-            table="top1",
-            text="the ViT gains more from distillation than ConViT",
-            cells={
-                (vit, "distilled"): 1,
-                (vit, "alone"): -1,
-                (convit, "distilled"): -1,
-                (convit, "alone"): 1,
-            },
-        )
+    table = Sheet(
+        name="top1",
+        title="Hard distillation from a CNN (Table 4)",
+        corner="network",
+        columns=["alone", "distilled"],
+        rows=rows,
     )
+    vit, convit = rows[0].label, rows[-1].label
     trained = {
         name: cell.training
-        for name, cell in zip(("alone", "distilled"), rows[0].cells, strict=True)
+        for name, cell in zip(table.columns, rows[0].cells, strict=True)
         if cell is not None
     }
-    far = Table(
+    key = head_mean("nonlocality")
+    asks = [Ask(training=t, reading=LOOKS, key=key, factor=1.0) for t in trained.values()]
+    far = Sheet(
         name="nonlocality",
         title="Mean nonlocality of the ViT at the end (Fig. 10)",
         corner="network",
@@ -149,23 +121,24 @@ def distillation(scale: Scale) -> Plan:
         unit="nonlocality, patches",
         digits=2,
         accuracy=False,
-        rows=[
-            Row(
-                label=vit,
-                cells=[
-                    Ask(training=t, reading=LOOKS, key=_last_nonlocality, factor=1.0)
-                    for t in trained.values()
-                ],
-            )
-        ],
+        rows=[Row(label=vit, cells=asks)],
     )
-    claims.append(
-        Claim(
-            source="ConViT Fig. 10",
-            table="nonlocality",
-            text="distillation leaves the ViT more local",
-            cells={(vit, "alone"): 1, (vit, "distilled"): -1},
-        )
+    both = ("distilled", "alone")
+    claims = claimed(
+        "ConViT Table 4",
+        {f"distillation helps {r.label}": table.above(r.label, r.label, *both) for r in rows},
+    )
+    claims += claimed(
+        "ConViT App. B",
+        {
+            "the ViT gains more from distillation than ConViT": table.further(
+                *((label, column) for label in (vit, convit) for column in both)
+            )
+        },
+    )
+    claims += claimed(
+        "ConViT Fig. 10",
+        {"distillation leaves the ViT more local": far.above(vit, vit, "alone", "distilled")},
     )
 
     def figures(findings: Findings) -> list[Figure]:
@@ -173,25 +146,8 @@ def distillation(scale: Scale) -> Plan:
         title = "Nonlocality with distillation (Fig. 10)"
         return [heads_figure(findings, runs, "nonlocality", title)]
 
-    table = Table(
-        name="top1",
-        title="Hard distillation from a CNN (Table 4)",
-        corner="network",
-        columns=["alone", "distilled"],
-        rows=rows,
-    )
     also = [(t, LOOKS) for t in trained.values()]
     return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
-
-
-def _last_nonlocality(record: Record) -> float:
-    """Mean over layers and heads at the last epoch that was kept."""
-    return float(record.arrays["nonlocality"][-1].mean())
-
-
-def _sized(scale: Scale, role: str, fraction: float) -> Training:
-    recipe = "deit_plus" if "+" in role else None
-    return scale.training(role, fraction=fraction, recipe=recipe)
 
 
 STUDIES = (

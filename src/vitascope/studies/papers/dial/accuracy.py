@@ -8,9 +8,9 @@ CNN. Small models on a grid fine enough for locality to matter: 16 x 16 patches 
 from typing import Any
 
 from vitascope.figure import Figure
-from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table
-from vitascope.studies.papers.scale import IMAGENET, Role, Scale
+from vitascope.studies.papers.figures import shares_panel
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
+from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 
 __all__ = ["STUDIES"]
 
@@ -37,63 +37,35 @@ def dial(scale: Scale) -> Plan:
         role: Role = ((large, {}), (small, cut), (small, cut))
         cells = [Ask(training=scale.few(role, fraction=f)) for f in fractions]
         rows.append(Row(label=label, cells=cells))
-    least, most = _share(fractions[0]), _share(fractions[-1])
-    claims = [
-        Claim(
-            source="Locality dial",
-            table="top1",
-            text=f"{row.label} is ahead of a plain ViT on {least} of the images",
-            cells={(row.label, least): 1, ("plain", least): -1},
-        )
-        for row in rows[1:]
-    ]
-    claims += [
-        Claim(
-            source="Locality dial",
-            table="top1",
-            text=f"the lead of {row.label} shrinks with more images",
-            cells={
-                (row.label, least): 1,
-                ("plain", least): -1,
-                (row.label, most): -1,
-                ("plain", most): 1,
-            },
-        )
-        for row in rows[1:]
-    ]
-
-    def figures(findings: Findings) -> list[Figure]:
-        series = [
-            over(
-                [100 * f for f in fractions],
-                [findings.values(ask) for ask in row.cells if ask is not None],
-                row.label,
-                model=False,
-            )
-            for row in rows
-        ]
-        drawn = lines(
-            "Top-1 by share of the images",
-            series,
-            x="images of each class, %",
-            y="top-1, %",
-            x_log=True,
-        )
-        text = "A line above that of plain attention: its kind of locality helps."
-        return [Figure(name="dial", title="The dial of locality", panels=(drawn,), reading=text)]
-
-    table = Table(
+    table = Sheet(
         name="top1",
         title="Top-1 of every kind of locality",
         corner="locality",
-        columns=[_share(f) for f in fractions],
+        columns=[percent(f) for f in fractions],
         rows=rows,
     )
+    _, *local = names
+    least, most = table.columns[0], table.columns[-1]
+    ahead = {
+        f"{label} is ahead of a plain ViT on {least} of the images": table.above(
+            label, "plain", least
+        )
+        for label in local
+    }
+    shrinks = {
+        f"the lead of {label} shrinks with more images": table.further(
+            (label, least), ("plain", least), (label, most), ("plain", most)
+        )
+        for label in local
+    }
+    claims = claimed("Locality dial", {**ahead, **shrinks})
+
+    def figures(findings: Findings) -> list[Figure]:
+        drawn = shares_panel(findings, "Top-1 by share of the images", rows, fractions, model=False)
+        text = "A line above that of plain attention: its kind of locality helps."
+        return [Figure(name="dial", title="The dial of locality", panels=(drawn,), reading=text)]
+
     return Plan(tables=[table], claims=claims, figures=figures)
-
-
-def _share(fraction: float) -> str:
-    return f"{100 * fraction:g} %"
 
 
 STUDIES = (

@@ -1,15 +1,17 @@
 """Where does ConViT lead: on a fine or a coarse grid, on few or more images, and what changes it?
 
-ConViT's lead over a plain ViT was published on a 14 x 14 grid. Here two grids and two numbers of
-images (fine-grid), and on the fine grid with few images one change at a time: DeiT's augmentation,
-larger models, three times the training (fine-grid-changes). Small models of nine heads, whose
-windows are those of a 3 x 3 kernel.
+ConViT's lead over a plain ViT was published on a 14 x 14 grid. Here two grids with few images
+(fine-grid), the same with more of them (fine-grid-images), and on the fine grid with few images one
+change at a time: DeiT's augmentation, larger models, three times the training (fine-grid-changes).
+Small models of nine heads, whose windows are those of a 3 x 3 kernel.
 """
 
+from dataclasses import replace
+
 from vitascope.figure import Figure
-from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Claim, Findings, Plan, Row, Study, Table, Training
-from vitascope.studies.papers.scale import IMAGENET, Role, Scale
+from vitascope.studies.papers.figures import shares_panel
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
+from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.studies.papers.vit.networks import augmented
 
 __all__ = ["STUDIES"]
@@ -28,16 +30,34 @@ def _fractions(scale: Scale) -> tuple[float, float]:
     return scale.pick(paper=(0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02, 0.1))
 
 
-def _share(fraction: float) -> str:
-    return f"{100 * fraction:g} %"
-
-
 def _role(kind: str, patch: int) -> Role:
     large, small = _KINDS[kind]
     return tuple((name, {"patch_size": patch}) for name in (large, small, small))  # type: ignore[return-value]
 
 
 def grids(scale: Scale) -> Plan:
+    """Top-1 of both on two grids, on few images."""
+    few, patches = _fractions(scale)[0], _patches(scale)
+    columns = [f"patches of {patch}" for patch in patches]
+    rows = [
+        Row(
+            label=kind,
+            cells=[Ask(training=scale.few(_role(kind, patch), fraction=few)) for patch in patches],
+        )
+        for kind in _KINDS
+    ]
+    title = f"Top-1 on {percent(few)} of the images"
+    table = Sheet(name="top1", title=title, corner="model", columns=columns, rows=rows)
+    found = {
+        f"with {column}, ConViT is ahead of ViT": table.above("ConViT", "ViT", column)
+        for column in columns
+    }
+    both = [(kind, column) for column in columns for kind in ("ConViT", "ViT")]
+    found["its lead is larger on the finer grid"] = table.further(*both)
+    return Plan(tables=[table], claims=claimed("Fine grid", found))
+
+
+def images(scale: Scale) -> Plan:
     """Top-1 of both on two grids and two shares of the images."""
     patches, fractions = _patches(scale), _fractions(scale)
     rows = [
@@ -48,77 +68,45 @@ def grids(scale: Scale) -> Plan:
         for patch in patches
         for kind in _KINDS
     ]
-    few, more = map(_share, fractions)
-    fine, coarse = patches
-
-    def lead(patch: int, share: str, weight: int = 1) -> dict[tuple[str, str], float]:
-        return {(f"ConViT, patch {patch}", share): weight, (f"ViT, patch {patch}", share): -weight}
-
-    claims = [
-        Claim(
-            source="Fine grid",
-            table="top1",
-            cells=lead(patch, share),
-            text=f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT",
-        )
-        for patch in patches
-        for share in (few, more)
-    ]
-    claims += [
-        Claim(
-            source="Fine grid",
-            table="top1",
-            text="its lead is larger on the finer grid",
-            cells={**lead(fine, few), **lead(coarse, few, -1)},
-        ),
-        Claim(
-            source="Fine grid",
-            table="top1",
-            text="its lead shrinks with more images",
-            cells={**lead(fine, few), **lead(fine, more, -1)},
-        ),
-    ]
-
-    def figures(findings: Findings) -> list[Figure]:
-        panels = []
-        for patch in patches:
-            series = [
-                over(
-                    [100 * f for f in fractions],
-                    [findings.values(ask) for ask in row.cells if ask is not None],
-                    row.label.partition(",")[0],
-                    model=False,
-                )
-                for row in rows
-                if row.label.endswith(f" {patch}")
-            ]
-            panels.append(
-                lines(
-                    f"Patches of {patch}",
-                    series,
-                    x="images of each class, %",
-                    y="top-1, %",
-                    x_log=True,
-                )
-            )
-        text = "The gap between the lines is ConViT's lead."
-        return [
-            Figure(
-                name="grid",
-                title="The lead over grid and images",
-                panels=tuple(panels),
-                reading=text,
-            )
-        ]
-
-    table = Table(
+    few, more = map(percent, fractions)
+    table = Sheet(
         name="top1",
         title="Top-1 by grid and images",
         corner="model",
         columns=[few, more],
         rows=rows,
     )
-    return Plan(tables=[table], claims=claims, figures=figures)
+
+    def both(patch: int, share: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (f"ConViT, patch {patch}", share), (f"ViT, patch {patch}", share)
+
+    found = {
+        f"with patches of {patch} on {more} of the images, ConViT is ahead of ViT": table.above(
+            f"ConViT, patch {patch}", f"ViT, patch {patch}", more
+        )
+        for patch in patches
+    }
+    found |= {
+        f"with patches of {patch} its lead shrinks with more images": table.further(
+            *both(patch, few), *both(patch, more)
+        )
+        for patch in patches
+    }
+
+    def figures(findings: Findings) -> list[Figure]:
+        panels = []
+        for patch in patches:
+            shown = [
+                replace(row, label=row.label.partition(",")[0])
+                for row in rows
+                if row.label.endswith(f" {patch}")
+            ]
+            title = f"Patches of {patch}"
+            panels.append(shares_panel(findings, title, shown, fractions, model=False))
+        title, text = "The lead over grid and images", "The gap between the lines is ConViT's lead."
+        return [Figure(name="grid", title=title, panels=tuple(panels), reading=text)]
+
+    return Plan(tables=[table], claims=claimed("Fine grid", found), figures=figures)
 
 
 def changes(scale: Scale) -> Plan:
@@ -148,46 +136,40 @@ def changes(scale: Scale) -> Plan:
         Row(label=label, cells=[Ask(training=way(kind)) for kind in _KINDS])
         for label, way in ways.items()
     ]
-    claims = [
-        Claim(
-            source="Fine grid",
-            table="changes",
-            text=f"ConViT is ahead of ViT: {label}",
-            cells={(label, "ConViT"): 1, (label, "ViT"): -1},
-        )
-        for label in ways
-    ]
-    claims += [
-        Claim(
-            source="Fine grid",
-            table="changes",
-            text=f"its lead shrinks: {label}",
-            cells={
-                ("as it is", "ConViT"): 1,
-                ("as it is", "ViT"): -1,
-                (label, "ConViT"): -1,
-                (label, "ViT"): 1,
-            },
-        )
-        for label in list(ways)[1:]
-    ]
-    table = Table(
+    table = Sheet(
         name="changes",
-        title=f"Top-1 on {_share(few)} of the images, patches of {patch}",
+        title=f"Top-1 on {percent(few)} of the images, patches of {patch}",
         corner="change",
         columns=list(_KINDS),
         rows=rows,
     )
-    return Plan(tables=[table], claims=claims)
+    cells = {label: ((label, "ConViT"), (label, "ViT")) for label in ways}
+    found = {
+        f"ConViT is ahead of ViT: {label}": table.above(label, label, "ConViT", "ViT")
+        for label in ways
+    }
+    found |= {
+        f"its lead shrinks: {label}": table.further(*cells["as it is"], *cells[label])
+        for label in list(ways)[1:]
+    }
+    return Plan(tables=[table], claims=claimed("Fine grid", found))
 
 
 STUDIES = (
     Study(
         name="fine-grid",
-        title="Is ConViT's lead one of fine grids and few images?",
-        claim="ConViT leads on few images on a fine grid, less on a coarse one or on more images",
+        title="Is ConViT's lead on few images one of fine grids?",
+        claim="ConViT leads on few images on a fine grid, less on a coarse one",
         covers=("Fine grid",),
         plan=grids,
+        data=IMAGENET,
+    ),
+    Study(
+        name="fine-grid-images",
+        title="Does ConViT's lead shrink with more images?",
+        claim="the lead is smaller with more images, on a fine and on a coarse grid",
+        covers=("Fine grid, more images",),
+        plan=images,
         data=IMAGENET,
     ),
     Study(

@@ -10,23 +10,12 @@ here its networks are trained one and all, and the test set is what the table sh
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import dots_figure
-from vitascope.studies.papers.plan import (
-    Ask,
-    Claim,
-    Findings,
-    Plan,
-    Row,
-    Study,
-    Table,
-    Training,
-    above,
-    more,
-)
+from vitascope.studies.papers.plan import Findings, Plan, Study, Training, claimed
 from vitascope.studies.papers.scale import Scale, Spec
-from vitascope.studies.papers.vit.corruptions import corrupted
-from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS
+from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS, trainings
 from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
+from vitascope.studies.papers.vit.tables import accuracy, corrupted, training_loss
 
 __all__ = ["STUDIES", "built_up"]
 
@@ -41,36 +30,28 @@ _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alo
 
 def alternet(scale: Scale) -> Plan:
     """Fig. 12b and 12c."""
-    names = scale.pick(
-        paper=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
-        laptop=("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50"),
-        smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"),
-    )
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    five = ("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
+    names = scale.pick(paper=five, laptop=five, smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))
+    runs = trainings(scale, names)
     vit, *_, resnet, alter = runs
     if scale.is_paper:
         runs["ResNeXt-50"] = scale.training((("resnext50_cifar", {}),) * 2, recipe="cifar")
     early = spectrum(scale)
     three = {label: runs[label] for label in (vit, resnet, alter)}
     table = corrupted(scale, runs, "Fig. 12b")
-    claims = above(
+    nep, ape = eigenvalues(three, {"early": early}, "Fig. 12c")
+    claims = claimed(
         "ViT Fig. 12",
         {
-            "AlterNet is more accurate than the ResNet": ("top1", alter, resnet, "clean"),
-            "the ResNet is more accurate than the ViT": ("top1", resnet, vit, "clean"),
-            "AlterNet stands corruptions better than the ResNet": (
-                "top1",
-                alter,
-                resnet,
-                "corrupted",
+            "AlterNet is more accurate than the ResNet": table.above(alter, resnet),
+            "the ResNet is more accurate than the ViT": table.above(resnet, vit),
+            "AlterNet stands corruptions better than the ResNet": table.above(
+                alter, resnet, "corrupted"
             ),
-            "AlterNet's positive eigenvalues are smaller than the ResNet's": (
-                "ape",
-                resnet,
-                alter,
-                "early",
+            "AlterNet's positive eigenvalues are smaller than the ResNet's": ape.above(
+                resnet, alter
             ),
-            "AlterNet has fewer negative eigenvalues than the ViT": ("nep", vit, alter, "early"),
+            "AlterNet has fewer negative eigenvalues than the ViT": nep.above(vit, alter),
         },
     )
 
@@ -83,15 +64,10 @@ def alternet(scale: Scale) -> Plan:
                 "Accuracy (Fig. 12b)",
                 "A dot is a seed; corrupted is the mean over 15 corruptions.",
             ),
-            spectra_figure(
-                findings,
-                {k: (t, early) for k, t in three.items()},
-                "Hessian spectra early in training (Fig. 12c)",
-            ),
+            spectra_figure(findings, three, early, "Hessian spectra early in training (Fig. 12c)"),
         ]
 
-    tables = [table, *eigenvalues(three, {"early": early}, "Fig. 12c")]
-    return Plan(tables=tables, claims=claims, figures=figures)
+    return Plan(tables=[table, nep, ape], claims=claims, figures=figures)
 
 
 def built_up(scale: Scale) -> dict[str, Training]:
@@ -129,29 +105,22 @@ def built_up(scale: Scale) -> dict[str, Training]:
 def build_up(scale: Scale) -> Plan:
     """Fig. 12a: attention from the last stage to the first."""
     runs = built_up(scale)
-    table = Table(
-        name="top1",
-        title="Attention added from the end (Fig. 12a)",
-        corner="last attention in",
-        columns=["top-1"],
-        rows=[Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()],
-    )
+    title = "Attention added from the end (Fig. 12a)"
+    table = accuracy(runs, title, corner="last attention in")
     none, first, *rest = runs
     last = scale.pick(paper="c4 x 2", laptop=first)
 
-    def better(text: str, after: str, before: str) -> Claim:
-        return more("ViT Fig. 12", text, "top1", after, before, "top-1")
-
-    claims = [better("attention at the end of the last stage raises the accuracy", last, none)]
+    text = "attention at the end of the last stage raises the accuracy"
+    better = {text: table.above(last, none)}
     if rest:
         text = "attention at the end of the second stage raises the accuracy further"
-        claims.append(better(text, "c2", scale.pick(paper="c3", laptop=first)))
+        better[text] = table.above("c2", scale.pick(paper="c3", laptop=first))
         worse = scale.pick(paper=("c3", "c3 x 2"), laptop=("c2", "c1"))
         text = scale.pick(
             paper="two attention blocks in the third stage lower the accuracy",
             laptop="attention in the first stage, too, lowers the accuracy",
         )
-        claims.append(better(text, *worse))
+        better[text] = table.above(*worse)
 
     def figures(findings: Findings) -> list[Figure]:
         return [
@@ -164,7 +133,7 @@ def build_up(scale: Scale) -> Plan:
             )
         ]
 
-    return Plan(tables=[table], claims=claims, figures=figures)
+    return Plan(tables=[table], claims=claimed("ViT Fig. 12", better), figures=figures)
 
 
 def large_data(scale: Scale) -> Plan:
@@ -175,7 +144,7 @@ def large_data(scale: Scale) -> Plan:
         laptop=tuple(n for n in every if n != "ViT-S"),
         smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"),
     )
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, imagenet=True) for n in names}
+    runs = trainings(scale, names, imagenet=True)
     if scale.is_paper:
         like = runs["ViT-Ti"].changes
         runs |= {
@@ -184,45 +153,23 @@ def large_data(scale: Scale) -> Plan:
         }
     resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
     table = corrupted(scale, runs, "Fig. E.1")
-    loss = Table(
-        name="nll",
-        title="Training loss (Fig. C.1 right)",
-        corner="network",
-        columns=["NLL"],
-        unit="NLL, nats",
-        digits=3,
-        accuracy=False,
-        log=True,
-        rows=[
-            Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
-            for k, t in runs.items()
-        ],
-    )
+    loss = training_loss(runs, "Training loss (Fig. C.1 right)")
     order = rank_table("", list(runs.values()))
-    claims = [
-        *above(
-            "ViT Fig. E.1",
-            {
-                "AlterNet is more accurate than the ResNet": ("top1", alter, resnet, "clean"),
-                "AlterNet stands corruptions better than the ResNet": (
-                    "top1",
-                    alter,
-                    resnet,
-                    "corrupted",
-                ),
-            },
-        ),
-        Claim(
-            source="ViT Fig. C.1 right",
-            table="rank",
-            text="the lower the training loss, the lower the test error, over networks",
-            cells={("all networks", "rho"): 1},
-        ),
-    ]
+    claims = claimed(
+        "ViT Fig. E.1",
+        {
+            "AlterNet is more accurate than the ResNet": table.above(alter, resnet),
+            "AlterNet stands corruptions better than the ResNet": table.above(
+                alter, resnet, "corrupted"
+            ),
+        },
+    )
+    text = "the lower the training loss, the lower the test error, over networks"
+    claims += claimed("ViT Fig. C.1 right", {text: order.sign("all networks", "rho", 1)})
     swin = NETWORKS["Swin-Ti"].label(scale)
     if scale.is_paper:  # a laptop has no large data
         text = "with much data, windows (Swin) reach a lower training loss than the ResNet"
-        claims.append(more("ViT Fig. C.1 right", text, "nll", resnet, swin, "NLL"))
+        claims += claimed("ViT Fig. C.1 right", {text: loss.above(resnet, swin)})
 
     def figures(findings: Findings) -> list[Figure]:
         said = "A dot is a seed; corrupted is the mean over 15 corruptions."

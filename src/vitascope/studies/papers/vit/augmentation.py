@@ -17,16 +17,15 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Plan,
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
-    more,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
@@ -60,112 +59,67 @@ def augmentation(scale: Scale) -> Plan:
     calibrated = Reading(name="calibration", options=scale.look())
     early = spectrum(scale)
 
-    def table(name: str, title: str, unit: str, key: Any, reading: Reading, **how: Any) -> Table:
-        factor, sample = how.pop("factor", 100.0), how.pop("sample", None)
+    def table(name: str, title: str, unit: str, asked: Mapping[str, Any], **how: Any) -> Sheet:
         rows = [
-            Row(
-                label=label,
-                cells=[
-                    Ask(
-                        training=runs[label, kind],
-                        reading=reading,
-                        key=key,
-                        factor=factor,
-                        sample=sample,
-                    )
-                    for kind in kinds
-                ],
-            )
+            Row(label=label, cells=[Ask(training=runs[label, kind], **asked) for kind in kinds])
             for label in labels
         ]
-        return Table(
-            name=name,
-            title=title,
-            corner="augmentation",
-            columns=list(kinds),
-            rows=rows,
-            unit=unit,
-            accuracy=False,
-            **how,
-        )
+        head: dict[str, Any] = {
+            "corner": "augmentation",
+            "columns": kinds,
+            "unit": unit,
+            "accuracy": False,
+        }
+        return Sheet(name=name, title=title, rows=rows, **head, **how)
 
+    overconfidence = Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence"))
+    negative = {"reading": early, "key": "nep", "sample": SPECTRA["nep"]}
+    positive = {"reading": early, "key": "ape", "sample": SPECTRA["ape"], "factor": 1.0}
     tables = [
         table(
             "gap",
             "Mean confidence above accuracy (Fig. F.1a)",
             "gap, %",
-            gap,
-            calibrated,
-            sample=Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence")),
+            {"reading": calibrated, "key": gap, "sample": overconfidence},
         ),
-        table(
-            "nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", "nep", early, sample=SPECTRA["nep"]
-        ),
-        table(
-            "ape",
-            "Mean positive eigenvalue (Fig. F.1b)",
-            "APE",
-            "ape",
-            early,
-            factor=1.0,
-            digits=2,
-            log=True,
-            sample=SPECTRA["ape"],
-        ),
-        table("top1", "Top-1", "top-1, %", "top1", Reading()),
+        table("nep", "Negative eigenvalues (Fig. F.1b)", "NEP, %", negative),
+        table("ape", "Mean positive eigenvalue (Fig. F.1b)", "APE", positive, digits=2, log=True),
+        table("top1", "Top-1", "top-1, %", {"reading": Reading()}),
     ]
+    gaps, nep, ape, _ = tables
     claims = []
     for label in labels:
-        claims += [
-            Claim(
-                source="ViT Fig. F.1",
-                table="gap",
-                text=f"{label} is overconfident with weak augmentation",
-                cells={(label, "weak"): 1},
-            ),
-            Claim(
-                source="ViT Fig. F.1",
-                table="gap",
-                text=f"{label} is underconfident with strong augmentation",
-                cells={(label, "strong"): -1},
-            ),
-            more(
-                "ViT Fig. F.1",
-                f"strong augmentation makes {label}'s eigenvalues smaller",
-                "ape",
-                label,
-                label,
-                "weak",
-                "strong",
-            ),
-            more(
-                "ViT Fig. F.1",
-                f"strong augmentation makes more {label} eigenvalues negative",
-                "nep",
-                label,
-                label,
-                "strong",
-                "weak",
-            ),
-        ]
+        claims += claimed(
+            "ViT Fig. F.1",
+            {
+                f"{label} is overconfident with weak augmentation": gaps.sign(label, "weak", 1),
+                f"{label} is underconfident with strong augmentation": gaps.sign(
+                    label, "strong", -1
+                ),
+                f"strong augmentation makes {label}'s eigenvalues smaller": ape.above(
+                    label, label, "weak", "strong"
+                ),
+                f"strong augmentation makes more {label} eigenvalues negative": nep.above(
+                    label, label, "strong", "weak"
+                ),
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         read = {f"{label}, {kind}": t for (label, kind), t in runs.items()}
         return [
-            _reliability(findings, {k: (t, calibrated) for k, t in read.items()}),
-            spectra_figure(
-                findings, {k: (t, early) for k, t in read.items()}, "Hessian spectra (Fig. F.1b)"
-            ),
+            _reliability(findings, read, calibrated),
+            spectra_figure(findings, read, early, "Hessian spectra (Fig. F.1b)"),
         ]
 
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]]) -> Figure:
+def _reliability(findings: Findings, runs: Mapping[str, Training], reading: Reading) -> Figure:
     """Accuracy against confidence, bins of all seeds together."""
     series = [Series(label="honest", x=[0, 100], y=[0, 100])]
-    for label, read in runs.items():
-        found = [record.values for record in findings.of(*read)]
+    for label, training in runs.items():
+        found = [record.values for record in findings.of(training, reading)]
         count = np.sum([v["bin_count"] for v in found], axis=0)
         sums = {
             name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in found], axis=0)
@@ -174,9 +128,9 @@ def _reliability(findings: Findings, runs: Mapping[str, tuple[Training, Reading]
         x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
-    reading = "Below the honest line is overconfident, above it underconfident."
+    said = "Below the honest line is overconfident, above it underconfident."
     title = "Reliability (Fig. F.1a)"
-    return Figure(name="reliability", title=title, panels=(panel,), reading=reading)
+    return Figure(name="reliability", title=title, panels=(panel,), reading=said)
 
 
 STUDIES = (

@@ -10,60 +10,41 @@ and holds the width of the network apart from them; here, as in every ViT, the w
 channels per head, so both grow with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import against_figure
-from vitascope.studies.papers.plan import (
-    Ask,
-    Claim,
-    Findings,
-    Plan,
-    Row,
-    Study,
-    Table,
-    Training,
-    above,
-    more,
-)
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.corruptions import corrupted
-from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
-from vitascope.studies.papers.vit.spectra import (
-    eigenvalues,
-    exponent,
-    spectra_figure,
-    spectrum,
-)
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
+from vitascope.studies.papers.vit.spectra import eigenvalues, exponent, spectra_figure, spectrum
+from vitascope.studies.papers.vit.tables import accuracy, corrupted, training_loss
 
 __all__ = ["STUDIES"]
 
 
 def pooling(scale: Scale) -> Plan:
     """Fig. 6: a ViT that reads off its class token, and one that averages its patches."""
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in ("ViT-Ti", "ViT-Ti GAP")}
+    runs = trainings(scale, ("ViT-Ti", "ViT-Ti GAP"))
     token, gap = runs
     early = spectrum(scale)
-    top1 = _accuracy(runs, "top1", "section 2")
-    claims = [
-        *above(
-            "ViT Fig. 6",
-            {"average pooling leaves fewer negative eigenvalues": ("nep", token, gap, "early")},
-        ),
-        replace(
-            more("ViT Fig. 6", "average pooling raises the accuracy", "top1", gap, token, "top-1"),
-            paper=2.7,
-        ),
-    ]
+    nep, ape = eigenvalues(runs, {"early": early}, "Fig. 6")
+    top1 = accuracy(runs, "Top-1 (section 2)")
+    fewer, better = claimed(
+        "ViT Fig. 6",
+        {
+            "average pooling leaves fewer negative eigenvalues": nep.above(token, gap),
+            "average pooling raises the accuracy": top1.above(gap, token),
+        },
+    )
+    claims = [fewer, replace(better, paper=2.7)]
 
     def figures(findings: Findings) -> list[Figure]:
-        read = {k: (t, early) for k, t in runs.items()}
-        return [spectra_figure(findings, read, "Hessian spectra (Fig. 6)")]
+        return [spectra_figure(findings, runs, early, "Hessian spectra (Fig. 6)")]
 
-    tables = [*eigenvalues(runs, {"early": early}, "Fig. 6"), top1]
-    return Plan(tables=tables, claims=claims, figures=figures)
+    return Plan(tables=[nep, ape, top1], claims=claims, figures=figures)
 
 
 def bias(scale: Scale) -> Plan:
@@ -86,123 +67,61 @@ def bias(scale: Scale) -> Plan:
     by_kernel["global"] = vit(grid)
     by_patch = {f"patch {p}": vit(p) for p in patches}
     early = spectrum(scale, half=True)
-    tables = []
-    for runs, prefix, where in ((by_kernel, "kernel", "Fig. 7"), (by_patch, "patch", "Fig. C.3")):
-        tables += [
-            replace(t, name=f"{prefix}-{t.name}")
-            for t in eigenvalues(runs, {"early": early}, where)
-        ]
-    tables += [
-        corrupted(scale, by_kernel, "Fig. 7", "kernel-top1"),
-        _loss(by_kernel, "kernel-nll", "Fig. 7"),
-        _accuracy(by_patch, "patch-top1", "Fig. C.3"),
-        _loss(by_patch, "patch-nll", "Fig. C.3"),
-    ]
+    read = {"early": early}
+    kernel_nep, kernel_ape = eigenvalues(by_kernel, read, "Fig. 7", "kernel-")
+    patch_nep, patch_ape = eigenvalues(by_patch, read, "Fig. C.3", "patch-")
+    kernel_top1 = corrupted(scale, by_kernel, "Fig. 7", "kernel-top1")
+    kernel_loss = training_loss(by_kernel, "Training loss (Fig. 7)", "kernel-nll")
+    patch_top1 = accuracy(by_patch, "Top-1 (Fig. C.3)", "patch-top1")
+    patch_loss = training_loss(by_patch, "Training loss (Fig. C.3)", "patch-nll")
     near, fine, coarse = f"{kernels[-1]} x {kernels[-1]}", *list(by_patch)[:: len(by_patch) - 1]
-    claims = [
-        *above(
-            "ViT Fig. 7",
-            {
-                f"{near} attention has fewer negative eigenvalues than global": (
-                    "kernel-nep",
-                    "global",
-                    near,
-                    "early",
-                ),
-                f"{near} attention reaches a lower training loss": (
-                    "kernel-nll",
-                    "global",
-                    near,
-                    "NLL",
-                ),
-                f"{near} attention is more accurate": ("kernel-top1", near, "global", "clean"),
-            },
-        ),
-        *above(
-            "ViT Fig. C.3",
-            {
-                "small patches allow more negative eigenvalues than large ones": (
-                    "patch-nep",
-                    fine,
-                    coarse,
-                    "early",
-                ),
-                "small patches make the eigenvalues smaller": ("patch-ape", coarse, fine, "early"),
-                "large patches harm the accuracy": (
-                    "patch-top1",
-                    list(by_patch)[-2],
-                    coarse,
-                    "top-1",
-                ),
-            },
-        ),
-    ]
+    fewer = f"{near} attention has fewer negative eigenvalues than global"
+    claims = claimed(
+        "ViT Fig. 7",
+        {
+            fewer: kernel_nep.above("global", near),
+            f"{near} attention reaches a lower training loss": kernel_loss.above("global", near),
+            f"{near} attention is more accurate": kernel_top1.above(near, "global"),
+        },
+    )
+    claims += claimed(
+        "ViT Fig. C.3",
+        {
+            "small patches allow more negative eigenvalues than large ones": patch_nep.above(
+                fine, coarse
+            ),
+            "small patches make the eigenvalues smaller": patch_ape.above(coarse, fine),
+            "large patches harm the accuracy": patch_top1.above(list(by_patch)[-2], coarse),
+        },
+    )
     if len(kernels) > 1:
-        claims += above(
+        claims += claimed(
             "ViT Fig. 7",
             {
-                "5 x 5 has fewer negative eigenvalues than 3 x 3": (
-                    "kernel-nep",
-                    "3 x 3",
-                    "5 x 5",
-                    "early",
+                "5 x 5 has fewer negative eigenvalues than 3 x 3": kernel_nep.above(
+                    "3 x 3", "5 x 5"
                 ),
-                "5 x 5 stands corruptions better than 3 x 3": (
-                    "kernel-top1",
-                    "5 x 5",
-                    "3 x 3",
-                    "corrupted",
+                "5 x 5 stands corruptions better than 3 x 3": kernel_top1.above(
+                    "5 x 5", "3 x 3", "corrupted"
                 ),
             },
         )
     if len(patches) > 2:
-        claims.append(
-            more(
-                "ViT Fig. C.3",
-                "the smallest patches harm the accuracy too",
-                "patch-top1",
-                list(by_patch)[1],
-                fine,
-                "top-1",
-            )
-        )
+        text = "the smallest patches harm the accuracy too"
+        claims += claimed("ViT Fig. C.3", {text: patch_top1.above(list(by_patch)[1], fine)})
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            spectra_figure(findings, {k: (t, early) for k, t in runs.items()}, title, name)
+            spectra_figure(findings, runs, early, title, name)
             for runs, name, title in (
                 (by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
                 (by_patch, "patches", "Spectra by patch size (Fig. C.3)"),
             )
         ]
 
+    tables = [kernel_nep, kernel_ape, patch_nep, patch_ape]
+    tables += [kernel_top1, kernel_loss, patch_top1, patch_loss]
     return Plan(tables=tables, claims=claims, figures=figures)
-
-
-def _accuracy(runs: Mapping[str, Training], name: str, where: str) -> Table:
-    rows = [Row(label=label, cells=[Ask(training=t)]) for label, t in runs.items()]
-    return Table(
-        name=name, title=f"Top-1 ({where})", corner="network", columns=["top-1"], rows=rows
-    )
-
-
-def _loss(runs: Mapping[str, Training], name: str, where: str) -> Table:
-    """The loss on the training images in the last epoch."""
-    rows = [
-        Row(label=label, cells=[Ask(training=t, key="train_nll", factor=1)])
-        for label, t in runs.items()
-    ]
-    return Table(
-        name=name,
-        title=f"Training loss ({where})",
-        corner="network",
-        columns=["NLL"],
-        unit="NLL, nats",
-        digits=3,
-        accuracy=False,
-        log=True,
-        rows=rows,
-    )
 
 
 def heads(scale: Scale) -> Plan:
@@ -232,11 +151,12 @@ def heads(scale: Scale) -> Plan:
     tables, claims = [], []
     for name, (runs, source, paper) in families.items():
         labelled = {f"{step} {name}": t for step, t in runs.items()}
-        nep, ape = eigenvalues(labelled, {"early": early}, source.removeprefix("ViT "))
+        where = source.removeprefix("ViT ")
+        nep, ape = eigenvalues(labelled, {"early": early}, where, f"{name}-")
         first, *rest = runs.values()
-        law = Table(
+        law = Sheet(
             name=f"{name}-exponent",
-            title=f"Exponent of APE ({source.removeprefix('ViT ')})",
+            title=f"Exponent of APE ({where})",
             corner="law",
             columns=["exponent"],
             unit="exponent",
@@ -258,20 +178,15 @@ def heads(scale: Scale) -> Plan:
                 )
             ],
         )
-        tables += [replace(nep, name=f"{name}-nep"), replace(ape, name=f"{name}-ape"), law]
+        tables += [nep, ape, law]
         low, *_, high = labelled
-        claims += [
-            *above(
-                source,
-                {f"more {name}, fewer negative eigenvalues": (f"{name}-nep", low, high, "early")},
-            ),
-            Claim(
-                source=source,
-                table=law.name,
-                text=f"APE falls as {name} grow",
-                cells={(law.rows[0].label, "exponent"): -1},
-            ),
-        ]
+        claims += claimed(
+            source,
+            {
+                f"more {name}, fewer negative eigenvalues": nep.above(low, high),
+                f"APE falls as {name} grow": law.sign(law.rows[0].label, "exponent", -1),
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         shown: list[Figure] = []
@@ -296,9 +211,9 @@ def heads(scale: Scale) -> Plan:
                     reading=said,
                 )
             )
-            read = {f"{step} {name}": (t, early) for step, t in runs.items()}
+            labelled = {f"{step} {name}": t for step, t in runs.items()}
             title = f"Spectra by {what} ({where})"
-            shown.append(spectra_figure(findings, read, title, f"{name}-spectra"))
+            shown.append(spectra_figure(findings, labelled, early, title, f"{name}-spectra"))
         return shown
 
     return Plan(tables=tables, claims=claims, figures=figures)

@@ -18,21 +18,20 @@ from vitascope.figure import Figure, Lines, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import (
-    Ask,
     Claim,
     Findings,
     Plan,
     Reading,
-    Row,
-    Sample,
+    Sheet,
     Study,
-    Table,
     Training,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import IMAGENET, NETWORKS
+from vitascope.studies.papers.vit.networks import IMAGENET, trainings
+from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 
-__all__ = ["STUDIES", "changes", "lost", "of_kind"]
+__all__ = ["STUDIES", "changes", "of_kind"]
 
 Runs = Mapping[str, Training]
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
@@ -42,7 +41,7 @@ def networks(scale: Scale) -> dict[str, Training]:
     """ViT, ResNet, PiT and Swin, in their ImageNet form at the paper's scale."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
     names = scale.pick(paper=four, laptop=four, smoke=four[:2])
-    return {NETWORKS[n].label(scale): NETWORKS[n].training(scale, imagenet=True) for n in names}
+    return trainings(scale, names, imagenet=True)
 
 
 def levels(record: Record) -> list[float]:
@@ -79,51 +78,21 @@ def in_all(record: Record) -> float:
     return float(sum(change for _, change in changes(record)))
 
 
-def lost(low: float, high: float) -> dict[str, Any]:
-    """Accuracy lost to noise of the frequencies between these, in pi: how to ask for it."""
-
-    def band(record: Record) -> list[int]:
-        return [i for i, f in enumerate(record.values["frequencies"]) if low <= f <= high]
-
-    def key(record: Record) -> float | None:
-        found = [record.values["accuracy"][i] for i in band(record)]
-        return record.values["clean"] - float(np.mean(found)) if found else None
-
-    def by_image(record: Record) -> np.ndarray | None:
-        right, inside = record.arrays.get("images/correct"), band(record)  # the clean ones first
-        if right is None or not inside:
-            return None
-        return right[0] - right[[1 + i for i in inside]].mean(0)  # type: ignore[no-any-return]
-
-    return {"key": key, "sample": Sample(kind="images", of=by_image)}
-
-
-def _acts(scale: Scale, runs: Runs, reading: Reading, title: str, unit: str, name: str) -> Table:
+def _acts(runs: Runs, reading: Reading, title: str, name: str) -> Sheet:
     """What attention, MLPs and convolutions change, and all together."""
-    columns = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
-    columns |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
-    columns["all"] = in_all
-    rows = [
-        Row(
-            label=label,
-            cells=[Ask(training=t, reading=reading, key=key, factor=1) for key in columns.values()],
-        )
-        for label, t in runs.items()
-    ]
-    return Table(
-        name=name,
-        title=title,
-        corner="change at",
-        columns=list(columns),
-        rows=rows,
-        unit=unit,
-        digits=3,
-        accuracy=False,
-    )
+    keys = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
+    keys |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
+    keys["all"] = in_all
+    asked = {column: {"reading": reading, "key": key, "factor": 1} for column, key in keys.items()}
+    how = {"unit": "change, nats", "digits": 3, "accuracy": False}
+    return Sheet.of_runs(name, title, runs, asked, corner="change at", **how)
 
 
-def _sign(source: str, text: str, table: str, row: str, column: str, sign: int) -> Claim:
-    return Claim(source=source, text=text, table=table, cells={(row, column): sign})
+def _in_stages(source: str, table: Sheet, what: str, labels: Sequence[str]) -> list[Claim]:
+    """Attention lowers and MLPs raise it in networks with stages, too."""
+    lower = {f"attention lowers {what} in {k}": table.sign(k, "attention", -1) for k in labels}
+    higher = {f"MLPs raise {what} in {k}": table.sign(k, "MLP", 1) for k in labels}
+    return claimed(source, {**lower, **higher})
 
 
 def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tuple[Lines, ...]:
@@ -148,90 +117,31 @@ def frequencies(scale: Scale) -> Plan:
     vit, resnet, *staged = runs
     fourier = Reading(name="fourier", options=scale.look())
     noise = Reading(name="frequency", options=scale.look())
-    high = _acts(
-        scale,
-        runs,
-        fourier,
-        "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)",
-        "change, nats",
-        "high",
+    title = "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)"
+    high = _acts(runs, fourier, title, "high")
+    noisy = noise_table(runs, noise, "Fig. 2b")
+    claims = claimed(
+        "ViT Fig. 2",
+        {
+            "the ViT as a whole lowers high frequencies": high.sign(vit, "all", -1),
+            "the ResNet as a whole raises high frequencies": high.sign(resnet, "all", 1),
+            "noise of high frequencies costs the ResNet more": noisy.above(resnet, vit, "high"),
+            "noise of low frequencies costs the ViT more": noisy.above(vit, resnet, "low"),
+        },
     )
-    bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
-    noisy = Table(
-        name="noise",
-        title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (Fig. 2b)",
-        corner="network",
-        columns=list(bands),
-        unit="lost, %",
-        accuracy=False,
-        rows=[
-            Row(
-                label=label, cells=[Ask(training=t, reading=noise, **how) for how in bands.values()]
-            )
-            for label, t in runs.items()
-        ],
+    claims += claimed(
+        "ViT Fig. 8",
+        {
+            "attention lowers high frequencies in the ViT": high.sign(vit, "attention", -1),
+            "MLPs raise high frequencies in the ViT": high.sign(vit, "MLP", 1),
+            "in the ViT, early attention lowers high frequencies less than late attention": (
+                high.above(vit, vit, "early attention", "late attention")
+            ),
+        },
     )
-    claims = [
-        _sign("ViT Fig. 2", "the ViT as a whole lowers high frequencies", "high", vit, "all", -1),
-        _sign(
-            "ViT Fig. 2", "the ResNet as a whole raises high frequencies", "high", resnet, "all", 1
-        ),
-        Claim(
-            source="ViT Fig. 2",
-            text="noise of high frequencies costs the ResNet more",
-            table="noise",
-            cells={(resnet, "high"): 1, (vit, "high"): -1},
-        ),
-        Claim(
-            source="ViT Fig. 2",
-            text="noise of low frequencies costs the ViT more",
-            table="noise",
-            cells={(vit, "low"): 1, (resnet, "low"): -1},
-        ),
-        _sign(
-            "ViT Fig. 8",
-            "attention lowers high frequencies in the ViT",
-            "high",
-            vit,
-            "attention",
-            -1,
-        ),
-        _sign("ViT Fig. 8", "MLPs raise high frequencies in the ViT", "high", vit, "MLP", 1),
-        Claim(
-            source="ViT Fig. 8",
-            table="high",
-            text="in the ViT, early attention lowers high frequencies less than late attention",
-            cells={(vit, "early attention"): 1, (vit, "late attention"): -1},
-        ),
-        *(
-            _sign(
-                "ViT Fig. D.2",
-                f"attention lowers high frequencies in {label}",
-                "high",
-                label,
-                "attention",
-                -1,
-            )
-            for label in staged
-        ),
-        *(
-            _sign(
-                "ViT Fig. D.2", f"MLPs raise high frequencies in {label}", "high", label, "MLP", 1
-            )
-            for label in staged
-        ),
-    ]
+    claims += _in_stages("ViT Fig. D.2", high, "high frequencies", staged)
 
     def figures(findings: Findings) -> list[Figure]:
-        series = []
-        for label, training in runs.items():
-            records = [record.values for record in findings.of(training, noise)]
-            at = records[0]["frequencies"]
-            drops = [
-                [100 * (v["clean"] - v["accuracy"][i]) for v in records] for i in range(len(at))
-            ]
-            series.append(over(at, drops, label))
-        hurt = lines("all networks", series, x="frequency of the noise, pi", y="accuracy lost, %")
         return [
             Figure(
                 name="spectra",
@@ -245,12 +155,7 @@ def frequencies(scale: Scale) -> Plan:
                 reading="Where attention stands below its neighbours, it filters.",
                 panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
             ),
-            Figure(
-                name="noise",
-                title="Noise of one frequency (Fig. 2b)",
-                reading="The higher line suffers more.",
-                panels=(hurt,),
-            ),
+            noise_figure(findings, runs, noise, "all networks", "Fig. 2b"),
         ]
 
     return Plan(tables=[high, noisy], claims=claims, figures=figures)
@@ -280,64 +185,22 @@ def ensembling(scale: Scale) -> Plan:
     runs = networks(scale)
     vit, resnet, *staged = runs
     variance = Reading(name="variance", options=scale.look())
-    table = _acts(
-        scale,
-        runs,
-        variance,
-        "Change of the log variance (Fig. 9, D.1)",
-        "change, nats",
-        "variance",
+    table = _acts(runs, variance, "Change of the log variance (Fig. 9, D.1)", "variance")
+    claims = claimed(
+        "ViT Fig. 9",
+        {
+            "attention lowers the variance in the ViT": table.sign(vit, "attention", -1),
+            "MLPs raise the variance in the ViT": table.sign(vit, "MLP", 1),
+            "in the ViT, MLPs raise the variance more than attention does": table.above(
+                vit, vit, "MLP", "attention"
+            ),
+            "convolutions raise the variance in the ResNet": table.sign(resnet, "convolution", 1),
+            "the variance grows from start to end of the ResNet's stages": table.sign(
+                resnet, "all", 1
+            ),
+        },
     )
-    claims = [
-        _sign(
-            "ViT Fig. 9",
-            "attention lowers the variance in the ViT",
-            "variance",
-            vit,
-            "attention",
-            -1,
-        ),
-        _sign("ViT Fig. 9", "MLPs raise the variance in the ViT", "variance", vit, "MLP", 1),
-        Claim(
-            source="ViT Fig. 9",
-            table="variance",
-            text="in the ViT, MLPs raise the variance more than attention does",
-            cells={(vit, "MLP"): 1, (vit, "attention"): -1},
-        ),
-        _sign(
-            "ViT Fig. 9",
-            "convolutions raise the variance in the ResNet",
-            "variance",
-            resnet,
-            "convolution",
-            1,
-        ),
-        _sign(
-            "ViT Fig. 9",
-            "the variance grows from start to end of the ResNet's stages",
-            "variance",
-            resnet,
-            "all",
-            1,
-        ),
-        *(
-            _sign(
-                "ViT Fig. D.1",
-                f"attention lowers the variance in {label}",
-                "variance",
-                label,
-                "attention",
-                -1,
-            )
-            for label in staged
-        ),
-        *(
-            _sign(
-                "ViT Fig. D.1", f"MLPs raise the variance in {label}", "variance", label, "MLP", 1
-            )
-            for label in staged
-        ),
-    ]
+    claims += _in_stages("ViT Fig. D.1", table, "the variance", staged)
 
     def figures(findings: Findings) -> list[Figure]:
         panels = _after_units(findings, runs, variance, "log of the variance")

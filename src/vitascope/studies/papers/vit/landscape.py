@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +21,19 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, surfaces
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
     Findings,
     Plan,
     Reading,
     Row,
+    Sheet,
     Study,
-    Table,
     Training,
-    above,
-    more,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
+from vitascope.studies.papers.vit.tables import training_loss
 
 __all__ = ["STUDIES", "drawn_length", "rise"]
 
@@ -69,13 +69,10 @@ def drawn_length(record: Record) -> float:
 
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
-    names = scale.pick(
-        paper=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
-        laptop=("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti"),
-        smoke=("ViT-Ti", "ResNet-50"),
-    )
+    four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
+    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
     few = scale.pick(paper=0.06, laptop=scale.small)
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    runs = trainings(scale, names)
     vit, resnet, *staged = runs
     fewer = {
         f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, fraction=few)
@@ -86,34 +83,18 @@ def landscape(scale: Scale) -> Plan:
     grid = surface_of(scale)
     nep, ape = eigenvalues({**runs, **fewer}, {"early": early}, "Fig. 1c, 4, C.4c")
     _, later = eigenvalues(runs, {"early": early, "late": late}, "Fig. C.4c")
-    sharp = Table(
-        name="rise",
-        title="Rise of the loss to the border of the surface (Fig. 1a, C.4a)",
-        corner="network",
-        columns=["rise"],
-        unit="NLL + l2, nats",
-        digits=2,
-        accuracy=False,
-        log=True,
-        rows=[
-            Row(label=label, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
-            for label, t in runs.items()
-        ],
-    )
-    path = Table(
-        name="path",
-        title="Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
-        corner="network",
-        columns=["length"],
+    late_ape = replace(later, name="late")
+    sharp = _rise_table(runs, grid, "Fig. 1a, C.4a")
+    path = Sheet.of_runs(
+        "path",
+        "Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
+        runs,
+        {"length": {"reading": PATH, "key": drawn_length, "factor": 1}},
         unit="length",
         digits=2,
         accuracy=False,
-        rows=[
-            Row(label=label, cells=[Ask(training=t, reading=PATH, key=drawn_length, factor=1)])
-            for label, t in runs.items()
-        ],
     )
-    speed = Table(
+    speed = Sheet(
         name="throughput",
         title="Training throughput (appendix A; the paper's on an RTX 2080 Ti or a T4)",
         corner="network",
@@ -139,100 +120,64 @@ def landscape(scale: Scale) -> Plan:
             for name, label in zip(names, runs, strict=True)
         ],
     )
-    claims = [
-        *above(
-            "ViT Fig. 1",
-            {
-                "the loss of the ViT rises less than the ResNet's": ("rise", resnet, vit, "rise"),
-                "the ViT goes to its optimum on a straighter path": ("path", resnet, vit, "length"),
-            },
-        ),
-        *above(
-            "ViT Fig. 4",
-            {
-                "the ViT has more negative eigenvalues than the ResNet": (
-                    "nep",
-                    vit,
-                    resnet,
-                    "early",
-                ),
-                "the ViT's positive eigenvalues are smaller than the ResNet's": (
-                    "ape",
-                    resnet,
-                    vit,
-                    "early",
-                ),
-                "the ViT has fewer negative eigenvalues with more images": (
-                    "nep",
-                    vit_few,
-                    vit,
-                    "early",
-                ),
-            },
-        ),
-        Claim(
-            source="ViT Fig. 4",
-            table="nep",
-            text="more images rid the ViT of more negative eigenvalues than the ResNet",
-            cells={
-                (vit_few, "early"): 1,
-                (vit, "early"): -1,
-                (resnet_few, "early"): -1,
-                (resnet, "early"): 1,
-            },
-        ),
-    ]
+    claims = claimed(
+        "ViT Fig. 1",
+        {
+            "the loss of the ViT rises less than the ResNet's": sharp.above(resnet, vit),
+            "the ViT goes to its optimum on a straighter path": path.above(resnet, vit),
+        },
+    )
+    claims += claimed(
+        "ViT Fig. 4",
+        {
+            "the ViT has more negative eigenvalues than the ResNet": nep.above(vit, resnet),
+            "the ViT's positive eigenvalues are smaller than the ResNet's": ape.above(resnet, vit),
+            "the ViT has fewer negative eigenvalues with more images": nep.above(vit_few, vit),
+            "more images rid the ViT of more negative eigenvalues than the ResNet": nep.further(
+                *((label, "early") for label in (vit_few, vit, resnet_few, resnet))
+            ),
+        },
+    )
     if staged:
         pit, swin = staged
-        claims += above(
+        claims += claimed(
             "ViT Fig. C.4",
             {
-                "stages (PiT) leave fewer negative eigenvalues than the ViT has": (
-                    "nep",
-                    vit,
-                    pit,
-                    "early",
+                "stages (PiT) leave fewer negative eigenvalues than the ViT has": nep.above(
+                    vit, pit
                 ),
-                "windows (Swin) make the eigenvalues smaller than the ViT's": (
-                    "ape",
-                    vit,
-                    swin,
-                    "early",
-                ),
-                "the loss of PiT rises less than the ViT's": ("rise", vit, pit, "rise"),
-                "late in training Swin's eigenvalues are smaller than the ViT's": (
-                    "late",
-                    vit,
-                    swin,
-                    "late",
+                "windows (Swin) make the eigenvalues smaller than the ViT's": ape.above(vit, swin),
+                "the loss of PiT rises less than the ViT's": sharp.above(vit, pit),
+                "late in training Swin's eigenvalues are smaller than the ViT's": late_ape.above(
+                    vit, swin, "late"
                 ),
             },
         )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(
-                findings, {k: (t, grid) for k, t in runs.items()}, "Loss surfaces (Fig. 1a, C.4a)"
-            ),
+            surfaces(findings, runs, grid, "Loss surfaces (Fig. 1a, C.4a)"),
             _paths(findings, runs),
             spectra_figure(
                 findings,
-                {k: (t, early) for k, t in {**runs, **fewer}.items()},
+                {**runs, **fewer},
+                early,
                 "Hessian spectra early in training (Fig. 1c, 4, C.4c)",
             ),
             spectra_figure(
-                findings,
-                {k: (t, late) for k, t in runs.items()},
-                "Hessian spectra late in training (Fig. C.4c)",
-                "late",
+                findings, runs, late, "Hessian spectra late in training (Fig. C.4c)", "late"
             ),
         ]
 
-    return Plan(
-        tables=[nep, ape, replace(later, name="late"), sharp, path, speed],
-        claims=claims,
-        figures=figures,
-    )
+    tables = [nep, ape, late_ape, sharp, path, speed]
+    return Plan(tables=tables, claims=claims, figures=figures)
+
+
+def _rise_table(runs: Runs, grid: Reading, where: str) -> Sheet:
+    title = f"Rise of the loss to the border of the surface ({where})"
+    asked = {"rise": {"reading": grid, "key": rise, "factor": 1}}
+    how: dict[str, Any] = {"unit": "NLL + l2, nats", "digits": 2, "accuracy": False, "log": True}
+    return Sheet.of_runs("rise", title, runs, asked, **how)
 
 
 def _paths(findings: Findings, runs: Runs) -> Figure:
@@ -253,99 +198,39 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
 
 def large(scale: Scale) -> Plan:
     """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
-    names = scale.pick(
-        paper=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
-        laptop=("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101"),
-        smoke=("ViT-Ti", "ViT-S"),
-    )
-    few = scale.pick(paper=1.0, laptop=scale.small)
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale, fraction=few) for n in names}
+    four = ("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101")
+    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
+    runs = trainings(scale, names, fraction=scale.pick(paper=1.0, laptop=scale.small))
     readings = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
     grid = surface_of(scale)
     nep, ape = eigenvalues(runs, readings, "Fig. C.7c")
-    loss = Table(
-        name="nll",
-        title="Training loss at the end (Fig. C.7a)",
-        corner="network",
-        columns=["NLL"],
-        unit="NLL, nats",
-        digits=3,
-        accuracy=False,
-        log=True,
-        rows=[
-            Row(label=k, cells=[Ask(training=t, key="train_nll", factor=1)])
-            for k, t in runs.items()
-        ],
-    )
-    sharp = Table(
-        name="rise",
-        title="Rise of the loss to the border of the surface (Fig. C.7b)",
-        corner="network",
-        columns=["rise"],
-        unit="NLL + l2, nats",
-        digits=2,
-        accuracy=False,
-        log=True,
-        rows=[
-            Row(label=k, cells=[Ask(training=t, reading=grid, key=rise, factor=1)])
-            for k, t in runs.items()
-        ],
-    )
+    loss = training_loss(runs, "Training loss at the end (Fig. C.7a)")
+    sharp = _rise_table(runs, grid, "Fig. C.7b")
+    labels, source = list(runs), "ViT Fig. C.7"
     claims = []
-    labels = list(runs)
     for small, big in zip(labels[::2], labels[1::2], strict=True):
-        claims += above(
-            "ViT Fig. C.7",
+        claims += claimed(
+            source,
             {
-                f"{big} reaches a lower training loss than {small}": ("nll", small, big, "NLL"),
-                f"the surface of {big} is sharper than that of {small}": (
-                    "rise",
-                    big,
-                    small,
-                    "rise",
-                ),
-                f"early eigenvalues of {big} are smaller than of {small}": (
-                    "ape",
-                    small,
-                    big,
-                    "early",
-                ),
+                f"{big} reaches a lower training loss than {small}": loss.above(small, big),
+                f"the surface of {big} is sharper than that of {small}": sharp.above(big, small),
+                f"early eigenvalues of {big} are smaller than of {small}": ape.above(small, big),
             },
         )
-    claims.append(
-        more(
-            "ViT Fig. C.7",
-            f"late, {labels[1]} has the flatter minimum",
-            "ape",
-            labels[0],
-            labels[1],
-            "late",
-        )
+    small, big, *resnets = labels
+    claims += claimed(
+        source, {f"late, {big} has the flatter minimum": ape.above(small, big, "late")}
     )
-    if len(labels) > 2:
-        claims.append(
-            more(
-                "ViT Fig. C.7",
-                f"late, {labels[3]} has the sharper minimum",
-                "ape",
-                labels[3],
-                labels[2],
-                "late",
-            )
+    if resnets:
+        small, big = resnets
+        claims += claimed(
+            source, {f"late, {big} has the sharper minimum": ape.above(big, small, "late")}
         )
 
     def figures(findings: Findings) -> list[Figure]:
         return [
-            surfaces(
-                findings,
-                {k: (t, grid) for k, t in runs.items()},
-                "Loss surfaces by size (Fig. C.7b)",
-            ),
-            spectra_figure(
-                findings,
-                {f"{k}, {when}": (t, r) for when, r in readings.items() for k, t in runs.items()},
-                "Hessian spectra by size (Fig. C.7c)",
-            ),
+            surfaces(findings, runs, grid, "Loss surfaces by size (Fig. C.7b)"),
+            spectra_figure(findings, runs, readings, "Hessian spectra by size (Fig. C.7c)"),
         ]
 
     return Plan(tables=[loss, nep, ape, sharp], claims=claims, figures=figures)

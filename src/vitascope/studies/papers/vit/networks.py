@@ -9,14 +9,14 @@ Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNe
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.studies.papers.plan import Training
 from vitascope.studies.papers.scale import IMAGENET, REAL, Role, Scale, Spec
 
-__all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented"]
+__all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented", "trainings"]
 
 CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "desk": REAL, "laptop": "digits (embedded)"}
 
@@ -149,6 +149,11 @@ _ALL = (
     ),
 )
 NETWORKS = {network.name: network for network in _ALL}
+
+
+def trainings(scale: Scale, names: Iterable[str], **how: Any) -> dict[str, Training]:
+    """Networks of these names, by what a table calls them."""
+    return {NETWORKS[n].label(scale): NETWORKS[n].training(scale, **how) for n in names}
 
 
 def augmented(scale: Scale, strong: bool) -> dict[str, Any]:

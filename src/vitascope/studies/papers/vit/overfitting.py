@@ -21,19 +21,17 @@ from vitascope.studies.papers.figures import against_figure, lines
 from vitascope.studies.papers.plan import (
     HITS,
     Ask,
-    Claim,
     Findings,
     Plan,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
     Training,
-    above,
-    more,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
 
 __all__ = ["STUDIES", "error", "loss_and_error", "rank", "rank_table"]
 
@@ -67,13 +65,13 @@ def rank(*records: Record) -> float | None:
     return float(stats.spearmanr(*points).statistic) if np.ptp(points, 1).all() else None
 
 
-def rank_table(where: str, runs: Sequence[Training]) -> Table:
+def rank_table(where: str, runs: Sequence[Training]) -> Sheet:
     """The correlation as a table of one number."""
     first, *rest = runs
     ask = Ask(
         training=first, others=rest, key=rank, factor=1, sample=Sample(kind="points", of=_points)
     )
-    return Table(
+    return Sheet(
         name="rank",
         title=f"Rank correlation of training loss and test error{where}",
         corner="over",
@@ -92,7 +90,7 @@ def loss_and_error(
     columns: Sequence[str],
     runs: Mapping[str, Sequence[Training | None]],
     paper: Mapping[str, tuple[float, float]],
-) -> list[Table]:
+) -> list[Sheet]:
     """Two tables of the same runs: training loss and test error."""
 
     def rows(key: Any, factor: float, which: int, sample: Sample | None = None) -> list[Row]:
@@ -116,7 +114,7 @@ def loss_and_error(
         ]
 
     return [
-        Table(
+        Sheet(
             name=f"{name}-nll",
             title=f"Training loss ({where})",
             corner=corner,
@@ -127,7 +125,7 @@ def loss_and_error(
             log=True,
             rows=rows("train_nll", 1.0, 0),
         ),
-        Table(
+        Sheet(
             name=f"{name}-error",
             title=f"Test error ({where})",
             corner=corner,
@@ -153,7 +151,7 @@ def overfitting(scale: Scale) -> Plan:
         ),
         smoke=("ViT-Ti", "ResNet-50"),
     )
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    runs = trainings(scale, names)
     if scale.is_paper:
         runs |= {n: scale.training((spec, spec), recipe="cifar") for n, spec in _MORE.items()}
     known = {NETWORKS[n].label(scale) if n in NETWORKS else n: _PAPER[n] for n in _PAPER}
@@ -178,94 +176,43 @@ def overfitting(scale: Scale) -> Plan:
 
     by_epoch = {vit: lasting(runs[vit]), resnet: lasting(runs[resnet])}
     columns = [f"{100 * f:g} %" for f in shares], [str(n) for n in epochs]
-    tables = [
-        *loss_and_error(
-            "network",
-            "Fig. 5a, C.1",
-            "network",
-            ["all images"],
-            {k: [t] for k, t in runs.items()},
-            known,
-        ),
-        *loss_and_error("share", "ViT, Fig. 5b", "images", columns[0], by_share, {}),
-        *loss_and_error("epochs", "Fig. C.2", "epochs", columns[1], by_epoch, {}),
-    ]
-    tables.append(rank_table(" (Fig. 5a, C.1)", list(runs.values())))
+    alone = {label: [training] for label, training in runs.items()}
+    loss, wrong = loss_and_error("network", "Fig. 5a, C.1", "network", ["all images"], alone, known)
+    share_loss, share_error = loss_and_error(
+        "share", "ViT, Fig. 5b", "images", columns[0], by_share, {}
+    )
+    epoch_loss, epoch_error = loss_and_error(
+        "epochs", "Fig. C.2", "epochs", columns[1], by_epoch, {}
+    )
+    order = rank_table(" (Fig. 5a, C.1)", list(runs.values()))
     few, full = columns[0][0], columns[0][-1]
-    short, long = columns[1][0], columns[1][-1]
+    ends = columns[1][0], columns[1][-1]
     strong = next(iter(by_share))
-    claims = [
-        Claim(
-            source="ViT Fig. 5",
-            table="rank",
-            text="the lower the training loss, the lower the test error, over networks",
-            cells={("all networks", "rho"): 1},
-        ),
-        *above(
-            "ViT Fig. 5",
-            {
-                "the ViT's training loss is above the ResNet's": (
-                    "network-nll",
-                    vit,
-                    resnet,
-                    "all images",
-                ),
-                "the ViT's test error is above the ResNet's": (
-                    "network-error",
-                    vit,
-                    resnet,
-                    "all images",
-                ),
+    lower = "the lower the training loss, the lower the test error, over networks"
+    higher = "with strong augmentation, the {} is higher on {}"
+    claims = claimed(
+        "ViT Fig. 5",
+        {
+            lower: order.sign("all networks", "rho", 1),
+            "the ViT's training loss is above the ResNet's": loss.above(vit, resnet),
+            "the ViT's test error is above the ResNet's": wrong.above(vit, resnet),
+            higher.format("training loss", few): share_loss.above(strong, strong, few, full),
+            higher.format("test error", few): share_error.above(strong, strong, few, full),
+        },
+    )
+    claims += claimed(
+        "ViT Fig. C.2",
+        {
+            "the ViT's training loss falls with more epochs": epoch_loss.above(vit, vit, *ends),
+            "the ViT's test error falls with more epochs": epoch_error.above(vit, vit, *ends),
+            **{
+                f"after {n} epochs the ViT's error is above the ResNet's": epoch_error.above(
+                    vit, resnet, n
+                )
+                for n in columns[1]
             },
-        ),
-        more(
-            "ViT Fig. 5",
-            f"with strong augmentation, the training loss is higher on {few}",
-            "share-nll",
-            strong,
-            strong,
-            few,
-            full,
-        ),
-        more(
-            "ViT Fig. 5",
-            f"with strong augmentation, the test error is higher on {few}",
-            "share-error",
-            strong,
-            strong,
-            few,
-            full,
-        ),
-        more(
-            "ViT Fig. C.2",
-            "the ViT's training loss falls with more epochs",
-            "epochs-nll",
-            vit,
-            vit,
-            short,
-            long,
-        ),
-        more(
-            "ViT Fig. C.2",
-            "the ViT's test error falls with more epochs",
-            "epochs-error",
-            vit,
-            vit,
-            short,
-            long,
-        ),
-        *(
-            more(
-                "ViT Fig. C.2",
-                f"after {n} epochs the ViT's error is above the ResNet's",
-                "epochs-error",
-                vit,
-                resnet,
-                n,
-            )
-            for n in columns[1]
-        ),
-    ]
+        },
+    )
 
     def figures(findings: Findings) -> list[Figure]:
         def pairs(steps: Sequence[float], trainings: Sequence[Training]) -> list[Any]:
@@ -297,6 +244,7 @@ def overfitting(scale: Scale) -> Plan:
             ),
         ]
 
+    tables = [loss, wrong, share_loss, share_error, epoch_loss, epoch_error, order]
     return Plan(tables=tables, claims=claims, figures=figures)
 
 

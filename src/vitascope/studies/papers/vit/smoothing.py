@@ -7,13 +7,12 @@ ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for S
 """
 
 from vitascope.figure import Figure
-from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Reading, Row, Study, Table, more
+from vitascope.studies.papers.plan import Findings, Plan, Reading, Study, claimed
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.corruptions import corrupted
-from vitascope.studies.papers.vit.features import lost
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
+from vitascope.studies.papers.vit.tables import accuracy, corrupted
 
 __all__ = ["STUDIES"]
 
@@ -31,35 +30,23 @@ def sam(scale: Scale) -> Plan:
         runs[label] = NETWORKS[name].training(scale)
         runs[f"{label}, SAM"] = NETWORKS[name].training(scale, changes={"sam": RADIUS})
     late = spectrum(scale, LATE, half=True)
-    top1 = Table(
-        name="top1",
-        title="Top-1 (section 2)",
-        corner="network",
-        columns=["top-1"],
-        rows=[Row(label=k, cells=[Ask(training=t)]) for k, t in runs.items()],
-    )
+    nep, ape = eigenvalues(runs, {"late": late}, "section 2")
+    top1 = accuracy(runs, "Top-1 (section 2)")
     claims = []
     for plain, smooth in zip(list(runs)[::2], list(runs)[1::2], strict=True):
-        claims += [
-            more(
-                "ViT section 2",
-                f"SAM leads {plain} to a flatter minimum",
-                "ape",
-                plain,
-                smooth,
-                "late",
-            ),
-            more(
-                "ViT section 2", f"SAM makes {plain} more accurate", "top1", smooth, plain, "top-1"
-            ),
-        ]
+        claims += claimed(
+            "ViT section 2",
+            {
+                f"SAM leads {plain} to a flatter minimum": ape.above(plain, smooth),
+                f"SAM makes {plain} more accurate": top1.above(smooth, plain),
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
-        read = {k: (t, late) for k, t in runs.items()}
-        return [spectra_figure(findings, read, "Hessian spectra at the end, with and without SAM")]
+        title = "Hessian spectra at the end, with and without SAM"
+        return [spectra_figure(findings, runs, late, title)]
 
-    tables = [*eigenvalues(runs, {"late": late}, "section 2"), top1]
-    return Plan(tables=tables, claims=claims, figures=figures)
+    return Plan(tables=[nep, ape, top1], claims=claims, figures=figures)
 
 
 def blur(scale: Scale) -> Plan:
@@ -72,75 +59,35 @@ def blur(scale: Scale) -> Plan:
     early = spectrum(scale, half=True)
     noise = Reading(name="frequency", options=scale.look())
     table = corrupted(scale, runs, "Fig. 3a, appendix B")
-    bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
-    noisy = Table(
-        name="noise",
-        title="Accuracy lost to noise up to 0.4 pi and from 0.6 pi on (appendix B)",
-        corner="network",
-        columns=list(bands),
-        unit="lost, %",
-        accuracy=False,
-        rows=[
-            Row(
-                label=label, cells=[Ask(training=t, reading=noise, **how) for how in bands.values()]
-            )
-            for label, t in runs.items()
-        ],
+    nep, ape = eigenvalues(runs, {"early": early}, "appendix B")
+    noisy = noise_table(runs, noise, "appendix B")
+    claims = claimed(
+        "ViT Fig. 3",
+        {
+            "a blur at the ends of stages raises the accuracy": table.above(blurred, sharp),
+            "a ResNet with a blur stands corruptions better": table.above(
+                blurred, sharp, "corrupted"
+            ),
+        },
     )
-    claims = [
-        more(
-            "ViT Fig. 3",
-            "a blur at the ends of stages raises the accuracy",
-            "top1",
-            blurred,
-            sharp,
-            "clean",
-        ),
-        more(
-            "ViT Fig. 3",
-            "a ResNet with a blur stands corruptions better",
-            "top1",
-            blurred,
-            sharp,
-            "corrupted",
-        ),
-        more("ViT App. B", "a blur makes the eigenvalues smaller", "ape", sharp, blurred, "early"),
-        more(
-            "ViT App. B",
-            "with a blur, noise of high frequencies costs less",
-            "noise",
-            sharp,
-            blurred,
-            "high",
-        ),
-    ]
+    claims += claimed(
+        "ViT App. B",
+        {
+            "a blur makes the eigenvalues smaller": ape.above(sharp, blurred),
+            "with a blur, noise of high frequencies costs less": noisy.above(
+                sharp, blurred, "high"
+            ),
+        },
+    )
 
     def figures(findings: Findings) -> list[Figure]:
-        series = []
-        for label, training in runs.items():
-            records = [record.values for record in findings.of(training, noise)]
-            drops = [
-                [100 * (v["clean"] - v["accuracy"][i]) for v in records]
-                for i in range(len(records[0]["frequencies"]))
-            ]
-            series.append(over(records[0]["frequencies"], drops, label))
-        hurt = lines("both networks", series, x="frequency of the noise, pi", y="accuracy lost, %")
+        title = "Hessian spectra early in training, with and without a blur"
         return [
-            spectra_figure(
-                findings,
-                {k: (t, early) for k, t in runs.items()},
-                "Hessian spectra early in training, with and without a blur",
-            ),
-            Figure(
-                name="noise",
-                title="Noise of one frequency (appendix B)",
-                panels=(hurt,),
-                reading="The higher line suffers more.",
-            ),
+            spectra_figure(findings, runs, early, title),
+            noise_figure(findings, runs, noise, "both networks", "appendix B"),
         ]
 
-    tables = [table, *eigenvalues(runs, {"early": early}, "appendix B"), noisy]
-    return Plan(tables=tables, claims=claims, figures=figures)
+    return Plan(tables=[table, nep, ape, noisy], claims=claims, figures=figures)
 
 
 STUDIES = (

@@ -17,15 +17,7 @@ import numpy as np
 from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
-from vitascope.studies.papers.plan import (
-    Ask,
-    Findings,
-    Reading,
-    Row,
-    Sample,
-    Table,
-    Training,
-)
+from vitascope.studies.papers.plan import Findings, Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
 __all__ = [
@@ -74,38 +66,20 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
 
 
 def eigenvalues(
-    runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str
-) -> list[Table]:
+    runs: Mapping[str, Training], readings: Mapping[str, Reading], where: str, prefix: str = ""
+) -> list[Sheet]:
     """NEP and APE, a row per network and a column per reading."""
-    tables = []
-    for name, title, unit, factor in (
-        ("nep", "Negative eigenvalues", "NEP, %", 100.0),
-        ("ape", "Mean positive eigenvalue", "APE", 1.0),
-    ):
-        rows = [
-            Row(
-                label=label,
-                cells=[
-                    Ask(training=t, reading=r, key=name, factor=factor, sample=SPECTRA[name])
-                    for r in readings.values()
-                ],
-            )
-            for label, t in runs.items()
-        ]
-        tables.append(
-            Table(
-                name=name,
-                title=f"{title} ({where})",
-                corner="network",
-                rows=rows,
-                columns=list(readings),
-                unit=unit,
-                digits=1 if name == "nep" else 2,
-                accuracy=False,
-                log=name == "ape",
-            )
-        )
-    return tables
+
+    def table(name: str, title: str, factor: float, **how: Any) -> Sheet:
+        asked = {"key": name, "factor": factor, "sample": SPECTRA[name]}
+        columns = {column: {"reading": reading, **asked} for column, reading in readings.items()}
+        title = f"{title} ({where})"
+        return Sheet.of_runs(prefix + name, title, runs, columns, accuracy=False, **how)
+
+    return [
+        table("nep", "Negative eigenvalues", 100.0, unit="NEP, %"),
+        table("ape", "Mean positive eigenvalue", 1.0, unit="APE", digits=2, log=True),
+    ]
 
 
 def slope_weights(steps: list[float]) -> list[float]:
@@ -132,7 +106,8 @@ def exponent(steps: list[float]) -> Any:
 
 def spectra_figure(
     findings: Findings,
-    runs: Mapping[str, tuple[Training, Reading]],
+    runs: Mapping[str, Training],
+    reading: Reading | Mapping[str, Reading],
     title: str,
     name: str = "spectra",
 ) -> Figure:
@@ -141,9 +116,13 @@ def spectra_figure(
     A line starts at the share of its side (negative: the NEP) and reaches as far as its largest
     eigenvalue; seeds are pooled. No bins: the paper's histograms are the slopes of these lines.
     """
+    times = {"": reading} if isinstance(reading, Reading) else reading
     found = {
-        label: np.concatenate([r.arrays["eigenvalues"].ravel() for r in findings.of(*read)])
-        for label, read in runs.items()
+        f"{label}, {when}" if when else label: np.concatenate(
+            [record.arrays["eigenvalues"].ravel() for record in findings.of(training, one)]
+        )
+        for when, one in times.items()
+        for label, training in runs.items()
     }
     panels, told = [], []
     for side, sign in (("negative", -1.0), ("positive", 1.0)):
@@ -162,8 +141,8 @@ def spectra_figure(
         )
     for label, values in found.items():
         told.append(f"{label} {100 * (values < 0).mean():.0f} %")
-    reading = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
-    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))
+    said = f"Below zero: {', '.join(told)}; a line further right is a sharper loss."
+    return Figure(name=name, title=title, reading=said, panels=tuple(panels))
 
 
 def beyond(values: np.ndarray, points: int = 60) -> tuple[list[float], list[float]]:

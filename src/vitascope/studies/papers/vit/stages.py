@@ -17,17 +17,18 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import (
     Ask,
-    Claim,
+    Contrast,
     Findings,
     Plan,
     Reading,
     Row,
     Sample,
+    Sheet,
     Study,
-    Table,
+    claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS
+from vitascope.studies.papers.vit.networks import CIFAR, trainings
 
 __all__ = ["STUDIES", "block_structure", "lost_at"]
 
@@ -82,23 +83,18 @@ def stages(scale: Scale) -> Plan:
     """Fig. 10, D.3, D.4."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
     names = scale.pick(paper=four, laptop=four, smoke=("ViT-Ti", "ResNet-50"))
-    runs = {NETWORKS[n].label(scale): NETWORKS[n].training(scale) for n in names}
+    runs = trainings(scale, names)
     vit, resnet, *staged = runs
-    swin = staged[-1] if staged else None
     cka = Reading(name="cka", options=scale.look())
     lesion = Reading(name="lesion", options=scale.look())
-    blocks = Table(
-        name="blocks",
-        title="CKA within stages above CKA between them (Fig. 10a, D.3)",
-        corner="network",
-        columns=["difference"],
+    blocks = Sheet.of_runs(
+        "blocks",
+        "CKA within stages above CKA between them (Fig. 10a, D.3)",
+        runs,
+        {"difference": {"reading": cka, "key": block_structure, "factor": 1}},
         unit="CKA",
         digits=3,
         accuracy=False,
-        rows=[
-            Row(label=label, cells=[Ask(training=t, reading=cka, key=block_structure, factor=1)])
-            for label, t in runs.items()
-        ],
     )
     columns = ("start", "end", "first stage", "last stage")
     kinds = {resnet: ("convolution",)} | dict.fromkeys((vit, *staged), ("attention", "mlp"))
@@ -113,7 +109,7 @@ def stages(scale: Scale) -> Plan:
         for label, several in kinds.items()
         for kind in several
     ]
-    lost = Table(
+    lost = Sheet(
         name="lost",
         title="Accuracy lost without one unit (Fig. 10b, D.4)",
         corner="unit of",
@@ -123,63 +119,39 @@ def stages(scale: Scale) -> Plan:
         accuracy=False,
     )
 
-    def above(source: str, text: str, row: str, first: str, second: str) -> Claim:
-        return Claim(
-            source=source, text=text, table="lost", cells={(row, first): 1, (row, second): -1}
-        )
+    claims = []
+    for name, label in zip(names[1:], (resnet, *staged), strict=True):
+        source = "ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10"
+        text = f"{label} has more block structure than the ViT"
+        claims += claimed(source, {text: blocks.above(label, vit)})
 
+    def matters(row: str, where: str, elsewhere: str) -> Contrast:
+        return lost.above(row, row, where, elsewhere)
+
+    first = "in the ResNet, the first convolution of a stage matters more than the last"
     convolutions = f"{resnet}, convolution"
-    claims = [
-        *(
-            Claim(
-                source="ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10",
-                table="blocks",
-                text=f"{label} has more block structure than the ViT",
-                cells={(label, "difference"): 1, (vit, "difference"): -1},
-            )
-            for name, label in zip(names[1:], (resnet, *staged), strict=True)
+    found = {
+        "in the ResNet, early stages matter more than late ones": matters(
+            convolutions, "first stage", "last stage"
         ),
-        above(
-            "ViT Fig. 10",
-            "in the ResNet, early stages matter more than late ones",
-            convolutions,
-            "first stage",
-            "last stage",
-        ),
-        above(
-            "ViT Fig. 10",
-            "in the ResNet, the first convolution of a stage matters more than the last",
-            convolutions,
-            "start",
-            "end",
-        ),
-    ]
-    if swin is not None:
-        claims += [
-            above(
-                "ViT Fig. 10",
-                "in Swin, attention matters more at the end of a stage",
-                f"{swin}, attention",
-                "end",
-                "start",
+        first: matters(convolutions, "start", "end"),
+    }
+    if staged:
+        swin = staged[-1]
+        found |= {
+            "in Swin, attention matters more at the end of a stage": matters(
+                f"{swin}, attention", "end", "start"
             ),
-            above(
-                "ViT Fig. 10",
-                "in Swin, MLPs matter more at the start of a stage",
-                f"{swin}, mlp",
-                "start",
-                "end",
+            "in Swin, MLPs matter more at the start of a stage": matters(
+                f"{swin}, mlp", "start", "end"
             ),
-        ]
-    claims.append(
-        above(
-            "ViT Fig. D.4",
-            "in the ViT, attention matters more at the end",
-            f"{vit}, attention",
-            "end",
-            "start",
+        }
+    late = {
+        "in the ViT, attention matters more at the end": matters(
+            f"{vit}, attention", "end", "start"
         )
-    )
+    }
+    claims += claimed("ViT Fig. 10", found) + claimed("ViT Fig. D.4", late)
 
     def figures(findings: Findings) -> list[Figure]:
         heats, panels = [], []

@@ -1,0 +1,258 @@
+"""What locality is worth in models of every size, and what they look like inside.
+
+d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 1 and Fig. 2 right, Fig. 11 middle
+(learning curves), Fig. 13 and 14 (inside, by size). Top-1 on ImageNet with the deit recipe; the
+numbers beside ours are the paper's. Its tables have the accuracy at the end, its Fig. 11 the best
+one during training: both are here.
+
+Throughput is read off finished runs, which may run side by side: for a clean number take
+``vitascope bench throughput``.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from vitascope.figure import Figure, Series
+from vitascope.studies.papers.convit.keys import head_mean, positional_layers
+from vitascope.studies.papers.convit.published import CNNS, TRANSFORMERS
+from vitascope.studies.papers.figures import (
+    CURVES,
+    LOOKS,
+    curves_figure,
+    each_head_figure,
+    heads_figure,
+    lines,
+    over,
+)
+from vitascope.studies.papers.plan import (
+    Ask,
+    Findings,
+    Plan,
+    Reading,
+    Row,
+    Sheet,
+    Study,
+    Training,
+    claimed,
+)
+from vitascope.studies.papers.scale import IMAGENET, Scale
+
+__all__ = ["PAIR", "PLUS", "STUDIES", "parameters_figure", "sized"]
+
+PAIR = {"DeiT": "ViT", "ConViT": "ConViT"}  # the second in figures, whose labels are short
+SPEED = Reading(name="throughput", options={"batch_size": 128})
+
+# Table 1: top-1, top-5, images a second. Those of DeiT-Ti, S and B are Touvron et al.'s.
+_TABLE_1: dict[str, tuple[float, float | None, float]] = {
+    "DeiT-Ti": (72.2, None, 1442),
+    "ConViT-Ti": (73.1, 91.7, 734),
+    "DeiT-S": (79.8, None, 587),
+    "ConViT-S": (81.3, 95.7, 305),
+    "DeiT-B": (81.8, None, 187),
+    "ConViT-B": (82.4, 95.9, 141),
+    "DeiT-Ti+": (75.9, 93.2, 1036),
+    "ConViT-Ti+": (76.7, 93.6, 625),
+    "DeiT-S+": (79.0, 94.4, 480),
+    "ConViT-S+": (82.2, 95.9, 382),
+    "DeiT-B+": (77.5, 93.5, 114),
+    "ConViT-B+": (82.5, 95.9, 96),
+}
+_SIZES, PLUS = ("Ti", "S", "B"), ("Ti+", "S+", "B+")
+_POSITIONAL = (40.0, 50.0, 60.0)  # 4, 5 and 6 of 10 layers
+
+
+def sized(scale: Scale, role: str, fraction: float) -> Training:
+    """A model of one size; the "+" models have a recipe of their own."""
+    recipe = "deit_plus" if "+" in role else None
+    return scale.training(role, fraction=fraction, recipe=recipe)
+
+
+def sizes(scale: Scale) -> Plan:
+    """Table 1: three widths, on few images on a laptop.
+
+    There both networks have the same heads, as the paper's "+" models do; those alone widen their
+    lead with their size (+0.8, +3.2, +5.0 points; without the plus +0.9, +1.5, +0.6).
+    """
+    names = scale.pick(paper=(*_SIZES, *PLUS), laptop=PLUS, smoke=(PLUS[0], PLUS[-1]))
+    inner = scale.pick(paper=_SIZES, laptop=PLUS, smoke=(PLUS[0], PLUS[-1]))  # Fig. 13 and 14
+    fraction = scale.pick(paper=1.0, laptop=scale.small)
+    labels = {kind: scale.training(f"{kind}-S").model for kind in PAIR}
+    vit, convit = labels.values()
+
+    def run(kind: str, size: str) -> Training:
+        return sized(scale, f"{kind}-{size}", fraction)
+
+    def table(name: str, title: str, which: int | None, **how: Any) -> Sheet:
+        asked = {"key": name} | {k: how.pop(k) for k in ("key", "reading", "factor") if k in how}
+        rows = []
+        for kind, label in labels.items():
+            known = [None if which is None else _TABLE_1[f"{kind}-{size}"][which] for size in names]
+            cells = [
+                Ask(training=run(kind, size), paper=paper, **asked)
+                for size, paper in zip(names, known, strict=True)
+            ]
+            rows.append(Row(label=label, paper_label=kind, cells=cells))
+        return Sheet(name=name, title=title, corner="size", columns=names, rows=rows, **how)
+
+    def far(name: str, title: str, layers: slice) -> Sheet:
+        asked = {"reading": LOOKS, "key": head_mean("nonlocality", layers=layers), "factor": 1.0}
+        rows = [
+            Row(label=label, cells=[Ask(training=run(kind, size), **asked) for size in inner])
+            for kind, label in labels.items()
+        ]
+        how: dict[str, Any] = {"unit": "nonlocality, patches", "digits": 2, "accuracy": False}
+        return Sheet(name=name, title=title, corner="size", columns=inner, rows=rows, **how)
+
+    left = dict(zip(PLUS, _POSITIONAL, strict=True)) | dict(zip(_SIZES, _POSITIONAL, strict=True))
+    positional = Sheet(
+        name="positional",
+        title="GPSA layers that still look at position at the end (Fig. 14)",
+        corner="size",
+        columns=inner,
+        unit="layers, %",
+        accuracy=False,
+        digits=0,
+        rows=[
+            Row(
+                label=convit,
+                cells=[
+                    Ask(
+                        training=run("ConViT", size),
+                        reading=LOOKS,
+                        key=positional_layers,
+                        paper=left[size],
+                    )
+                    for size in inner
+                ],
+            )
+        ],
+    )
+    top1 = table("top1", "Top-1 by size (Table 1)", 0)
+    speed = table(
+        "speed",
+        "Throughput by size, batches of 128 (Table 1)",
+        2,
+        key="images_per_second",
+        reading=SPEED,
+        factor=1.0,
+        unit="images a second",
+        digits=0,
+        accuracy=False,
+        log=True,
+    )
+    mean = far("nonlocality", "Mean nonlocality at the end, by size (Fig. 13)", slice(None))
+    first = far("first-layer", "Nonlocality of the first layer at the end (Fig. 13)", slice(0, 1))
+    tables = [
+        top1,
+        table("top5", "Top-5 by size (Table 1)", 1, unit="top-5, %"),
+        table("best_top1", "Best top-1 during training, by size (Fig. 11 middle)", None),
+        speed,
+        mean,
+        first,
+        positional,
+    ]
+    small, large, little, big = PLUS[0], PLUS[-1], inner[0], inner[-1]
+    claims = claimed(
+        "ConViT Table 1",
+        {
+            f"at size {size}, ConViT is ahead of the plain ViT": top1.above(convit, vit, size)
+            for size in names
+        },
+    )
+    claims += claimed(
+        "ConViT Fig. 11",
+        {
+            "ConViT's lead grows with the size of the model": top1.further(
+                (convit, large), (vit, large), (convit, small), (vit, small)
+            )
+        },
+    )
+    claims += claimed(
+        "ConViT Table 1",
+        {
+            f"at size {size}, positional attention slows ConViT down": speed.above(
+                vit, convit, size
+            )
+            for size in names
+        },
+    )
+    for label in (vit, convit):
+        later = f"the first layer of {label} ends less local when it is big"
+        claims += claimed(
+            "ConViT Fig. 13",
+            {
+                f"the bigger {label}, the less local it ends": mean.above(
+                    label, label, big, little
+                ),
+                later: first.above(label, label, big, little),
+            },
+        )
+    text = "the bigger the model, the more layers keep looking at position"
+    claims += claimed("ConViT Fig. 14", {text: positional.above(convit, convit, big, little)})
+    every = {(kind, size): run(kind, size) for kind in PAIR for size in (*names, *inner)}
+    also = [(training, reading) for training in every.values() for reading in (CURVES, LOOKS)]
+
+    def figures(findings: Findings) -> list[Figure]:
+        curves, insides = (
+            {f"{short} {size}": run(kind, size) for kind, short in PAIR.items() for size in two}
+            for two in ((small, large), (little, big))
+        )
+        gated = {k: t for k, t in insides.items() if k.startswith("ConViT")}
+        return [
+            parameters_figure(
+                findings,
+                {label: [run(kind, size) for size in names] for kind, label in labels.items()},
+                published=scale.is_paper,
+            ),
+            curves_figure(findings, curves, "Learning curves by size (Fig. 11 middle)"),
+            heads_figure(findings, insides, "nonlocality", "Nonlocality by size (Fig. 13)"),
+            each_head_figure(findings, gated, "gates", "Gates by size, head by head (Fig. 14)"),
+        ]
+
+    return Plan(tables=tables, claims=claims, figures=figures, also=also)
+
+
+def parameters_figure(
+    findings: Findings, runs: Mapping[str, Sequence[Training]], *, published: bool
+) -> Figure:
+    """Fig. 2 right: top-1 over parameters; at the paper's scale beside the published points."""
+    series = []
+    for label, trainings in runs.items():
+        points = []
+        for training in trainings:
+            millions = fmean(r.values["parameters"] for r in findings.of(training, SPEED)) / 1e6
+            points.append((millions, findings.values(Ask(training=training))))
+        points.sort(key=lambda point: point[0])
+        series.append(over([x for x, _ in points], [y for _, y in points], label))
+    if published:
+        for family, known in {**CNNS, **TRANSFORMERS}.items():
+            x, y = zip(*known, strict=True)
+            series.append(Series(label=family, x=list(x), y=list(y)))
+    drawn = lines(
+        "Top-1 over parameters", series, x="parameters, millions", y="top-1, %", x_log=True
+    )
+    return Figure(
+        name="sizes",
+        title="Parameter efficiency (Fig. 2 right)",
+        panels=(drawn,),
+        reading="The higher line makes more of as many parameters.",
+    )
+
+
+STUDIES = (
+    Study(
+        name="sizes",
+        title="Does locality help at every size?",
+        claim="ConViT beats DeiT at every size; with equal heads by more the larger they are",
+        covers=(
+            "ConViT Table 1",
+            "ConViT Fig. 2 right",
+            "ConViT Fig. 11",
+            "ConViT Fig. 13",
+            "ConViT Fig. 14",
+        ),
+        plan=sizes,
+        data=IMAGENET,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Noise of one frequency in studies: the accuracy that it costs, as a table and a figure.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 2b and appendix B.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vitascope.figure import Figure
+from vitascope.record import Record
+from vitascope.studies.papers.figures import lines, over
+from vitascope.studies.papers.plan import Findings, Reading, Sample, Sheet, Training
+
+__all__ = ["lost", "noise_figure", "noise_table"]
+
+Runs = Mapping[str, Training]
+
+
+def lost(low: float, high: float) -> dict[str, Any]:
+    """Accuracy lost to noise of the frequencies between these, in pi: how to ask for it."""
+
+    def band(record: Record) -> list[int]:
+        return [i for i, f in enumerate(record.values["frequencies"]) if low <= f <= high]
+
+    def key(record: Record) -> float | None:
+        found = [record.values["accuracy"][i] for i in band(record)]
+        return record.values["clean"] - float(np.mean(found)) if found else None
+
+    def by_image(record: Record) -> np.ndarray | None:
+        right, inside = record.arrays.get("images/correct"), band(record)  # the clean ones first
+        if right is None or not inside:
+            return None
+        return right[0] - right[[1 + i for i in inside]].mean(0)  # type: ignore[no-any-return]
+
+    return {"key": key, "sample": Sample(kind="images", of=by_image)}
+
+
+def noise_table(runs: Runs, reading: Reading, where: str) -> Sheet:
+    """What low and high frequencies cost each network."""
+    title = f"Accuracy lost to noise up to 0.4 pi and from 0.6 pi on ({where})"
+    bands = {"low": lost(0.0, 0.4), "high": lost(0.6, 1.0)}
+    asked = {band: {"reading": reading, **how} for band, how in bands.items()}
+    return Sheet.of_runs("noise", title, runs, asked, unit="lost, %", accuracy=False)
+
+
+def noise_figure(
+    findings: Findings, runs: Runs, reading: Reading, panel: str, where: str
+) -> Figure:
+    """The accuracy lost at every frequency, a line per network."""
+    series = []
+    for label, training in runs.items():
+        records = [record.values for record in findings.of(training, reading)]
+        at = records[0]["frequencies"]
+        drops = [[100 * (v["clean"] - v["accuracy"][i]) for v in records] for i in range(len(at))]
+        series.append(over(at, drops, label))
+    drawn = lines(panel, series, x="frequency of the noise, pi", y="accuracy lost, %")
+    said = "The higher line suffers more."
+    title = f"Noise of one frequency ({where})"
+    return Figure(name="noise", title=title, reading=said, panels=(drawn,))

@@ -1,0 +1,35 @@
+"""Tables that several studies have, a row per network: accuracy, robustness, training loss.
+
+Park and Kim 2022, https://arxiv.org/abs/2202.06709, section 2 and Fig. 12. They read CIFAR-100-C
+and ImageNet-C as published; here the corruptions are made from the test images.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
+from vitascope.studies.papers.scale import Scale
+
+__all__ = ["accuracy", "corrupted", "training_loss"]
+
+Runs = Mapping[str, Training]
+
+
+def accuracy(runs: Runs, title: str, name: str = "top1", corner: str = "network") -> Sheet:
+    """Top-1 on the test images."""
+    return Sheet.of_runs(name, title, runs, {"top-1": {}}, corner=corner)
+
+
+def corrupted(scale: Scale, runs: Runs, where: str, name: str = "top1") -> Sheet:
+    """Top-1 on clean images, and its mean over 15 corruptions and their severities."""
+    reading = Reading(name="corruption", options=scale.look())
+    share = Sample(kind="images", of=lambda record: record.arrays.get("images/share"))
+    asked = {"clean": {}, "corrupted": {"reading": reading, "key": "mean", "sample": share}}
+    return Sheet.of_runs(name, f"Accuracy and robustness ({where})", runs, asked)
+
+
+def training_loss(runs: Runs, title: str, name: str = "nll") -> Sheet:
+    """The loss on the training images in the last epoch."""
+    asked = {"NLL": {"key": "train_nll", "factor": 1}}
+    how: dict[str, Any] = {"unit": "NLL, nats", "digits": 3, "accuracy": False, "log": True}
+    return Sheet.of_runs(name, title, runs, asked, **how)
