@@ -61,7 +61,8 @@ def locality() -> str:
         for kind in ("linear", "race")
     )
     return (
-        "## Locality, with networks of our own\n\nPretrained on five classes of CIFAR-10, tested on "
+        "## Locality, with networks of our own\n\n"
+        "Pretrained on five classes of CIFAR-10, tested on "
         f"the other five. Frozen features lead those of `vit_micro`: {frozen} points. Fine-tuned: "
         f"{tuned}. Each network was pretrained once, so the intervals speak of these three alone."
     )
