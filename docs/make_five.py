@@ -19,7 +19,7 @@ from vitascope.studies.pretrained.question import PretrainedQuestion
 HERE = Path(__file__).parent
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
 FIRST, FEW, TESTS = 250, 40, 60  # images of a class: to pretrain on, to learn from, to test on
-EPOCHS, TUNED = 6, 3  # of the pretraining and of the fine-tuning
+EPOCHS, TUNED = 6, 10  # of the pretraining and of the fine-tuning
 
 
 def write_table(path: Path, images: Path, classes: list[str], train: int, test: int) -> str:

@@ -13,11 +13,15 @@ __all__ = ["pretrained_headline", "pretrained_table", "pretrained_text", "short_
 
 
 def short_name(text: str) -> str:
-    """A candidate without the path of its file.
+    """A candidate without the path of its file, a run's folder with its parent alone.
 
     >>> short_name("resnet18@/a/b.safetensors"), short_name("timm:convit_tiny.fb_in1k")
     ('resnet18@b.safetensors', 'convit_tiny.fb_in1k')
+    >>> short_name("/home/me/runs/a")
+    'runs/a'
     """
+    if text.startswith("/"):
+        return "/".join(text.split("/")[-2:])
     name, at, file = text.removeprefix("timm:").partition("@")
     return f"{name}{at}{file.rpartition('/')[2]}"
 
