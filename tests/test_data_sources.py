@@ -227,7 +227,7 @@ def test_an_unknown_source_is_told_what_there_is(source, message):
     [
         ({"in_chans": 2}, "in_chans 2"),
         ({"image_size": 0}, "image_size 0"),
-        ({"test_fraction": 1.0}, "test_fraction 1.0"),
+        ({"test_fraction": 1.5}, "test_fraction 1.5"),
     ],
 )
 def test_an_impossible_form_is_refused(options, message):

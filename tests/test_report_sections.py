@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from report_making import made_up
 from report_records import (
@@ -332,7 +333,7 @@ def test_evaluations_are_compared_image_by_image(tmp_path, second, words):
     assert (line.x, line.y) == ([50.0, 90.0], [60.0, 80.0])  # the empty bin is no point
     assert (
         section.agains[0].command
-        == f"vitascope evaluate a --data digits --split test --threads 1 --out {tmp_path}/a"
+        == f"vitascope evaluate a --data digits --split test --threads {torch.get_num_threads()} --out {tmp_path}/a"
     )
 
 
