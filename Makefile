@@ -86,7 +86,7 @@ studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 
 results: $(READY)
-	$(BIN)/python docs/make_results.py docs/records/studies docs/records benchmarks/records docs/results.md
+	$(BIN)/python docs/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
 	$(BIN)/python docs/make_verdict_changes.py docs/records/studies docs/verdict-changes.md
 
 figures: $(READY)

@@ -145,13 +145,18 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
 def correction(claims: Sequence[CountedClaim]) -> str:
     """What is left of the decided claims after the correction; nothing where none was tested.
 
+    Claims of earlier records, which have no p-value, are told apart.
+
     >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
     >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
     >>> correction([first, second, CountedClaim("A Fig. 3", "undecided", 0.3)])
     'At a false discovery rate of 5 % per paper, 1 of 2 decided claims stands: 1 agrees.'
+    >>> correction([first, CountedClaim("A Fig. 2", "agrees", None)]).partition(", ")[2]
+    'the one decided claim stands (1 of earlier records, which have no p-value, apart).'
     """
-    decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
-    if not decided or all(claim.p_value is None for claim in claims):
+    every = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
+    decided = [claim for claim in every if claim.p_value is not None]
+    if not decided:
         return ""
     left = Counter(
         claim.verdict
@@ -164,7 +169,10 @@ def correction(claims: Sequence[CountedClaim]) -> str:
         if left[verdict]
     ]
     count = left.total()
-    said = f"{count or 'none'} of {len(decided)} decided claim{'s' * (len(decided) > 1)} "
-    said += "stands" if count == 1 else "stand"
-    told = f": {' and '.join(words)}" if words else ""
-    return f"At a false discovery rate of 5 % per paper, {said}{told}."
+    said = f"{count or 'none'} of {len(decided)} decided claims stand{'s' * (count == 1)}"
+    if len(decided) == 1:
+        said = f"the one decided claim {'stands' if count else 'does not stand'}"
+    told = f": {' and '.join(words)}" if words and len(decided) > 1 else ""
+    old = len(every) - len(decided)
+    apart = f" ({old} of earlier records, which have no p-value, apart)" if old else ""
+    return f"At a false discovery rate of 5 % per paper, {said}{told}{apart}."
