@@ -1,6 +1,6 @@
 """The power curves of docs/statistics.md: how often a true lead is called one.
 
-python docs/make_power.py            about a minute; writes docs/figures/statistics-power.png
+PYTHONPATH=tests python docs/make_power.py            about a minute; writes docs/figures/statistics-power.png
 
 Runs are simulated as in vitascope.studies.stats.simulation, around an accuracy of 84 %.
 """
@@ -11,9 +11,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from simulated_runs import World
 from vitascope.report.figures.paper_renderer import STYLE
 from vitascope.studies.stats.differences import Images, Runs, parts
-from vitascope.studies.stats.simulation import World
 
 OUT = Path(__file__).parent / "figures" / "statistics-power.png"
 LEADS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # points
