@@ -31,7 +31,7 @@ from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
-from vitascope.train.trainer.segmentation import segmentation_step
+from vitascope.train.trainer.segmentation import pixel_loss
 
 OUT = Path(__file__).parent / "figures" / "instruments"
 WIDTH, COLOURS = 900, 128  # of a figure: pixels across, colours kept
@@ -134,7 +134,10 @@ def segmented() -> tuple[Record, Figure]:
     model = segmenter("resnet_micro", 3, width=32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(30):
-        segmentation_step(model, *scenes(8, 1 + step), optimizer)
+        images, masks = scenes(8, 1 + step)
+        optimizer.zero_grad()
+        pixel_loss(model(images), masks).backward()
+        optimizer.step()
     images, masks = scenes(64, 0)
     found = miou(model, [(images, masks)])
     with torch.no_grad():

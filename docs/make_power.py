@@ -1,8 +1,10 @@
 """The power curves of docs/statistics.md: how often a true lead is called one.
 
-PYTHONPATH=tests python docs/make_power.py            about a minute; writes docs/figures/statistics-power.png
+    PYTHONPATH=tests python docs/make_power.py
 
-Runs are simulated as in vitascope.studies.stats.simulation, around an accuracy of 84 %.
+Writes docs/figures/statistics-power.png in about a minute.
+
+Runs are simulated as in tests/simulated_runs.py, around an accuracy of 84 %.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Which way imports point, and what importing costs."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -60,6 +61,23 @@ def test_every_file_that_the_architecture_names_exists():
     assert len(named) > 10
     homes = (SOURCE, PAGE.parents[1])
     assert not [name for name in named if not any((home / name).exists() for home in homes)]
+
+
+def scripts():
+    """Those beside the package, which no test runs as a whole."""
+    folders = (Path(__file__).parents[1] / name for name in ("docs", "benchmarks", "tools"))
+    return [path for folder in folders for path in sorted(folder.glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", scripts(), ids=lambda path: path.name)
+def test_a_script_imports_what_there_is(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vitascope"):
+            module = importlib.import_module(str(node.module))
+            missing = [each.name for each in node.names if not hasattr(module, each.name)]
+            inside = getattr(module, "__path__", None)
+            for name in missing:
+                assert inside and importlib.util.find_spec(f"{node.module}.{name}"), name
 
 
 def test_no_file_is_called_after_nothing():
