@@ -74,10 +74,8 @@ def test_a_script_imports_what_there_is(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vitascope"):
             module = importlib.import_module(str(node.module))
-            missing = [each.name for each in node.names if not hasattr(module, each.name)]
-            inside = getattr(module, "__path__", None)
-            for name in missing:
-                assert inside and importlib.util.find_spec(f"{node.module}.{name}"), name
+            for name in (each.name for each in node.names if not hasattr(module, each.name)):
+                assert importlib.util.find_spec(f"{node.module}.{name}"), name
 
 
 def test_no_file_is_called_after_nothing():
