@@ -12,6 +12,7 @@ from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
 from vitascope.report.figures.lines import axis_number
 from vitascope.report.figures.scale import AxisScale, ticks
+from vitascope.report.formatting import picture_source
 
 __all__ = ["BRIGHT", "MOST_CELLS", "colour_bar", "draw_heat", "drawn", "image", "levels"]
 
@@ -85,7 +86,7 @@ def photograph(pixels: np.ndarray, x: float, y: float, wide: float, high: float)
 
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "JPEG", quality=88)
-    href = "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
+    href = picture_source(np.frombuffer(stream.getvalue(), np.uint8))
     box = {"x": x, "y": y, "width": wide, "height": high}
     return svg.tag("image", href=href, preserveAspectRatio="none", **box)
 
