@@ -4,6 +4,7 @@ The record goes beside this file unless --out says otherwise. Takes half a minut
 """
 
 import sys
+from os.path import relpath
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -12,5 +13,5 @@ if __name__ == "__main__":
 
     words = sys.argv[1:]
     if "--out" not in words:
-        words += ["--out", str(Path(__file__).parent / "records" / "capture")]
+        words += ["--out", relpath(Path(__file__).parent / "records" / "capture")]
     sys.exit(main(["bench", "capture", *words]))

@@ -16,5 +16,5 @@ from vitascope.cli import main  # noqa: E402
 if __name__ == "__main__":
     words = sys.argv[1:]
     if "--out" not in words:
-        words += ["--out", os.path.join(HERE, "records", "inspect")]
+        words += ["--out", os.path.relpath(os.path.join(HERE, "records", "inspect"))]
     sys.exit(main(["bench", "inspect", *words]))

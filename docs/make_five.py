@@ -12,14 +12,14 @@ import csv
 import sys
 from pathlib import Path
 
-from vitascope.studies.grid.train_command import recipe_from, train_once
+from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.pretrained.answer import choose_pretrained
 from vitascope.studies.pretrained.question import PretrainedQuestion
 
 HERE = Path(__file__).parent
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
 FIRST, FEW, TESTS = 250, 40, 60  # images of a class: to pretrain on, to learn from, to test on
-EPOCHS, TUNED = 6, 10  # of the pretraining and of the fine-tuning
+EPOCHS = 6  # of the pretraining
 
 
 def write_table(path: Path, images: Path, classes: list[str], train: int, test: int) -> str:
@@ -53,8 +53,7 @@ def main(images: Path, out: Path) -> None:
         how = {"recipe": "laptop", "epochs": EPOCHS, "trackers": (), "resume": True, "quiet": True}
         train_once(model=model, data=first, out=out / model, **how)
     runs = tuple(str(out / model) for model in MODELS)
-    plan = recipe_from("finetune", TUNED, ["batch_size=32"])
-    question = PretrainedQuestion(data=others, models=runs, recipe=plan)
+    question = PretrainedQuestion(data=others, models=runs)
     answer = choose_pretrained(question, out / "answer", tell=print)
     answer.save(HERE / "records" / "pretrained-five")
 

@@ -34,7 +34,7 @@ from vitascope.report.tables.study import study_table
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.writers import as_markdown
 
-__all__ = ["readme_with_counts", "results_page", "section"]
+__all__ = ["readme_with_counts", "results_page", "section", "verdicts_in_words"]
 
 ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
 README = Path(__file__).parents[1] / "README.md"
@@ -72,8 +72,8 @@ def _comparison(record: Record) -> str:
     advice = values["recommendation"]
     parts = [
         f"Top-1 on {values['data']['num_test']:,} test images, mean ± standard deviation over "
-        f"{len(values['seeds'])} seeds; in brackets the relative gain over {values['reference']} "
-        f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
+        f"{len(values['seeds'])} seeds; in brackets the lead over {values['reference']}, in points "
+        f"with its 95 % interval and in percent. Recipe `{values['recipe']['name']}`, {seen}.",
         as_markdown(accuracy_table(ComparisonRecord(record))),
         f"**{advice['headline']}** " + " ".join(advice["sentences"]),
         *(
@@ -324,12 +324,25 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
 
 def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
     """The README with the verdicts on the digits counted between its two marks."""
-    mine = [record for record in studies if _on_digits(record)]
-    claims = [tested(claim) for record in mine for claim in record.values["claims"]]
-    counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()
-    said = f"On two cores, {len(mine)} studies on the embedded digits with three seeds: {counted}"
     start, rest = readme.split(MARKS[0])
+    said = verdicts_in_words([record for record in studies if _on_digits(record)])
     return f"{start}{MARKS[0]}\n{said}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
+def verdicts_in_words(studies: Sequence[Record]) -> str:
+    """One sentence: how many claims were tried and how, and what became of them."""
+    claims = [tested(claim) for record in studies for claim in record.values["claims"]]
+    unseen = "not testable here"
+    counted = tally([claim.verdict for claim in claims]).replace(
+        unseen, f"{unseen} (the paper's effect is smaller than what we could see)"
+    )
+    seeds = sorted({len(record.values["seeds"]) for record in studies})
+    how = " to ".join(f"{number}" for number in dict.fromkeys((seeds[0], seeds[-1])))
+    left = correction(claims).replace("At a false discovery", "; at a false discovery")
+    text = (
+        f"On two cores, {len(studies)} studies on the embedded digits, {how} seeds each: {counted}"
+    )
+    return f"{text}{left or '.'}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, to be stopped and killed."""
+"""A short run, and commands in processes of their own, to be stopped and killed."""
 
 import os
 import signal
@@ -6,6 +6,16 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+
+from vitascope.cli import main
+
+
+def short_run(out):
+    """A finished training on the digits, of a few steps, in the folder ``out``."""
+    words = ["train", "--model", "vit_micro", "--data", "digits", "--out", str(out), "--quiet"]
+    more = ["--epochs", "1", "--fraction", "0.2", "--set", "batch_size=32", "scale_epochs=false"]
+    assert main([*words, *more, "--model-args", "depth=1", "--no-tracking"]) == 0
+    return out
 
 
 @contextmanager

@@ -7,10 +7,12 @@ if something is wrong; its number is its seed, so that each can be run again alo
 import io
 import json
 import shutil
+import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +22,7 @@ import yaml
 from data_making import no_waiting
 from vitascope.cli import main
 
-SECONDS = 60  # that a command may take: far more than any does
+SECONDS = 60  # of computing that a command may take: far more than any does
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF)
 ODD = (
     None, True, -1, 0, 3_000_000_000, 10**30, 10**400, 1.5, 1e308, float("nan"), float("inf"),
@@ -144,7 +146,12 @@ def command(words: Sequence[str]) -> tuple[int, str]:
     """Exit code 0, or 2 with one line for the user, and what was said; all else is a failure."""
     said = io.StringIO()
     try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(said), no_waiting(SECONDS, words):
+        with (
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(said),
+            shown_warnings(),
+            no_waiting(SECONDS, words),
+        ):
             code = main(words)
     except SystemExit as stop:  # help
         code = stop.code
@@ -156,6 +163,20 @@ def command(words: Sequence[str]) -> tuple[int, str]:
         assert len(line.splitlines()) == 1, (words, line)
         assert len(line) <= 1000, (words, line)
     return code, line
+
+
+@contextmanager
+def shown_warnings() -> Iterator[None]:
+    """Warnings are printed as a user sees them; pytest would collect them, and a test see none."""
+
+    def show(message: Any, category: Any, filename: str, lineno: int, *_: Any) -> None:
+        print(warnings.formatwarning(message, category, filename, lineno), file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # as Python does
+        warnings.showwarning = show
+        yield
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -5,7 +5,9 @@ from functools import partial
 
 import timm
 import torch
+from timm.models.mlp_mixer import MlpMixer
 from torch.utils._python_dispatch import TorchDispatchMode
+from torchvision.models import VisionTransformer
 
 import vitascope
 from vitascope import data
@@ -61,6 +63,39 @@ def of_hub(kind, **kwargs):
     sizes = {"hidden_size": 32, "intermediate_size": 64, "image_size": 32, "patch_size": 8}
     numbers = {"num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 5}
     return lambda: model(config(**sizes, **numbers, **kwargs))
+
+
+SMALL = {  # one small network of each family, for 5 classes
+    "vit": of_timm("vit_tiny_patch16_224", img_size=32, depth=2),
+    "deit": of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1),
+    "pvt v2": of_timm("pvt_v2_b0", depths=(1, 1, 1, 1)),
+    "pit": of_timm("pit_ti_224", img_size=64, depth=(1, 1, 1)),
+    "coat": of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)),
+    "levit": of_timm("levit_128s", img_size=64, depth=(1, 1, 1)),
+    "beit": of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3),
+    "eva02": of_timm("eva02_tiny_patch14_224", img_size=28, depth=1),
+    "cait": of_timm("cait_xxs24_224", img_size=32, depth=1),
+    "convit": of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2),
+    "convnext": of_timm("convnext_atto", depths=(1, 1, 1, 1)),
+    "mixer": lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32),
+    "torchvision vit": lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5),
+    "swin": of_timm(
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        embed_dim=16,
+        depths=(2, 2),
+        num_heads=(1, 2),
+    ),
+    "maxvit": of_timm(
+        "maxvit_rmlp_pico_rw_256",
+        img_size=64,
+        depths=(1, 1),
+        embed_dim=(32, 64),
+        block_type=("M", "M"),
+        stem_width=8,
+    ),
+}
 
 
 class Largest(TorchDispatchMode):

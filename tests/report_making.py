@@ -1,5 +1,7 @@
 """A comparison's record with made-up numbers, as small or as large as a test wants it."""
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import numpy as np
 
 from vitascope.record import Record, load
 from vitascope.report.contents import EXPLORER, compose
+from vitascope.report.contents import KINDS as SHOWN
 from vitascope.report.page import write_report
 from vitascope.report.records import Found, Source, find
 
@@ -158,3 +161,26 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
     if (folder / EXPLORER).is_dir():
         sources += find([folder / EXPLORER], [EXPLORER]).sources
     return write_report(compose(Found(sources=tuple(sources))), folder)
+
+
+def report_of(*paths):
+    """The contents of the page of what lies there."""
+    return compose(find(paths, SHOWN))
+
+
+def check_drawn_again_without_torch(folder, names):
+    """The figures of records are made from the records alone, to the same bytes."""
+    code = (
+        "import sys; from pathlib import Path; from vitascope.record import load\n"
+        "from vitascope.report.folder_page import write_record_figures\n"
+        "folder, *names = sys.argv[1:]\n"
+        "records = {name: load(Path(folder) / name) for name in names}\n"
+        "assert len(write_record_figures(Path(folder) / 'again', records)) == 2 * len(names)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, str(folder), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        one, other = (folder / f / f"{name}.svg" for f in ("figures", "again/figures"))
+        assert one.read_bytes() == other.read_bytes()

@@ -9,7 +9,7 @@ from vitascope.bench.capture import time_capture
 from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
 from vitascope.bench.machine_share import machine_shares, training_flops
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
-from vitascope.bench.timing import peak_memory, take_turns
+from vitascope.bench.timing import peak_memory, running_on, take_turns
 from vitascope.layers import NeighborhoodAttention
 from vitascope.report.tables.bench import bench_tables
 
@@ -19,11 +19,28 @@ def test_the_slower_candidate_has_the_smaller_speed():
         {"short": lambda: time.sleep(0.002), "long": lambda: time.sleep(0.02)},
         rounds=3,
         least_seconds=0.0,
+        clock=time.perf_counter,
     )
     low, middle, high = times.speed("short", "long")
     assert low <= middle <= high
     assert middle > 2
     assert len(times.seconds["short"]) == 3
+
+
+@pytest.mark.parametrize(("threads", "waiting_counts"), [(1, False), (2, True)])
+def test_on_one_thread_only_the_work_itself_counts(threads, waiting_counts):
+    def work():
+        end = time.process_time() + 0.005
+        while time.process_time() < end:
+            pass
+
+    def work_and_wait():
+        work()
+        time.sleep(0.1)
+
+    with running_on(threads):
+        times = take_turns({"a": work, "b": work_and_wait}, rounds=3, least_seconds=0.0)
+    assert (times.median("b") > 0.1) == waiting_counts
 
 
 def test_peak_memory_counts_what_lives_at_once():

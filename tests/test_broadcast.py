@@ -11,6 +11,7 @@ from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 
 import vitascope
+from model_making import randomised
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast, broadcast_cost
@@ -37,11 +38,7 @@ def tokens(*shape):
 def small(name="vit_micro", **kwargs):
     """A model whose every part matters, in float64."""
     sizes = {"img_size": 16, "embed_dim": 36, "depth": 2, "num_classes": 5}
-    model = vitascope.create_model(name, **{**sizes, **kwargs}).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
+    return randomised(vitascope.create_model(name, **{**sizes, **kwargs}).double().eval())
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ import pytest
 import timm
 import torch
 import transformers
-from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 from torchvision.models.swin_transformer import SwinTransformer
-from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
-from model_making import moved_weights, of_hub, of_timm
+from model_making import SMALL, moved_weights, of_hub, of_timm
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
 from vitascope.layers.context_broadcasting.broadcast import context_broadcast
@@ -45,7 +43,7 @@ def hub_swin(**kwargs):
 
 SWIN = {"window_size": 4, "embed_dim": 16, "depths": (2, 1), "num_heads": (1, 2)}
 FAMILIES = {
-    "vit": Family(of_timm("vit_tiny_patch16_224", img_size=32, depth=2), 2, 2, class_token=True),
+    "vit": Family(SMALL["vit"], 2, 2, class_token=True),
     "vit with registers": Family(
         of_timm("vit_small_patch14_reg4_dinov2", img_size=28, depth=1), 1, 1, 28, True
     ),
@@ -55,46 +53,33 @@ FAMILIES = {
         2,
         class_token=True,
     ),
-    "deit distilled": Family(
-        of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1), 1, 1, class_token=True
-    ),
+    "deit distilled": Family(SMALL["deit"], 1, 1, class_token=True),
     "swin": Family(of_timm("swin_tiny_patch4_window7_224", img_size=32, **SWIN), 3, 3),
     "swin v2": Family(of_timm("swinv2_tiny_window8_256", img_size=32, **SWIN), 3, 3),
-    "pvt v2": Family(of_timm("pvt_v2_b0", depths=(1, 1, 1, 1)), 4, 4, 64),
-    "pit": Family(of_timm("pit_ti_224", img_size=64, depth=(1, 1, 1)), 3, 3, 64, True),
+    "pvt v2": Family(SMALL["pvt v2"], 4, 4, 64),
+    "pit": Family(SMALL["pit"], 3, 3, 64, True),
     "twins": Family(
         of_timm("twins_svt_small", img_size=32, depths=(2, 1, 1, 1), wss=(5, 4, 4, 4)), 5, 5
     ),
-    "coat": Family(
-        of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)), 4, 4, class_token=True
-    ),
-    "levit": Family(of_timm("levit_128s", img_size=64, depth=(1, 1, 1)), 5, 5, 64),
+    "coat": Family(SMALL["coat"], 4, 4, class_token=True),
+    "levit": Family(SMALL["levit"], 5, 5, 64),
     "beit": Family(
-        of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3),
+        SMALL["beit"],
         1,
         1,
         class_token=True,
     ),
-    "eva02, a gated MLP": Family(
-        of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, True
-    ),
+    "eva02, a gated MLP": Family(SMALL["eva02"], 1, 1, 28, True),
     "maxvit": Family(
-        of_timm(
-            "maxvit_rmlp_pico_rw_256",
-            img_size=64,
-            depths=(1, 1),
-            embed_dim=(32, 64),
-            block_type=("M", "M"),
-            stem_width=8,
-        ),
+        SMALL["maxvit"],
         4,
         4,
         64,
     ),
-    "cait": Family(of_timm("cait_xxs24_224", img_size=32, depth=1), 3, 3),
-    "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
-    "mixer": Family(lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 2, 0, 64),
-    "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 4, 0, 64),
+    "cait": Family(SMALL["cait"], 3, 3),
+    "convit": Family(SMALL["convit"], 3, 3),
+    "mixer": Family(SMALL["mixer"], 2, 0, 64),
+    "convnext": Family(SMALL["convnext"], 4, 0, 64),
     "convnext, as maps": Family(
         of_timm("convnext_atto", depths=(1, 1, 1, 1), conv_mlp=True), 4, 0, 64
     ),
@@ -103,7 +88,7 @@ FAMILIES = {
     "our pvt": Family(ours("pvt_micro"), 4, 4),
     "our alternet": Family(ours("alternet_micro"), 0, 2),
     "torchvision vit": Family(
-        lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5),
+        SMALL["torchvision vit"],
         2,
         2,
         class_token=True,

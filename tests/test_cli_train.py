@@ -144,7 +144,7 @@ def test_distilling_from_an_earlier_run(run, tmp_path):
             "no weights",
         ),
         (["evaluate", "vit_micro"], "--data"),
-        (["evaluate", "nowhere/at/all"], "unknown model 'nowhere/at/all'"),
+        (["evaluate", "nowhere/at/all"], "there is no folder 'nowhere/at/all'"),
         (["evaluate", "vit_micro", "--data", "nowhere/at/all"], "nowhere/at/all"),
     ],
 )

@@ -118,6 +118,13 @@ def test_training_that_had_not_ended_is_in_the_badge():
     assert not advised(CLEAR, margin=21.0, trainings=Trainings(curves=rising)).cautions
 
 
+@pytest.mark.parametrize("curve", [[40.0], [10.0, 40.0], [10.0, 20.0, 40.0]])
+def test_one_to_three_epochs_with_a_steep_end_are_in_the_badge(curve):
+    flat = ("cnn", [60.0, 60.0, 60.0])
+    advice = advised(CLEAR, trainings=Trainings(curves=[("vit", curve), flat]))
+    assert advice.badge == "With caution: not converged (vit)"
+
+
 def test_accuracy_that_falls_with_more_images_is_in_the_badge():
     advice = advised({"vit": [[80, 81], [40, 41]], "cnn": [[50, 51], [60, 61]]})
     assert advice.badge == "With caution: worse with more images (vit)"

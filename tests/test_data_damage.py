@@ -95,6 +95,40 @@ def test_mutated_shards_are_refused_in_one_line(shard):
         assert one_line_or_nothing(f"wds:{shard}")
 
 
+def renumbered(header, size):
+    """A header of a tar member with another length, and a checksum that fits."""
+    header = bytearray(header)
+    header[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+def test_a_shard_whose_member_ends_before_it_begins_is_refused(shard):
+    raw, place = shard.read_bytes(), boundaries(shard)[24]
+    member = renumbered(raw[place : place + 512], -512)  # the next header would be this one again
+    shard.write_bytes(raw[:place] + member + raw[place + 512 :])
+    refused(f"wds:{shard}", "a member of -512 bytes that cannot be")
+
+
+def test_so_is_one_whose_attributes_say_so(tmp_path):
+    with tarfile.open(tmp_path / "t.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("readme"))
+        member = tarfile.TarInfo("0.png")
+        member.pax_headers = {"size": "-1536"}  # back over attributes and header, to this member
+        archive.addfile(member)
+    refused(f"wds:{tmp_path}/t.tar", "'0.png' ends before it begins")
+
+
+def test_a_name_of_many_megabytes_is_not_read(tmp_path):
+    path = tmp_path / "c.tar.gz"
+    member = tarfile.TarInfo("long")
+    member.type, member.size = tarfile.GNUTYPE_LONGNAME, 2**30
+    path.write_bytes(bomb(member.tobuf(), 1025))
+    with little_memory(300):
+        refused(f"cifar10:{path}", "a member of 1,073,741,824 bytes that cannot be")
+
+
 def write_label(path, extension, label):
     with webdataset.TarWriter(str(path), encoder=False) as sink:
         stream = io.BytesIO()

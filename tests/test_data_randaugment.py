@@ -10,6 +10,7 @@ from timm.data import auto_augment
 
 from data_making import photos
 from vitascope.data.augment import color, randaugment
+from vitascope.data.augment import policy as policies
 from vitascope.data.augment.geometry import affine
 from vitascope.data.augment.jitter import jitter
 from vitascope.errors import UserError
@@ -29,8 +30,8 @@ def tensor(image):
 
 def apply_one(pixels, name, value, interpolation="bilinear"):
     """One operation with one argument to all images of a batch."""
-    policy = randaugment.policy("rand-m9-inc1")
-    policy = randaugment.Policy(**{**vars(policy), "operations": (name,)})
+    policy = policies.policy("rand-m9-inc1")
+    policy = policies.Policy(**{**vars(policy), "operations": (name,)})
     chosen = np.zeros((1, len(pixels)), dtype=int)
     argument = np.full((1, len(pixels)), float(value))
     fill = GRAY[: pixels.shape[1]]
@@ -117,14 +118,14 @@ def test_every_magnitude_means_what_timm_means_by_it(monkeypatch):
             for sign, chance in ((1.0, 0.2), (-1.0, 0.8)):
                 monkeypatch.setattr(random, "random", lambda chance=chance: chance)
                 wanted = function(level, {"translate_const": int(32 * 0.45)}) if function else (0,)
-                got = randaugment.arguments(name, np.array([level]), np.array([sign]), 32)
+                got = policies.arguments(name, np.array([level]), np.array([sign]), 32)
                 assert got[0] == pytest.approx(wanted[0]), (name, level, sign)
 
 
 def test_a_batch_of_mixed_operations_treats_each_image_as_it_would_be_alone():
-    policy = randaugment.policy("rand-m9-mstd0.5-inc1")
+    policy = policies.policy("rand-m9-mstd0.5-inc1")
     pixels = photos(64, side=16)
-    chosen, argument = randaugment.draw(np.random.default_rng(0), policy, 64, 16)
+    chosen, argument = policies.draw(np.random.default_rng(0), policy, 64, 16)
     together = randaugment.augment(pixels.clone(), policy, chosen, argument, GRAY, "bicubic")
     for i in range(64):
         one, rows = pixels[i : i + 1].clone(), slice(i, i + 1)
@@ -135,16 +136,16 @@ def test_a_batch_of_mixed_operations_treats_each_image_as_it_would_be_alone():
 
 
 def test_operations_are_drawn_as_often_as_timm_draws_them():
-    policy = randaugment.policy("rand-m9-mstd0.5-inc1")
-    chosen, _ = randaugment.draw(np.random.default_rng(0), policy, 30_000, 32)
+    policy = policies.policy("rand-m9-mstd0.5-inc1")
+    chosen, _ = policies.draw(np.random.default_rng(0), policy, 30_000, 32)
     shares = np.bincount((chosen + 1).ravel()) / chosen.size
     assert shares[0] == pytest.approx(0.5, abs=0.01)
     assert shares[1:] == pytest.approx(np.full(15, 0.5 / 15), abs=0.003)
 
 
 def test_weighted_operations_are_drawn_without_replacement():
-    policy = randaugment.policy("rand-m9-tweights-p1.0")
-    chosen, _ = randaugment.draw(np.random.default_rng(0), policy, 5000, 32)
+    policy = policies.policy("rand-m9-tweights-p1.0")
+    chosen, _ = policies.draw(np.random.default_rng(0), policy, 5000, 32)
     assert (chosen[0] != chosen[1]).all()
     first = np.bincount(chosen[0], minlength=15) / 5000
     assert first == pytest.approx(np.array(policy.weights), abs=0.03)
@@ -153,12 +154,12 @@ def test_weighted_operations_are_drawn_without_replacement():
 @pytest.mark.parametrize("config", ["rand-x9", "auto", "rand-mbig5"])
 def test_an_unknown_string_is_refused(config):
     with pytest.raises(UserError, match="unknown RandAugment string"):
-        randaugment.policy(config)
+        policies.policy(config)
 
 
 def test_an_operation_without_a_batched_form_is_named():
     with pytest.raises(UserError, match="Desaturate, GaussianBlur"):
-        randaugment.policy("rand-m9-t3a")
+        policies.policy("rand-m9-t3a")
 
 
 def test_colour_jitter_is_pillows_enhancements_in_turn():

@@ -11,6 +11,7 @@ from PIL import Image
 from safetensors import safe_open
 
 import vitascope
+from commands import short_run
 from vitascope.cli import main
 from vitascope.deploy import export as exporting
 from vitascope.deploy.export import KEY, export
@@ -23,11 +24,7 @@ from vitascope.record import Record
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run on the digits."""
-    out = tmp_path_factory.mktemp("runs") / "a"
-    words = ["train", "--model", "vit_micro", "--data", "digits", "--out", str(out), "--quiet"]
-    more = ["--epochs", "1", "--fraction", "0.2", "--set", "batch_size=32", "scale_epochs=false"]
-    assert main([*words, *more, "--model-args", "depth=1", "--no-tracking"]) == 0
-    return out
+    return short_run(tmp_path_factory.mktemp("runs") / "a")
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,40 @@
 """The desk scale: mini models, core-hours before anything is started, and what is kept."""
 
+from dataclasses import replace
+
 import pytest
 
+from vitascope import create_model
+from vitascope.answers.study import scale_of
 from vitascope.errors import UserError
+from vitascope.record import Record
+from vitascope.requests.study import StudyRequest
 from vitascope.studies.grid.executor import Engine
 from vitascope.studies.grid.keep import keep
+from vitascope.studies.grid.runs import KEPT, folder_of, images_of, recipe_of
 from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.core_hours import core_hours
-from vitascope.studies.papers.plan import Ask, Plan, Row, Sheet, Study
+from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
 from vitascope.studies.papers.scale import DESK, SMOKE
+from vitascope.train import log_spaced
+from vitascope.train.trainer.loop import data_config
 
+SMALL = (  # micro networks: many runs, or an 8 x 8 grid
+    "fine-grid",
+    "fine-grid-images",
+    "fine-grid-changes",
+    "locality-dial",
+    "broadcasting-hierarchical",
+    "broadcasting",
+    "frequencies",
+    "ensembling",
+    "stages",
+    "pooling",
+    "convexity",
+    "landscape",
+    "locality-in-training",
+)
 RAW = {"paper": "", "desk": "", "laptop": ""}
 
 
@@ -29,14 +53,67 @@ def test_every_study_has_its_plan_at_a_desk(name):
     trainings = [training for training, _ in study.plan(DESK).wanted().values()]
     assert study.data["desk"]
     assert {training.full_recipe.lr for training in trainings} == {1e-3}
-    small = (
-        "fine-grid",
-        "fine-grid-images",
-        "fine-grid-changes",
-        "locality-dial",
-        "broadcasting-hierarchical",
-    )
-    assert any("_mini" in training.model for training in trainings) or name in small
+    assert any("_mini" in training.model for training in trainings) or name in SMALL
+
+
+ROWS = {  # study: (model, depth where it is not the model's own)
+    "frequencies": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
+    "pooling": {
+        ("vit_micro", None),
+        ("vit_micro_gap", None),
+        ("convit_micro", None),
+        ("resnet_micro", None),
+    },
+    "broadcasting": {("vit_micro", None), ("vit_micro+cb", None)},
+    "locality-in-training": {("vit_micro", 8), ("convit_micro", 8)},
+}
+SEEDS = {"frequencies": 5, "pooling": 5, "broadcasting": 20, "locality-in-training": 3}
+IMAGES = {  # of CIFAR-10: how many, and how often each is seen
+    "frequencies": (50_000, 1),
+    "pooling": (5_000, 10),
+    "broadcasting": (5_000, 10),
+    "locality-in-training": (20_000, 5),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_studies_of_many_runs_are_small_at_a_desk(name):
+    study = catalog()[name]
+    scale = scale_of(study, StudyRequest(scale="desk"))
+    wanted = [training for training, _ in study.plan(scale).wanted().values()]
+    assert {(t.model, t.model_args.get("depth")) for t in wanted} == ROWS[name]
+    recipes = [training.full_recipe for training in wanted]
+    assert {(round(50_000 * r.subset.fraction), r.total_epochs) for r in recipes} == {IMAGES[name]}
+    assert len(scale.seeds) == SEEDS[name]
+    assert scale_of(study, StudyRequest(scale="desk", seeds=(7,))).seeds == (7,)
+
+
+def test_patches_of_four_pixels_give_the_small_networks_an_8_x_8_grid():
+    for name in ROWS:
+        for training, _ in catalog()[name].plan(DESK).wanted().values():
+            if "vit" in training.model:
+                model = create_model(training.model, num_classes=10, **training.model_args)
+                assert model.patch_embed.num_patches == 64
+
+
+def test_what_is_looked_into_at_a_desk_is_trained_once():
+    keys = [set(catalog()[n].plan(DESK).wanted()) for n in ("frequencies", "ensembling", "stages")]
+    assert keys[0] == keys[1] == keys[2]
+    tenth = set(catalog()["pooling"].plan(DESK).wanted())
+    assert len(tenth & set(catalog()["landscape"].plan(DESK).wanted())) == 2  # ViT and ResNet
+
+
+def test_spectra_at_a_desk_are_read_after_1_3_and_10_epochs():
+    plan = catalog()["pooling"].plan(DESK)
+    training, readings = next(iter(plan.wanted().values()))
+    kept = sorted(log_spaced(training.full_recipe.total_epochs, KEPT))
+    spectra = [reading.options for reading in readings.values() if reading.name == "hessian"]
+    read = [min(kept, key=lambda e: abs(e - 10 * options["at"])) for options in spectra]
+    assert read == [1, 3, 10]
+    assert {options["num_batches"] for options in spectra} == {8}
+    texts = " ".join(claim.text for claim in plan.claims)
+    for words in ("average pooling leaves fewer", "convit_micro has fewer", "resnet_micro has few"):
+        assert texts.count(words) == 3  # after each of them
 
 
 def test_few_images_are_seen_as_often_as_many_and_for_an_eighth_of_the_time():
@@ -63,6 +140,24 @@ def test_finished_runs_cost_nothing_and_are_kept_without_their_weights(tmp_path)
     assert "model.safetensors" not in names
     again = answer(STUDY, SMOKE, kept, Engine(quiet=True, processes=1))
     assert again.values["tables"] == first.values["tables"]
+
+
+def test_a_spectrum_costs_time_that_a_finished_one_does_not(tmp_path):
+    def spectrum(scale):
+        reading = Reading(name="hessian", options={"num_batches": 2, "batch_size": 4})
+        return replace(one_run(scale), also=[(scale.training("DeiT-Ti"), reading)])
+
+    cost = core_hours(spectrum(SMOKE), SMOKE.seeds, tmp_path)
+    assert cost.readings > 0 == core_hours(one_run(SMOKE), SMOKE.seeds, tmp_path).readings
+    assert cost.hours == cost.training + cost.readings
+    for training, readings in spectrum(SMOKE).wanted().values():
+        folder = folder_of(training, 0, tmp_path)
+        for reading in readings.values():
+            Record(kind="made up").save(folder / "readings" / reading.key)
+        images = images_of(training)
+        data = data_config(images, recipe_of(training, 0, images))
+        Record(kind="made up", config={"data": data}).save(folder / "record")
+    assert core_hours(spectrum(SMOKE), SMOKE.seeds, tmp_path).hours == 0
 
 
 def test_a_folder_is_not_kept_inside_itself(tmp_path):

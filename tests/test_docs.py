@@ -16,12 +16,17 @@ import vitascope.capture
 from model_making import of_hub, small_convit, small_vit
 from page_reading import blocks, understand
 from vitascope import measure
+from vitascope.figure import Style
+from vitascope.record import load
+from vitascope.report.instruments.instrument import Seen
+from vitascope.report.instruments.summary import INSTRUMENTS as SHOWN
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 INSTRUMENTS = sorted(set(measure.__all__) - {"together"})  # that one runs the others
 PAGES = {page.stem: page for page in sorted((DOCS / "instruments").glob("*.md"))}
 EVERY = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+RECORDS = [*sorted(DOCS.rglob("*.json")), *sorted((ROOT / "benchmarks").rglob("*.json"))]
 HEADINGS = ("Definition", "Example", "How to read it", "Traps", "Run it", "What was checked")
 MACHINE_PATH = re.compile(r"(?<![\w./-])(/tmp|/work|/root|/home|/Users|[A-Z]:\\\\)\b")
 
@@ -73,6 +78,19 @@ def test_a_page_asks_a_question_and_has_all_its_parts_on_few_lines(name):
     assert f"measure.{name}(" in "".join(blocks(PAGES[name], "python"))
 
 
+def test_no_axis_label_of_an_example_figure_is_cut_off():
+    """In a paper's figure labels have room for 36 letters."""
+    for path in sorted((DOCS / "figures" / "instruments" / "records").glob("*.json")):
+        record = load(path)
+        if record.kind not in SHOWN:
+            continue
+        figure = SHOWN[record.kind].draw([Seen(label="model", style=Style(), record=record)])
+        labels = {
+            getattr(panel, name, "") for panel in figure.panels for name in ("x_label", "y_label")
+        }
+        assert max(map(len, labels)) <= 36, path.stem
+
+
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_a_page_shows_a_small_figure_with_the_record_of_its_numbers(name):
     figures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text(PAGES[name]))
@@ -112,7 +130,7 @@ def test_links_and_images_lead_somewhere(page):
         assert not anchor or anchor in anchors(found), target
 
 
-@pytest.mark.parametrize("page", [*EVERY, *sorted(DOCS.rglob("*.json"))], ids=named)
+@pytest.mark.parametrize("page", [*EVERY, *RECORDS], ids=named)
 def test_nothing_names_a_path_of_the_machine_it_was_made_on(page):
     assert MACHINE_PATH.search(text(page)) is None
 

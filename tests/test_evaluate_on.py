@@ -1,13 +1,13 @@
 """``vitascope evaluate --on`` and its measures in ``vitascope inspect``, as a user meets them."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from data_making import photo, photos, write_folder
+from report_making import check_drawn_again_without_torch
 from vitascope.cli import main
 from vitascope.record import load
 from vitascope.report.instruments.robustness_readings import READINGS
@@ -89,25 +89,7 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
     assert load(out / "corruption").arrays["accuracy"].shape == (15, 1)
     assert printed.endswith(f"\n{out / 'report.html'}\n")
     assert "Against an adversary: FGSM" in (out / "report.html").read_text(encoding="utf-8")
-    drawn_again_without_torch(out)
-
-
-def drawn_again_without_torch(folder):
-    code = (
-        "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.folder_page import write_record_figures\n"
-        "from vitascope.report.instruments.robustness import ROBUSTNESS\n"
-        "folder = Path(sys.argv[1])\n"
-        "records = {n: load(folder / n) for n in ROBUSTNESS}\n"
-        "write_record_figures(folder / 'again', records)\n"
-        "assert 'torch' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for name in ROBUSTNESS:
-        one, other = (folder / f / f"{name}.svg" for f in ("figures", "again/figures"))
-        assert one.read_bytes() == other.read_bytes()
+    check_drawn_again_without_torch(out, ROBUSTNESS)
 
 
 def test_a_seed_makes_every_number_come_back_whatever_the_batches(capsys):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from model_making import randomised
 from vitascope import create_model
 
 
@@ -12,10 +13,7 @@ def model():
     model = create_model(
         "convit_micro", img_size=16, embed_dim=36, depth=2, num_gpsa_blocks=1, num_classes=5
     ).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-    return model
+    return randomised(model, 0.05)
 
 
 @pytest.fixture

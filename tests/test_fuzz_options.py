@@ -11,7 +11,10 @@ from typing import get_type_hints
 
 import pytest
 
+from data_making import no_waiting
 from fuzzing import command, run_cases
+from vitascope.data import load
+from vitascope.data.sources.load import sources
 from vitascope.errors import UserError
 from vitascope.requests.bench import Bench
 from vitascope.requests.buildup import Buildup
@@ -80,6 +83,12 @@ VALUES = [
     "rand-m9", "rand-m9-mstd0.5-inc1", "vit_micro", "resnet_micro", "convit_micro+cb", "digits",
     "=", "a=b", "lr=", "=1", "--", "%s", "{}{}", "*",
 ]  # fmt: skip
+PIECES = [
+    "", ".", "..", "x", "x.tar", "{", "{{", "}", "{0..99999999999}", "{a,b}", "{1..", "*", "**",
+    "[", "?", "?test=", "?groups=", "?names=", "?labels=", "https://[::1", "pipe:ls",
+    "http://127.0.0.1:1/a.tar", "~nobody-here/x", "\n", "a" * 5000, "%00", ":", "::", "a/b", "é",
+    "\udcff", " ", "(", "/dev/null", "/dev/zero", "/proc/self/mem", "/etc/passwd", "-1", "#", "=",
+]  # fmt: skip
 NUMBERS = ["-1", "0", "1", "2", "3", "8", "16", "99999999999999999999", "4294967296"]
 REALS = [*NUMBERS, "0.5", "0.1", "1e-320", "nan", "inf", "-0.0", "-0.5"]
 SETTINGS = [*flat(recipe("laptop").to_dict()), "augmentation", "subset", "nothing", "lr.x", "."]
@@ -108,6 +117,12 @@ def likely(options, option, rng):
     return [[value] for value in (numbers if rng.random() < 0.8 else VALUES)]
 
 
+def source(rng):
+    """Images that nobody meant, mostly behind a prefix that there is."""
+    pieces = [rng.choice(PIECES) for _ in range(rng.choice([1, 1, 2, 3]))]
+    return "".join([rng.choice([*sources(), ""]), *pieces])
+
+
 def mutated(name, rng):
     """A command with one or two things changed."""
     words = list(COMMANDS[name])
@@ -116,6 +131,8 @@ def mutated(name, rng):
         option = rng.choice(names)
         if option == "set":
             values = [f"{rng.choice(SETTINGS)}={rng.choice(VALUES)}"]
+        elif option == "data" and rng.random() < 0.5:
+            values = [source(rng)]
         elif option == "model_args":
             values = [f"{rng.choice(ARGUMENTS)}={rng.choice(VALUES)}"]
         else:
@@ -144,6 +161,7 @@ def case(number, folder):
 
 def check(numbers, home, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TORCH_HOME", str(home))
     met, wrong = run_cases(case, numbers, home)
     assert not wrong, "\n\n".join(wrong)
     assert min(met[name] for name in ("held", "refused", "done")) > 0, met  # or it says little
@@ -180,6 +198,47 @@ def test_any_setting_makes_a_recipe_that_survives_writing_or_is_refused_in_a_lin
         else:
             assert len(plan.splitlines()) == 1, (changes, plan)
     assert 150 < made < 1350
+
+
+def loaded_or_refused(name):
+    """Why a source cannot be loaded; nothing if it can."""
+    try:
+        with no_waiting(10, name):
+            load(name)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_images_that_are_nowhere_are_refused_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(0)
+    for name in [*(source(rng) for _ in range(25)), "wds:~nobody-here/x", "wds:https://[::1"]:
+        why = loaded_or_refused(name)
+        assert why, name
+        assert len(why.splitlines()) == 1, (name, why)
+        assert len(why) <= 1000, (name, why)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("bench gpsa --models resnet18 --models --", "--models needs at least one value"),
+        ("bench neighborhood --grids", "--grids needs at least one value"),
+        ("compare --data digits --seeds --out x", "--seeds needs at least one value"),
+        ("train --model vit_micro --data digits --out x --model-args in_chans=0", "cannot build"),
+        ("train --model vit_micro --data digits --out x --model-args embed_dim=0", "cannot build"),
+        ("data wds:x-{0..99999999999}.tar", "names 100,000,000,000 shards; give at most"),
+    ],
+)
+def test_what_once_ran_on_or_warned_is_refused_in_a_line(words, why, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, said = command(words.split())
+    assert code == 2
+    assert why in said
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from report_making import check_drawn_again_without_torch
 from vitascope.cli import main
 from vitascope.record import load
 from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
@@ -91,26 +91,7 @@ def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_pa
         r"left out of (fourier|norms|variance|, )+: head: one vector an image", printed
     )
     assert load(out / "nonlocality").values["num_images"] == 40
-    drawn_again_without_torch(out)
-
-
-def drawn_again_without_torch(folder):
-    code = (
-        "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.folder_page import write_record_figures\n"
-        "from vitascope.report.instruments.summary import INSTRUMENTS\n"
-        "names = [n for n in INSTRUMENTS if (Path(sys.argv[1]) / f'{n}.json').exists()]\n"
-        "folder = Path(sys.argv[1])\n"
-        "records = {n: load(folder / n) for n in names}\n"
-        "assert len(write_record_figures(folder / 'again', records)) == 2 * len(names) == 20\n"
-        "assert 'torch' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for name in MEASURES:
-        one, other = (folder / f / f"{name}.svg" for f in ("figures", "again/figures"))
-        assert one.read_bytes() == other.read_bytes()
+    check_drawn_again_without_torch(out, MEASURES)
 
 
 def test_the_weights_of_an_epoch_and_another_run_can_be_compared(trained, capsys):

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 from torchvision.models.swin_transformer import SwinTransformer
-from torchvision.models.vision_transformer import VisionTransformer
 
 import vitascope
-from model_making import moved_weights, of_hub, of_timm
+from model_making import SMALL, moved_weights, of_hub, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -46,12 +44,10 @@ NO_ATTENTION = NO_POSITIONS | ATTENTION
 
 SMALL_SWIN = {"img_size": 32, "window_size": 4, "embed_dim": 16, "num_heads": (1, 2)}
 FAMILIES = {
-    "vit": Family(of_timm("vit_tiny_patch16_224", img_size=32, depth=2), 2, 2, refuses=NO_GATES),
-    "deit": Family(
-        of_timm("deit_tiny_distilled_patch16_224", img_size=32, depth=1), 1, 1, refuses=NO_GATES
-    ),
+    "vit": Family(SMALL["vit"], 2, 2, refuses=NO_GATES),
+    "deit": Family(SMALL["deit"], 1, 1, refuses=NO_GATES),
     "swin": Family(
-        of_timm("swin_tiny_patch4_window7_224", depths=(2, 2), **SMALL_SWIN),
+        SMALL["swin"],
         4,
         4,
         refuses=NO_POSITIONS,
@@ -59,59 +55,48 @@ FAMILIES = {
     "swin v2": Family(
         of_timm("swinv2_tiny_window8_256", depths=(2, 1), **SMALL_SWIN), 3, 3, refuses=NO_POSITIONS
     ),
-    "pit": Family(of_timm("pit_ti_224", img_size=64, depth=(1, 1, 1)), 3, 3, 64, NO_GATES),
+    "pit": Family(SMALL["pit"], 3, 3, 64, NO_GATES),
     "twins": Family(
         of_timm("twins_svt_small", img_size=32, depths=(2, 2, 1, 1), wss=(4, 4, 2, 2)),
         4,
         6,
         refuses=NO_POSITIONS,  # two more have a single key
     ),
-    "pvt v2": Family(of_timm("pvt_v2_b0", depths=(1, 1, 1, 1)), 4, 4, 64, NO_POSITIONS),
+    "pvt v2": Family(SMALL["pvt v2"], 4, 4, 64, NO_POSITIONS),
     "coat": Family(
-        of_timm("coat_lite_tiny", img_size=32, serial_depths=(1, 1, 1, 1)),
+        SMALL["coat"],
         0,
         4,
         refuses=NO_ATTENTION,
     ),
-    "levit": Family(of_timm("levit_128s", img_size=64, depth=(1, 1, 1)), 4, 5, 64, NO_POSITIONS),
+    "levit": Family(SMALL["levit"], 4, 5, 64, NO_POSITIONS),
     "beit": Family(
-        of_timm("beit_base_patch16_224", img_size=32, depth=1, embed_dim=48, num_heads=3),
+        SMALL["beit"],
         1,
         1,
         refuses=NO_POSITIONS,
     ),
-    "eva02": Family(of_timm("eva02_tiny_patch14_224", img_size=28, depth=1), 1, 1, 28, NO_GATES),
+    "eva02": Family(SMALL["eva02"], 1, 1, 28, NO_GATES),
     "maxvit": Family(
-        of_timm(
-            "maxvit_rmlp_pico_rw_256",
-            img_size=64,
-            depths=(1, 1),
-            embed_dim=(32, 64),
-            block_type=("M", "M"),
-            stem_width=8,
-        ),
+        SMALL["maxvit"],
         4,
         4,
         64,
         NO_POSITIONS,
     ),
-    "cait": Family(of_timm("cait_xxs24_224", img_size=32, depth=1), 3, 3, refuses=NO_GATES),
+    "cait": Family(SMALL["cait"], 3, 3, refuses=NO_GATES),
     "xcit": Family(
         of_timm("xcit_nano_12_p16_224", img_size=32, depth=1),
         2,
         3,
         refuses=NO_POSITIONS | {"nonlocality"},
     ),
-    "convit": Family(of_timm("convit_tiny", img_size=32, depth=3, local_up_to_layer=2), 3, 3),
+    "convit": Family(SMALL["convit"], 3, 3),
     "our convit": Family(partial(vitascope.create_model, "convit_micro", num_classes=5), 4, 4),
-    "mixer": Family(
-        lambda: MlpMixer(5, 64, num_blocks=2, patch_size=16, embed_dim=32), 0, 4, 64, NO_ATTENTION
-    ),
+    "mixer": Family(SMALL["mixer"], 0, 4, 64, NO_ATTENTION),
     "resnet": Family(of_timm("resnet26", channels=(8, 16, 16, 32)), 0, 0, 64, NO_ATTENTION),
-    "convnext": Family(of_timm("convnext_atto", depths=(1, 1, 1, 1)), 0, 4, 64, NO_ATTENTION),
-    "torchvision vit": Family(
-        lambda: VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=5), 2, 2, refuses=NO_GATES
-    ),
+    "convnext": Family(SMALL["convnext"], 0, 4, 64, NO_ATTENTION),
+    "torchvision vit": Family(SMALL["torchvision vit"], 2, 2, refuses=NO_GATES),
     "torchvision swin": Family(
         lambda: SwinTransformer([4, 4], 16, [2, 2], [1, 2], [4, 4], num_classes=5),
         4,

@@ -13,7 +13,7 @@ from vitascope import capture, measure
 from vitascope.measure.curvature.directions import random_direction
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 from vitascope.measure.robustness.corruption import corruption_of_sets
-from vitascope.measure.streaming.together import Together
+from vitascope.measure.streaming.one_pass import Together
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 PIXELS = {"mean": MEAN, "std": STD}

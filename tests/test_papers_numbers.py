@@ -10,6 +10,7 @@ from vitascope.layers import GPSA, PSA, BoxBlur
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.record import Record
+from vitascope.studies.grid.runs import recipe_of
 from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
 from vitascope.studies.papers.budget import hours, size_of
 from vitascope.studies.papers.catalog import catalog
@@ -193,6 +194,14 @@ def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
         kind="looks", values={"epochs": [0, 5, 17, 72, 300]}, arrays={"nonlocality": values}
     )
     assert [ask.key(record) for ask in row.cells] == [9.0, 5.0, 7.0]
+
+
+def test_a_long_training_is_looked_at_early_and_late_and_a_short_one_six_times():
+    paper = recipe_of(PAPER.training("DeiT-S"), 0, None)
+    after = [epoch for epoch in paper.keep_epochs if epoch > 30]
+    assert (len(paper.keep_epochs), after) == (12, [31, 54, 96, 170, 300])
+    few = recipe_of(LAPTOP.training("DeiT-S", fraction=0.1), 0, None)  # 200 epochs of a tenth
+    assert len(few.keep_epochs) == 6
 
 
 def test_the_long_training_is_of_the_plus_models_on_cifar_100():

@@ -1,5 +1,7 @@
 """The studies of "How do vision transformers work?": their plans, and the numbers they make."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from vitascope.studies.papers.plan import Ask, Findings
 from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.studies.papers.vit.alternet import built_up
 from vitascope.studies.papers.vit.augmentation import gap
-from vitascope.studies.papers.vit.features import changes, of_kind
+from vitascope.studies.papers.vit.features import changes, in_every_seed, of_kind, signed
 from vitascope.studies.papers.vit.landscape import drawn_length, rise
 from vitascope.studies.papers.vit.networks import NETWORKS, augmented
 from vitascope.studies.papers.vit.noise import lost
@@ -156,6 +158,11 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
     assert of_kind("attention", half="early")(found) == -1
     assert of_kind("attention", half="late")(found) == -3
     assert of_kind("mlp")(found) == 1.5
+    assert (signed("attention")(found), signed("MLP")(found)) == (1, 1)
+    other = replace(found, values={**found.values, "high": [-h for h in found.values["high"]]})
+    assert (signed("attention")(other), signed("convolution")(other)) == (0, None)
+    assert in_every_seed("x", [found, found]) == "x 2 of 2 attention, 2 of 2 MLP"
+    assert in_every_seed("x", [found, other]) == "x 0 of 2 attention, 0 of 2 MLP"
     assert of_kind("convolution")(found) is None
     unmarked = Record(kind="fourier", values={"kind": ["mlp"] * 2, "stage": [0, 1], "high": [0, 9]})
     assert changes(unmarked) == []  # the grid changed inside the second

@@ -1,7 +1,10 @@
 """compare --pretrained: frozen features and their cache, the probe, the race, the answer."""
 
+import csv
 import json
+import shlex
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,20 +12,22 @@ import pytest
 import torch
 from make_five import five_and_five
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from data_making import write_folder
 from vitascope import record
 from vitascope.cli import main
 from vitascope.data import load
+from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.studies.comparison.evidence import Evidence, RunResult
-from vitascope.studies.pretrained.answer import _added
+from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
-from vitascope.studies.pretrained.probe import _kept, probe
+from vitascope.studies.pretrained.fitted_head import as_linear, fit_head
+from vitascope.studies.pretrained.probe import _kept, fitted, probe
 from vitascope.studies.pretrained.probing import some
 from vitascope.studies.pretrained.race import Runner, planned
 from vitascope.studies.session.mistakes import LISTS
@@ -202,15 +207,18 @@ def test_costs_are_counted():
     assert found.megabytes == pytest.approx((55 * 4 + 5 * 4) / 1e6)
 
 
-def test_a_race_fits_its_budget():
+def test_a_race_leaves_candidates_out_and_never_cuts_the_training_short():
     wanted = [Runner(model=m, kind="hard", linear=0.5, seconds=0.1) for m in "abc"]
-    how = {"num_images": 100, "num_seeds": 2, "epochs": 20}
-    assert planned(wanted, budget=None, **how).epochs == 20
-    assert planned(wanted, budget=1000, **how).epochs == 5  # 3 x 0.1 x 3 x 100 x 2 = 180 s each
-    short = planned(wanted, budget=150, **how)
-    assert (short.models, short.epochs, short.left_out) == (("a", "b"), 1, ("c",))
-    with pytest.raises(UserError, match="about 120 s for one epoch"):
-        planned(wanted, budget=100, **how)
+    how = {"num_images": 100, "num_seeds": 2, "epochs": 20}  # 0.1 x 3 x 100 x 2 x 20 = 1200 s each
+    assert planned(wanted, budget=None, **how).models == ("a", "b", "c")
+    assert planned(wanted, budget=4900, **how).models == ("a", "b", "c")  # one from random weights
+    short = planned(wanted, budget=3700, **how)
+    assert (short.models, short.epochs, short.left_out) == (("a", "b"), 20, ("c",))
+    assert short.notes == (
+        "No time to fine-tune c: with c it takes about 80.0 minutes; give a longer --budget.",
+    )
+    none = planned(wanted, budget=100, **how)
+    assert (none.models, none.left_out) == ((), ("a", "b", "c"))
 
 
 def test_later_layers_learn_faster_and_every_parameter_once():
@@ -238,13 +246,15 @@ def test_the_answer_has_every_part(answered, folder):
     assert len(values["race"]) == 2
     assert values["recommendation"]["stage"] == "race"
     assert values["scratch"]["model"] == values["recommendation"]["best"]
-    assert values["fine_tuning"]["model"] == values["recommendation"]["best"]
+    assert values["fine_tuning"]["model"] in [line["model"] for line in values["race"]]
     found = values["mistakes"]
     assert found["model"] == values["recommendation"]["model"]
     pictured = [line for name in LISTS for line in found[name]]
     page = (answered / "report.html").read_text()
     assert page.count("<img") == len(pictured) > 0
     assert "Accuracy against cost" in page
+    assert "<code>vitascope predict" in page
+    assert "How good" not in page  # its runs are parts of the answer
     assert "validation images that chose" in page
     assert "test images, which chose nothing" in page
 
@@ -259,22 +269,107 @@ def test_validation_images_choose_and_test_images_report(answered, folder):
         assert kept.arrays[f"correct/race/{name}"].shape == (2, 12)
         run = next((answered / "runs").glob(f"*{name[-20:].replace('/', '_')}*/seed-0"))
         assert load_run(run).config["data"]["train_images"] == 16
-    chosen = {name: kept.arrays[f"chosen/race/{name}"].astype(bool) for name in names}
+    kinds = {"linear": LINEAR, "race": TUNED}
+    ways = {f"{Way(name, kinds[kind])}": (kind, name) for kind in kinds for name in names}
+    chosen = {w: kept.arrays[f"chosen/{k}/{n}"].astype(bool) for w, (k, n) in ways.items()}
     costs = {line["model"]: line["multiply_adds"] for line in values["table"]}
-    wanted = recommend(chosen, costs)
+    wanted = recommend(chosen, {w: costs[n] + (k == "race") for w, (k, n) in ways.items()})
     advice = values["recommendation"]
-    assert (advice["best"], advice["reason"]) == (wanted.best, wanted.reason)
+    assert (advice["best"], advice["reason"]) == (ways[wanted.best][1], wanted.reason)
+    assert f"{Way(advice['model'], advice['way'])}" == wanted.model
     assert any(each.startswith("Chosen by 4 validation images") for each in advice["sentences"])
     shares = {line["model"]: line["top1"] for line in values["race"]}
     assert shares == {n: kept.arrays[f"correct/race/{n}"].mean() for n in names}
 
 
-def test_folds_are_honoured_and_every_training_image_chooses(folder, tmp_path, capsys):
+def test_the_recommended_way_is_there_as_a_run(answered, folder, tmp_path, capsys):
+    advice = record.load(answered / "pretrained").values["recommendation"]
+    run = load_run(advice["run"])
+    assert run.recipe.name == {LINEAR: "linear", TUNED: "finetune"}[advice["way"]]
+    tests = folder / "photos" / "test"
+    assert main(["predict", advice["run"], str(tests), "--out", str(tmp_path / "a.csv")]) == 0
+    with open(tmp_path / "a.csv", newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    right = [row["label"] == Path(row["file"]).parent.name for row in rows]
+    assert np.mean(right) == pytest.approx(advice["run_top1"])
+    words = shlex.split(advice["command"])
+    assert words[:2] == ["vitascope", "train"]
+    assert main([*words[1:], "--quiet", "--no-tracking"]) == 0
+    whole = load_run(answered / "model")
+    assert whole.config["data"]["train_images"] == 20
+    capsys.readouterr()
+
+
+def test_a_fitted_head_says_what_the_regression_says(folder):
+    found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
+    images = images_for(str(folder / "photos"), found)
+    found = found.for_classes(images.classes)
+    before = {name: value.clone() for name, value in found.model.state_dict().items()}
+    fit_head(found, images.train)
+    after = found.model.state_dict()
+    assert {name for name in after if not torch.equal(after[name], before[name])} == set(found.new)
+    how = found.preprocessing
+    pixels = Normalize(how.mean, how.std)(images.train.pixels(np.arange(20)))
+    with torch.no_grad():
+        said = found.model.eval()(pixels).softmax(-1)
+        features = features_of(found.model, pixels).numpy()
+    wanted = fitted(features, images.train.labels).predict_proba(features)
+    np.testing.assert_allclose(said.numpy(), wanted, atol=1e-4)
+
+
+def test_a_head_without_a_bias_cannot_be_fitted_and_says_so(folder):
+    found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
+    images = images_for(str(folder / "photos"), found)
+    found = found.for_classes(images.classes)
+    found.model.get_classifier().register_parameter("bias", None)
+    with pytest.raises(UserError, match="cannot hold a logistic regression.*head=random"):
+        fit_head(found, images.train)
+
+
+def test_of_classes_without_images_a_fitted_head_says_nothing():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 2, 3], 10)
+    features = rng.normal(size=(30, 5)) + labels[:, None]
+    weight, bias = as_linear(fitted(features, labels), 5)
+    assert set((features @ weight.T + bias).argmax(1)) <= {0, 2, 3}
+
+
+def test_the_recipe_linear_leaves_all_but_the_head_as_it_was(folder, tmp_path, capsys):
+    words = ["train", "--data", str(folder / "photos"), "--recipe", "linear", "--quiet"]
+    words += ["--out", str(tmp_path / "a"), "--image-size", str(SIDE), "--no-tracking"]
+    words += ["--set", "batch_size=8"]
+    assert main([*words, "--model", candidate(folder, "test_resnet")]) == 0
+    first = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE).model.state_dict()
+    last = load_file(tmp_path / "a" / "model.safetensors")
+    changed = [name for name in last if not torch.equal(last[name], first[name])]
+    assert changed == ["fc.bias", "fc.weight"]
+    assert load_run(tmp_path / "a").final["top1"] == 1  # red and blue
+    assert main([*words, "--model", "timm:test_resnet"]) == 2
+    assert "start from pretrained weights" in capsys.readouterr().err
+
+
+def test_fine_tuning_moves_weights_and_no_statistics_of_batch_norms(folder, tmp_path):
+    words = ["train", "--data", str(folder / "photos"), "--recipe", "finetune", "--epochs", "2"]
+    words += ["--out", str(tmp_path / "a"), "--image-size", str(SIDE), "--no-tracking", "--quiet"]
+    assert main([*words, "--set", "batch_size=8", "--model", candidate(folder, "test_resnet")]) == 0
+    first = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE).model.state_dict()
+    last = load_file(tmp_path / "a" / "model.safetensors")
+    changed = {name for name in last if not torch.equal(last[name], first[name])}
+    assert "conv1.weight" in changed or "conv1.0.weight" in changed
+    assert not [name for name in changed if "running" in name]
+
+
+def test_folds_are_honoured_and_every_training_image_chooses(folder, tmp_path, capsys, monkeypatch):
+    made = "from timm import create_model\ndef net():\n    return create_model('test_resnet')\n"
+    (tmp_path / "my_networks.py").write_text(made)
+    monkeypatch.syspath_prepend(tmp_path)
     words = ["compare", "--data", str(folder / "photos" / "train"), "--pretrained", "--folds", "2"]
-    words += ["--models", candidate(folder), candidate(folder, "test_resnet"), "--seeds", "0"]
+    words += ["--models", candidate(folder), "my_networks:net", "--seeds", "0"]
     words += ["--image-size", str(SIDE), "--epochs", "1", "--processes", "1", "--quiet"]
     assert main([*words, "--out", str(tmp_path / "c")]) == 0
-    assert "20 held-out images" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "20 held-out images" in out
+    assert "my_networks:net is probed, not fine-tuned: a run could not build it again" in out
     kept = record.load(tmp_path / "c" / "pretrained")
     assert kept.values["chosen_by"]["folds"] == 2
     assert kept.arrays[f"chosen/linear/{candidate(folder)}"].shape == (1, 20)
@@ -305,9 +400,6 @@ def test_words_that_need_pretrained_are_refused_without_it(capsys):
     for option in (["--tune"], ["--fractions", "0.5"], ["--match", "compute"]):
         assert main(["compare", "--data", "digits", "--pretrained", *option]) == 2
         assert f"{option[0]} is for trainings from scratch" in capsys.readouterr().err
-    for model in ("hf:google/vit", "package.module:function"):
-        assert main(["compare", "--data", "digits", "--pretrained", "--models", model]) == 2
-        assert "can be probed, not fine-tuned" in capsys.readouterr().err
     words = ["compare", "--data", "digits", "--pretrained", "--models", "no_such_model"]
     assert main([*words, "--out", "/nonexistent/x"]) in (1, 2)
 
@@ -328,7 +420,8 @@ def test_what_fine_tuning_added_is_paired_on_the_images_that_report():
     frozen, tuned = rng.random((3, 200)) < 0.7, rng.random((3, 200)) < 0.9
     runs = tuple(RunResult("a", 1.0, seed, 50, right) for seed, right in enumerate(tuned))
     probed = {"a": SimpleNamespace(reported={"linear": frozen})}
-    found = _added(probed, Evidence(name="test", runs=runs), "a")
+    seen = Evidence(name="test", runs=runs)
+    found = _added(probed, SimpleNamespace(chosen=seen, reported=seen))
     wanted = difference(tuned, frozen)
     assert found["linear"] == pytest.approx(100 * frozen.mean())
     assert found["gain"] == {"value": wanted.value, "low": wanted.low, "high": wanted.high}

@@ -9,6 +9,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import vitascope
+from commands import short_run
+from model_making import randomised
 from vitascope.cli import main
 from vitascope.data import load
 from vitascope.data.decoding import fit
@@ -28,9 +30,7 @@ SMALL = {"img_size": 16, "depth": 1, "embed_dim": 24, "num_heads": 3}
 def source(tmp_path_factory):
     """A small network of timm with five outputs, and its file."""
     model = create_model("timm:test_vit", num_classes=5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    randomised(model)
     file = tmp_path_factory.mktemp("weights") / "five@home.safetensors"
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, file)
     return model, file
@@ -39,11 +39,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run on the digits with seed 0."""
-    out = tmp_path_factory.mktemp("runs") / "a"
-    words = ["train", "--model", "vit_micro", "--data", "digits", "--out", str(out), "--quiet"]
-    more = ["--epochs", "1", "--fraction", "0.2", "--set", "batch_size=32", "scale_epochs=false"]
-    assert main([*words, *more, "--model-args", "depth=1", "--no-tracking"]) == 0
-    return out
+    return short_run(tmp_path_factory.mktemp("runs") / "a")
 
 
 @pytest.fixture(scope="module")

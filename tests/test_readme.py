@@ -1,5 +1,6 @@
 """What the README and the guides show works."""
 
+import json
 import re
 from pathlib import Path
 
@@ -62,7 +63,6 @@ def trained(tmp_path_factory):
             image = Image.fromarray(pixels.astype(np.uint8))
             image.save(folder / "photos" / name / f"{number + index}.jpg")
     words = ["--model", "convit_micro", "--image-size", "16", "--epochs", "1", "--quiet"]
-    words += ["--set", "batch_size=8"]
     places = ["--data", str(folder / "photos"), "--out", str(folder / "runs" / "a")]
     assert main(["train", *words, *places]) == 0
     return folder
@@ -79,6 +79,37 @@ def test_the_python_of_a_guide_runs_from_top_to_bottom(page, trained, monkeypatc
     printed = capsys.readouterr().out
     assert printed.strip()
     assert not re.search(r"<[^>]*(method|function|object)\b|\bnan\b|\bFalse\b", printed), printed
+
+
+def test_the_readmes_table_has_the_numbers_of_the_records():
+    def median(subject: str, words: str) -> float:
+        record = json.loads((ROOT / "benchmarks" / "records" / f"{subject}.json").read_text())
+        (row,) = [row for row in record["values"]["speed"] if row[0].startswith(words)]
+        return row[2]
+
+    tiny = [
+        median("gpsa", f"convit_tiny {mode} / {peer}")
+        for peer in ("timm's ConViT", "same-width ViT")
+        for mode in ("inference", "training")
+    ]
+    layer = median("gpsa", "GPSA layer, 64 x 64")
+    eigen = [median("hessian", f"five eigenvalues to {p} % / PyHessian") for p in ("1", "0.01")]
+    scipy = [median("hessian", f"five eigenvalues to {p} % / eigsh") for p in ("1", "0.01")]
+    corrupted = [median("corruptions", f"whole set, {side} px") for side in (32, 224)]
+    cka = [median("inspect", f"CKA of 26 units / {peer}") for peer in ("pytorch-cka", "torch-cka")]
+    step = median("training", "train with laptop augmentation / timm")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in text.splitlines()]
+    assert [row[-2].strip() for row in rows if len(row) == 5][2:] == [
+        "{:.1f} times as fast at inference, {:.1f} in training; {:.2f} and {:.2f} of the "
+        "speed of a ViT as wide".format(*tiny),
+        f"{layer:.0f} times as fast",
+        "{:.1f} / {:.1f} times as fast; as fast as SciPy's `eigsh`".format(*eigen),
+        "{:.1f} / {:.1f} times as fast".format(*corrupted),
+        "{:.1f} and {:.1f} times as fast".format(*cka),
+        f"{step:.1f} times as fast",
+    ]
+    assert scipy == pytest.approx([1, 1], abs=0.1)
 
 
 def test_links_between_the_pages_lead_somewhere():

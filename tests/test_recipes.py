@@ -63,11 +63,19 @@ NUMBERS = {
     | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1}
     | {"augmentation.random_erasing": 0.0, "augmentation.label_smoothing": 0.0},
     "finetune": DEIT
-    | {"epochs": 20, "batch_size": 64, "base_lr": 5e-4, "schedule_by": "step"}
-    | {"warmup_epochs": 1, "min_lr": 1e-6, "clip_grad": 1.0, "scale_epochs": False}
+    | {"epochs": 5, "least_steps": 100, "batch_size": 16, "base_lr": 2e-4, "schedule_by": "step"}
+    | {"warmup_epochs": 0.5, "head": "fitted", "freeze": ("batchnorm",), "drop_path": 0.0}
+    | {"min_lr": 1e-6, "clip_grad": 1.0, "scale_epochs": False}
     | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1}
     | {"augmentation.rand_augment": None, "augmentation.random_erasing": 0.0, "layer_decay": 0.75}
     | {"augmentation.scale": (0.6, 1.0), "augmentation.label_smoothing": 0.0},
+    "linear": DEIT
+    | {"epochs": 1, "batch_size": 8, "base_lr": 0.0, "schedule": "constant", "warmup_epochs": 0}
+    | {"warmup_lr": 0.0, "min_lr": 0.0, "scale_epochs": False, "drop_path": 0.0}
+    | {"head": "fitted", "freeze": ("backbone",), "augmentation.crop": "none"}
+    | {"augmentation.mixup": 0.0, "augmentation.cutmix": 0.0, "augmentation.repeats": 1}
+    | {"augmentation.rand_augment": None, "augmentation.random_erasing": 0.0}
+    | {"augmentation.label_smoothing": 0.0},
 }
 _TASK = DEIT | {"schedule": "linear", "schedule_by": "step", "weight_decay": 0.01, "min_lr": 0.0}
 _TASK |= {"scale_epochs": False, "augmentation.crop": "none", "augmentation.rand_augment": None}

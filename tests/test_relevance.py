@@ -12,7 +12,7 @@ from torch import nn
 from torchvision.models import VisionTransformer
 
 import vitascope
-from model_making import small_convit
+from model_making import SMALL, small_convit
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.relevance.attention_flow import TokenLink, follow_back, on_grid
@@ -174,15 +174,7 @@ FAMILIES = {
         {"rollout", "gradient", "grad-cam"},
     ),
     "swin": lambda: (
-        timm.create_model(
-            "swin_tiny_patch4_window7_224",
-            img_size=32,
-            window_size=4,
-            embed_dim=16,
-            depths=(2, 2),
-            num_heads=(1, 2),
-            num_classes=5,
-        ),
+        SMALL["swin"](),
         32,
         {"rollout", "gradient", "grad-cam"},
     ),
@@ -192,7 +184,7 @@ FAMILIES = {
         {"rollout", "gradient", "grad-cam"},
     ),
     "convnext": lambda: (
-        timm.create_model("convnext_atto", depths=(1, 1, 1, 1), num_classes=5),
+        SMALL["convnext"](),
         64,
         {"grad-cam"},
     ),

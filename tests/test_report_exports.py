@@ -6,19 +6,13 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from report_making import made_up
+from report_making import made_up, report_of
 from report_records import EVIL, made_study, write_inspection, write_run
 from vitascope.cli import main
-from vitascope.report.contents import KINDS, compose
 from vitascope.report.exports import write_figures, write_tables
 from vitascope.report.figures.paper_renderer import draw_figure
-from vitascope.report.records import find
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.writers import as_csv, as_latex, as_markdown
-
-
-def report_of(*paths):
-    return compose(find(paths, KINDS))
 
 
 def table_of(*words: str) -> Table:

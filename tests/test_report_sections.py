@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from report_making import made_up
+from report_making import made_up, report_of
 from report_records import (
     EVIL,
     Page,
@@ -20,17 +20,13 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.contents import KINDS, PageContents, compose
+from vitascope.report.contents import KINDS, compose
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.figures.style import Styles
 from vitascope.report.page import render_page
 from vitascope.report.records import find
 from vitascope.report.sections.study import tally
-
-
-def report_of(*paths) -> PageContents:
-    return compose(find(paths, KINDS))
 
 
 def everything(folder):

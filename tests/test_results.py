@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from make_results import README, readme_with_counts, results_page, section
+from make_results import README, readme_with_counts, results_page, section, verdicts_in_words
 from make_verdict_changes import BEFORE, changes_page, matched
 
 from report_making import made_up
@@ -165,6 +165,19 @@ def test_the_overview_counts_each_paper_alone_and_after_the_correction(tmp_path)
     assert "| B | 1 | 0 (0) | 0 (0) | 1 | 0 |" in page
 
 
+def test_the_verdicts_are_one_sentence_with_what_stands_after_the_correction():
+    studies = [
+        Record(kind="study", values={"claims": CLAIMS[:2], "seeds": [0, 1, 2]}),
+        Record(kind="study", values={"claims": CLAIMS[2:], "seeds": [0, 1, 2, 3, 4]}),
+    ]
+    assert verdicts_in_words(studies) == (
+        "On two cores, 2 studies on the embedded digits, 3 to 5 seeds each: 1 of 4 claims agrees, "
+        "1 disagrees, 1 is undecided and 1 is not testable here (the paper's effect is smaller "
+        "than what we could see); at a false discovery rate of 5 % per paper, 1 of 2 decided "
+        "claims stands: 1 agrees."
+    )
+
+
 def test_changed_verdicts_are_listed_with_what_changed_them():
     was = (
         {"verdict": "agrees", "contrast": 5.0, "half_width": 1.0},
@@ -182,9 +195,25 @@ def test_changed_verdicts_are_listed_with_what_changed_them():
     page = changes_page({**before, "gone": []}, records)
     lines = [line for line in page.splitlines() if line.startswith("| x")]
     assert len(lines) == 2  # within noise and undecided are the same
-    assert "by the interval: half of the interval was 4.00 and is 1.90" in lines[0]
-    assert "agrees | not testable here | by the number: +3.00 is now +0.50" in lines[1]
-    assert "2 of 4 changed: 1 from not decided to disagrees; 1 from agrees to not decided" in page
+    assert "by the interval: half of the interval was 4.00 and is 1.90 points" in lines[0]
+    assert "agrees | not testable here | by the number: 3.00 is now 0.50 points" in lines[1]
+    assert "2 of 4 claims are decided otherwise than before" in page
+    assert "| agrees | 1 |  |  | 1 |" in page  # one is not testable here now
+    assert page.endswith("Not judged anew: gone.\n")
+
+
+def test_a_study_that_was_not_judged_anew_is_named_and_not_counted():
+    old = {"source": "A Table 1", "text": "a claim", "verdict": "within noise", "contrast": 1.0}
+    before = {name: [{**old, "half_width": 2.0, "margin": 0.0}] for name in ("new", "old")}
+    now = judged("A Table 1", "agrees", 1.0, 0.5, 0.01, text="a claim")
+    records = {
+        "new": Record(kind="study", values={"claims": [now, CLAIMS[3]]}),
+        "old": Record(kind="study", values={"claims": [old]}),
+    }
+    page = changes_page(before, records)
+    assert "1 of 1 claims" in page
+    assert "0 claims that are no longer made, 1 that are new" in page
+    assert page.endswith("Not judged anew: old.\n")
 
 
 def test_the_readme_counts_what_the_records_say():

@@ -65,8 +65,8 @@ def test_copies_across_parts_and_labels_are_found_and_named(spoilt, capsys):
     said = " ".join(" ".join(pair) for pair in found["pairs"])
     for name in ("copy.png", "near.jpg", "other.png"):
         assert name in said
-    assert "1 test images (8 %) are in the training set too" in told["short"]
-    assert "1 test images (8 %) look nearly the same as a training image" in told["short"]
+    assert "1 test image (8 %) also in the training set" in told["short"]
+    assert "1 test image (8 %) nearly the same as a training image" in told["short"]
     assert told["sizes"] == "images are from 80 x 80 to 100 x 100 pixels, 80 x 80 in the middle"
 
 

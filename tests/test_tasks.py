@@ -260,7 +260,9 @@ def test_a_vilt_with_broadcasting_learns_to_answer(questions, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["vqa_score"] == pytest.approx(found["vqa_score"])
     page = tmp_path / "page.html"
     assert main(["report", str(tmp_path / "a"), "--out", str(page)]) == 0
-    assert "VQA score" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "VQA score" in text
+    assert text.count('class="panel"') == 1  # the loss; measured once, the score has no curve
 
 
 def test_context_broadcasting_is_inside_every_mlp_of_vilt(questions):

@@ -10,7 +10,7 @@ from timm.models.xcit import Xcit
 from torch import nn
 from torchvision.models import VisionTransformer
 
-from model_making import moved_weights, of_hub
+from model_making import SMALL, moved_weights, of_hub
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.measure.features.norms import QUANTILES
@@ -139,15 +139,7 @@ def test_class_attention_is_the_class_tokens_row_computed_by_hand(make):
 
 
 def test_a_model_without_such_tokens_has_none():
-    model = timm.create_model(
-        "swin_tiny_patch4_window7_224",
-        img_size=32,
-        window_size=4,
-        embed_dim=16,
-        depths=(2, 2),
-        num_heads=(1, 2),
-        num_classes=5,
-    )
+    model = SMALL["swin"]()
     assert capture.prefix_tokens(model, images()) == ()
     assert measure.maps(model, [images()]).tokens == {}
 

@@ -8,7 +8,7 @@ from accelerate.tracking import GeneralTracker, on_main_process
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import vitascope
-from vitascope import data
+from model_making import few_digits
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.train import at_epochs, load_run, recipe, train
@@ -56,19 +56,13 @@ class Album(Notebook):
         self.pictures.append((step, values, extra))
 
 
-def few_digits():
-    images = data.load("digits")
-    few = {"train": images.train.take(range(64)), "test": images.test.take(range(40))}
-    return data.Dataset(**{**images.__dict__, **few})
-
-
 def test_any_tracker_of_the_engine_gets_the_settings_and_every_epochs_metrics(tmp_path):
     notebook = Notebook()
     model = vitascope.create_model("vit_micro", img_size=8, in_chans=1, num_classes=10)
     plan = recipe("laptop", epochs=2, batch_size=32)
     run = train(
         model,
-        few_digits(),
+        few_digits(64, 40),
         plan,
         tmp_path / "a",
         seed=7,
@@ -131,7 +125,7 @@ def test_pictures_reach_the_trackers_that_take_them_and_no_other(tmp_path):
     album, notebook = Album(), Notebook()
     train(
         vitascope.create_model("vit_micro", img_size=8, in_chans=1, num_classes=10),
-        few_digits(),
+        few_digits(64, 40),
         recipe("laptop", epochs=2, batch_size=32),
         tmp_path / "a",
         quiet=True,

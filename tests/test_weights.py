@@ -1,6 +1,7 @@
 """Reading and writing weights, safely."""
 
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -112,6 +113,37 @@ def test_weights_that_are_not_finite_are_refused_by_name(model, tmp_path, value)
     with pytest.raises(UserError, match=r"blocks.1.norm1.weight has 1 values of 72"):
         load_weights(model, tmp_path / "a.pth")
     torch.testing.assert_close(model.blocks[1].norm1.weight, before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: w.to("meta"), "weight is sparse, quantized, nested or without values"),
+        (lambda w: w.to_sparse(), "weight is sparse"),
+        (lambda w: w.to_sparse_csr(), "weight is sparse"),
+        (lambda w: torch.quantize_per_tensor(w, 0.1, 0, torch.qint8), "weight is sparse, quant"),
+        (lambda w: torch.nested.nested_tensor([w[0], w[1]]), "weight is sparse, quant"),
+        (lambda w: w.to(torch.complex64), "weight is complex"),
+    ],
+)
+def test_tensors_of_another_kind_are_refused_by_name(tmp_path, change, words):
+    torch.save({"weight": change(torch.ones(2, 2))}, tmp_path / "a.pth")
+    with pytest.raises(UserError, match=words):
+        load_weights(torch.nn.Linear(2, 2, bias=False), tmp_path / "a.pth")
+
+
+def test_an_archive_that_unpacks_to_more_than_its_length_is_refused(tmp_path):
+    torch.save({"weight": torch.zeros(2**20)}, tmp_path / "a.pth")
+    with (
+        zipfile.ZipFile(tmp_path / "a.pth") as plain,
+        zipfile.ZipFile(tmp_path / "b.pth", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    assert read_state(tmp_path / "a.pth")["weight"].shape == (2**20,)
+    with pytest.raises(UserError, match="unpacks to 4,19.,... bytes; write it again"):
+        read_state(tmp_path / "b.pth")
 
 
 def test_a_buffer_may_mask_with_minus_infinity_but_not_with_nan():

@@ -76,7 +76,7 @@ class Series:
 class Lines:
     """Lines over a common axis."""
 
-    title: str
+    title: str = ""
     x_label: str
     y_label: str
     series: tuple[Series, ...]
@@ -119,7 +119,7 @@ class DotSeries:
 class Dots:
     """Groups of dots, one row per series."""
 
-    title: str
+    title: str = ""
     y_label: str
     groups: tuple[str, ...]
     series: tuple[DotSeries, ...]
@@ -129,7 +129,7 @@ class Dots:
 class Heat:
     """A matrix (R, C) as colours."""
 
-    title: str
+    title: str = ""
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: np.ndarray
@@ -143,7 +143,7 @@ class Heat:
 class Surface:
     """Heights (X, Y) over a plane, as smooth contours."""
 
-    title: str
+    title: str = ""
     x: Sequence[float]
     y: Sequence[float]
     values: np.ndarray
@@ -155,7 +155,7 @@ class Surface:
 class Maps:
     """Small images (R, C, h, w), one per row and column; NaN where a row has fewer."""
 
-    title: str
+    title: str = ""
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: np.ndarray

@@ -16,7 +16,7 @@ OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in a
 
 SECONDS = 30.0  # between two lines off a terminal
 _RATE = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]"
-_SHARE = "{desc}{percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{postfix}]"
+_SHARE = "{desc}{percentage:3.0f}%|{bar}| [{elapsed}<{left}{postfix}]"
 
 
 class Progress:
@@ -45,11 +45,10 @@ class Progress:
         self.stream = stream or sys.stderr
         self.began, self.start = monotonic(), start
         self.said, self.running = self.began, False
+        self.moved, self.last = self.began, 0.0  # when the last step ended, and how much it was
         self.bar: Any = None  # tqdm's
         if not quiet and self.stream.isatty():
-            from tqdm import tqdm
-
-            self.bar = tqdm(
+            self.bar = _bar_of(self)(
                 total=total,
                 initial=start,
                 desc=what or None,
@@ -58,7 +57,7 @@ class Progress:
                 bar_format=_RATE if unit else _SHARE,
                 dynamic_ncols=True,
                 mininterval=0.2,
-                smoothing=0,  # the mean rate: jobs side by side end their epochs in bursts
+                smoothing=0,  # the mean rate
                 leave=bool(unit),
                 file=self.stream,
             )
@@ -75,6 +74,8 @@ class Progress:
         """So much is done of all; a callback for whatever counts its steps itself."""
         if not self.running and done > self.start:
             self._begin(done)
+        if done > self.done:
+            self.moved, self.last = monotonic(), done - self.done
         self.done, self.total = done, total
         if self.bar is not None:
             self.bar.total = total
@@ -90,14 +91,26 @@ class Progress:
         if self.bar is not None:
             self.bar.start_t, self.bar.initial = self.bar._time(), done
 
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest will take at the mean rate so far; None while nothing is known.
+
+        The step under way is taken to be as long as the last one, and to end now if it is late.
+        """
+        fresh = self.done - self.start
+        if fresh <= 0 or self.total <= self.done:
+            return None
+        now, rate = monotonic(), (self.moved - self.began) / fresh  # seconds a unit
+        under_way = min(self.last, (now - self.moved) / rate) if rate else 0.0
+        ahead = max(0.0, self.total - self.done - under_way)
+        return (now - self.began) * ahead / (fresh + under_way)
+
     def line(self, step: str = "") -> str:
         """What is done and how long the rest will take, in words."""
         share = min(1.0, self.done / self.total) if self.total else 0.0
         words = [f"{self.what or 'done'}: {100 * share:.0f} %"]
-        fresh = self.done - self.start
-        if fresh > 0 and self.total > self.done:
-            left = (monotonic() - self.began) * (self.total - self.done) / fresh
-            words.append(f"{_duration(left)} left")
+        if self.left is not None:
+            words.append(f"{_duration(self.left)} left")
         return ", ".join([*words, *([step] if step else [])])
 
     def tell(self, line: str) -> None:
@@ -114,6 +127,20 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+def _bar_of(progress: Progress) -> Any:
+    """tqdm's bar, with the time left as :class:`Progress` has it."""
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]
+        @property
+        def format_dict(self) -> Any:
+            left = progress.left
+            said = "?" if left is None else tqdm.format_interval(left)
+            return {**super().format_dict, "left": said}
+
+    return Bar
 
 
 class Steps:

@@ -17,7 +17,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -87,6 +87,9 @@ Tolerance = Annotated[float, Within(0, 1, open_low=True, open_high=True)]  # rel
 def check(settings: Any, called: Callable[[str], str] = str) -> None:
     """Refuse a dataclass of settings with a number outside of its range, or that is no number.
 
+    Several values with nothing among them are refused too, unless that is what is usual: an empty
+    ``--models`` asks for no models, and must not be taken for all.
+
     Args:
         settings: Ranges are in the types of its fields; settings inside settings are looked at too.
         called: How a field is called in the message, from its (dotted) name.
@@ -95,8 +98,10 @@ def check(settings: Any, called: Callable[[str], str] = str) -> None:
         UserError: Naming the field, its range and the value.
     """
     hints = get_type_hints(type(settings), include_extras=True)
-    for name in (field.name for field in fields(settings)):
-        value = getattr(settings, name)
+    for field in fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if value == () and field.default is not MISSING and field.default != ():
+            raise UserError(f"{called(name)} needs at least one value; leave it out for the usual")
         if is_dataclass(value):
             check(value, partial(_inside, called, name))
         else:

@@ -1,4 +1,4 @@
-"""``--threads``: sums are rounded in another order with other threads, so a record names them."""
+"""``--threads``: set torch's threads. Records name them: with others, sums round otherwise."""
 
 import os
 

@@ -8,8 +8,6 @@ from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
 from vitascope.settings import fields_of
 
-__all__ = ["question_of", "run_compare", "source_of"]
-
 
 def run_compare(request: Compare) -> Result:
     """Train the models and say which one suits the images."""

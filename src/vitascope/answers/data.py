@@ -3,8 +3,6 @@
 from vitascope.answers.result import Result
 from vitascope.requests.data import DataRequest
 
-__all__ = ["run_data"]
-
 
 def run_data(request: DataRequest) -> Result:
     """Look at the images."""

@@ -8,8 +8,6 @@ from vitascope.requests.compare import Compare
 from vitascope.requests.study import StudyRequest
 from vitascope.settings import fields_of
 
-__all__ = ["engine_of", "this_machine"]
-
 
 def engine_of(request: StudyRequest) -> Any:
     """Where the runs of a study are made."""

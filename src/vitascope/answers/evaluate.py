@@ -12,8 +12,6 @@ from vitascope.requests.evaluate import Evaluate
 from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
-__all__ = ["run_evaluate"]
-
 
 def run_evaluate(request: Evaluate) -> Result:
     """Accuracy, likelihood and calibration; with ``on``, robustness."""

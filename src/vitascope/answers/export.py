@@ -4,8 +4,6 @@ from vitascope.answers.result import Result
 from vitascope.errors import UserError
 from vitascope.requests.export import Export
 
-__all__ = ["run_export"]
-
 
 def run_export(request: Export) -> Result:
     """Write the file, or the folder for the hub."""

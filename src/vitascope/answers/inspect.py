@@ -12,8 +12,6 @@ from vitascope.threads import use_threads
 if TYPE_CHECKING:
     from vitascope.record import Record
 
-__all__ = ["run_inspect"]
-
 
 def run_inspect(request: Inspect) -> Result:
     """Look inside a model, or list its units."""

@@ -8,8 +8,6 @@ from vitascope.progress import Progress
 from vitascope.requests.predict import Predict
 from vitascope.threads import use_threads
 
-__all__ = ["run_predict"]
-
 
 def run_predict(request: Predict) -> Result:
     """Classify the files; those that cannot be read are named and left out."""

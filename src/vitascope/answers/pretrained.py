@@ -10,8 +10,6 @@ from vitascope.progress import Progress
 from vitascope.requests.compare import Compare
 from vitascope.settings import fields_of
 
-__all__ = ["pretrained_question", "run_pretrained"]
-
 
 def run_pretrained(request: Compare) -> Result:
     """Which pretrained backbone suits the images."""

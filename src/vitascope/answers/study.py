@@ -12,8 +12,6 @@ from vitascope.requests.study import StudyRequest
 from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
-__all__ = ["run_buildup", "run_spectra", "run_study", "scale_of", "study_with_page"]
-
 
 def run_buildup(request: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
@@ -101,7 +99,7 @@ def scale_of(study: Any, request: StudyRequest) -> Any:
     fitting = [word for word in request.data if f"{word.partition(':')[0]}:" in needed]
     changes: dict[str, Any] = {
         "data": next(iter([*fitting, *request.data]), None),
-        "seeds": request.seeds or None,
+        "seeds": request.seeds or tuple(range(study.seeds.get(request.scale, 0))) or None,
         **fields_of(request, ("image_size", "epochs", "recipe")),
     }
     given = {name: value for name, value in changes.items() if value is not None}

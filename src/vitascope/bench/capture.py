@@ -15,8 +15,8 @@ one that keeps a number of each (``reduce=``), which the peer cannot: it returns
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
-from time import perf_counter, process_time
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -25,13 +25,9 @@ from timm.utils import AttentionExtract
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.bench.timing import peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
 from vitascope.errors import UserError
-from vitascope.record import Record
 
-__all__ = ["CaptureBenchmark", "time_capture"]
-
-Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 Maps = list[Tensor]  # a layer's each, in order
 Ways = dict[str, Callable[[], Maps]]
 
@@ -39,23 +35,13 @@ PLAIN, OURS, EAGER = "forward pass", "capture.attention", "output_attentions, ea
 
 
 @dataclass(frozen=True)
-class CaptureBenchmark:
+class CaptureBenchmark(Benchmark, subject="capture"):
     """Costs in forward passes with fused attention, and speeds against peers: above 1 is faster."""
 
     cost: tuple[Row, ...]
     speed: tuple[Row, ...]
     memory: tuple[tuple[str, int, int], ...]  # what is kept, our bytes, the peer's
     difference: dict[str, float]  # peer -> largest difference of an entry of a map
-    config: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        names = ("cost", "speed", "memory", "difference")
-        values = {name: getattr(self, name) for name in names}
-        return Record(
-            kind="bench-capture", values=values, config=self.config, seed=0, seconds=self.seconds
-        )
 
 
 def time_capture(
@@ -79,7 +65,7 @@ def time_capture(
         }
         for library, (_, ways) in libraries.items():
             progress(library)
-            times = take_turns(ways, rounds=rounds, clock=process_time)
+            times = take_turns(ways, rounds=rounds)
             cost += [
                 (f"{library}: {way}", *times.speed(PLAIN, way)) for way in ways if way != PLAIN
             ]
@@ -94,15 +80,12 @@ def time_capture(
             ("all maps kept", peak_memory(ways[OURS]), theirs),
             ("one number of each kept", peak_memory(_one_number(model, images)), theirs),
         )
-    config: dict[str, Any] = {
-        "batch_size": batch_size,
-        "img_size": img_size,
-        "depth": depth,
-        "rounds": rounds,
-    }
-    config |= {"threads": threads, "clock": "processor time", "peer": EAGER}
-    seconds = perf_counter() - start
-    return CaptureBenchmark(tuple(cost), tuple(speed), memory, difference, config, seconds)
+    config: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size, "depth": depth}
+    config |= {"rounds": rounds, "threads": threads, "clock": CLOCK, "peer": EAGER}
+    taken = perf_counter() - start
+    return CaptureBenchmark(
+        tuple(cost), tuple(speed), memory, difference, config=config, seconds=taken
+    )
 
 
 def _plain_and_ours(model: nn.Module, images: Tensor) -> Ways:

@@ -19,11 +19,9 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, TimedComparison, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
-
-__all__ = ["CorruptionBenchmark", "time_corruptions"]
 
 PEER = "imagecorruptions-imaug"
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -106,7 +104,8 @@ def time_corruptions(
                 runs["peer"] = partial(theirs, change, arrays, name)
                 times[name] = take_turns(runs, rounds=rounds, least_seconds=0.0)
             _report(times, side, count * len(SEVERITIES), speed, rates)
-    config = {"images": counts, "rounds": rounds, "threads": threads, "constants": "imagenet"}
+    config = {"images": counts, "rounds": rounds, "threads": threads, "clock": CLOCK}
+    config |= {"constants": "imagenet"}
     return CorruptionBenchmark(
         tuple(speed), tuple(rates), config=config, seconds=perf_counter() - start
     )

@@ -19,13 +19,11 @@ from timm.models.convit import GPSA as TimmGPSA
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitascope.bench.timing import Benchmark, Row, peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.models import create_model
 from vitascope.models.registry import OURS
-
-__all__ = ["GPSABenchmark", "saturate_gates", "time_gpsa"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def time_gpsa(
             speed.append(row)
             memory.append((f"{side} x {side}", *sizes))
     config = {"models": models, "grids": grids, "batch_size": batch_size, "rounds": rounds}
-    config |= {"threads": threads, "img_size": 224}
+    config |= {"threads": threads, "clock": CLOCK, "img_size": 224}
     return GPSABenchmark(tuple(speed), tuple(memory), config=config, seconds=perf_counter() - start)
 
 

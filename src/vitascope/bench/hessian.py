@@ -34,8 +34,6 @@ from vitascope.measure import hessian
 from vitascope.measure.curvature.objective import deterministic
 from vitascope.measure.curvature.products import HessianProducts
 
-__all__ = ["HessianBenchmark", "time_hessian"]
-
 Found = tuple[np.ndarray, int]  # eigenvalues by magnitude, products
 LEVELS = (  # the error aimed at, tolerance of ours and eigsh, PyHessian's
     ("1 %", 3e-2, 1e-3),

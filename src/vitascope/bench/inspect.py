@@ -27,10 +27,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vitascope import capture, measure
-from vitascope.bench.timing import Benchmark, Row, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, running_on, take_turns
 from vitascope.errors import UserError
-
-__all__ = ["InspectBenchmark", "time_inspect"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,9 @@ def time_inspect(
             cost += [(f"CKA by {name}", *times.speed("plain", name)) for name in who]
             speed.append((f"CKA of {len(names)} units / {peer}", *times.speed("ours", peer)))
             difference[peer] = float((torch.as_tensor(expected) - run().double()).abs().max())
-    config = {"num_images": num_images, "batch_size": batch_size, "img_size": img_size}
-    config |= {"depth": depth, "patch_size": 8, "units": len(names), "rounds": rounds}
-    config |= {"threads": threads}
+    config: dict[str, Any] = {"num_images": num_images, "batch_size": batch_size}
+    config |= {"img_size": img_size, "depth": depth, "patch_size": 8, "units": len(names)}
+    config |= {"rounds": rounds, "threads": threads, "clock": CLOCK}
     return InspectBenchmark(
         tuple(cost), tuple(speed), difference, config=config, seconds=perf_counter() - start
     )

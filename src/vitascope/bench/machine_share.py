@@ -20,8 +20,6 @@ from vitascope.bench.timing import take_turns
 from vitascope.capture import logits_of
 from vitascope.models import create_model
 
-__all__ = ["SMALL_MODELS", "machine_shares", "training_flops"]
-
 SIDE = 1024
 SMALL_MODELS: dict[str, str] = {  # label -> name
     f"{name}, {grid}": name + suffix

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Benchmark, Row, peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
 from vitascope.layers.neighbors import neighborhood_mask
-
-__all__ = ["DenseMaskedAttention", "NeighborhoodBenchmark", "time_neighborhood"]
 
 PEER = "dense masked attention"
 MODES = ("forward", "forward and backward")
@@ -77,7 +75,7 @@ def time_neighborhood(
                     speed.append((f"{what} / {PEER}", *row))
                     memory.append((what, *sizes))
     config = {"grids": grids, "kernel_sizes": kernel_sizes, "batch_size": batch_size}
-    config |= {"dim": 192, "num_heads": 3, "rounds": rounds, "threads": threads}
+    config |= {"dim": 192, "num_heads": 3, "rounds": rounds, "threads": threads, "clock": CLOCK}
     taken = perf_counter() - start
     return NeighborhoodBenchmark(
         tuple(speed), tuple(memory), config={**config, "peer": PEER}, seconds=taken

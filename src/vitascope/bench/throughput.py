@@ -19,8 +19,6 @@ from vitascope.measure.throughput import PUBLISHED, forward_pass, update_step
 from vitascope.models import create_model
 from vitascope.train.device import device_of
 
-__all__ = ["ThroughputBenchmark", "time_throughput"]
-
 
 @dataclass(frozen=True)
 class ThroughputBenchmark(Benchmark, subject="throughput"):
@@ -55,7 +53,7 @@ def time_throughput(
         for mode, work in (("inference", forward_pass), ("training", update_step)):
             progress(mode)
             runs = {name: work(built[name], images[name]) for name in models}
-            times = take_turns(runs, rounds=rounds, least_seconds=0.0)
+            times = take_turns(runs, rounds=rounds, least_seconds=0.0, clock=perf_counter)
             for name in models:
                 rates[name].append(batch_size / times.median(name))
             speed += [(f"{name} {mode} / {first}", *times.speed(name, first)) for name in others]

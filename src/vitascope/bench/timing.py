@@ -2,13 +2,14 @@
 
 A machine's clock, neighbours and temperature drift, so absolute times are
 not comparable. Here the candidates take turns, round after round; each round gives one ratio to the
-reference, and the median over the rounds is reported with its quartiles.
+reference, and the median over the rounds is reported with its quartiles. On one thread they are
+timed in processor time, which leaves out what others on the machine take.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from vitascope.record import Record
 
-__all__ = ["Benchmark", "Row", "TimedComparison", "peak_memory", "running_on", "take_turns"]
-
+CLOCK = "processor time on one thread, wall clock on more"  # of `take_turns`
 Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 
 
@@ -68,13 +68,15 @@ def take_turns(
     rounds: int = 7,
     warmup: int = 1,
     least_seconds: float = 0.1,
-    clock: Callable[[], float] = perf_counter,
+    clock: Callable[[], float] | None = None,
     progress: Callable[[], object] = lambda: None,
 ) -> TimedComparison:
     """Time the candidates in turn; quick ones are repeated to fill ``least_seconds`` per turn.
 
-    ``clock=process_time`` counts processor time, which others on the machine disturb less.
+    The clock is `CLOCK` unless given; on a GPU give ``perf_counter``.
     """
+    if clock is None:
+        clock = process_time if torch.get_num_threads() == 1 else perf_counter
     repeats = {}
     for name, run in candidates.items():
         for _ in range(warmup):

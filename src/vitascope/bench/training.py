@@ -31,8 +31,6 @@ from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
 from vitascope.train import Recipe, recipe, train
 
-__all__ = ["TrainingBenchmark", "time_training"]
-
 
 @dataclass(frozen=True)
 class TrainingBenchmark(Benchmark, subject="training"):

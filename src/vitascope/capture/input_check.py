@@ -1,4 +1,4 @@
-"""Whether a model takes some images: one of them is passed through before time is spent on more."""
+"""Check that a model takes some images, by passing one of them through it."""
 
 from typing import Any
 

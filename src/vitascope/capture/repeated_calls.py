@@ -12,8 +12,6 @@ from torch import nn
 
 from vitascope.capture.threads import only_this_thread
 
-__all__ = ["ModuleRuns", "module_of"]
-
 _NUMBER = re.compile(r"@\d+$")
 
 

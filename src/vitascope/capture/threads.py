@@ -14,8 +14,6 @@ from torch import nn
 
 from vitascope.errors import UserError
 
-__all__ = ["exclusive_access", "only_this_thread"]
-
 _lock = threading.Lock()
 _held: dict[int, tuple[int, int]] = {}  # id of a module -> thread, and how many of its blocks
 

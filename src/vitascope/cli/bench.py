@@ -1,4 +1,4 @@
-"""``vitascope bench``: speed as a ratio, measured here and now."""
+"""``vitascope bench``: measure speed against peers on this machine, as ratios."""
 
 import json
 from collections.abc import Sequence
@@ -9,8 +9,6 @@ from vitascope.cli.options import parse
 from vitascope.progress import Progress
 from vitascope.requests.bench import Bench
 from vitascope.threads import use_threads
-
-__all__ = ["run"]
 
 GRIDS = {"gpsa": (14, 32, 64), "neighborhood": (32, 64)}  # patches a side
 MODELS = {

@@ -1,4 +1,4 @@
-"""``vitascope models``: what there is, how large it is, and a first look at one."""
+"""``vitascope models``: list the models, count parameters and FLOPs, draw first attention maps."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,6 @@ from time import perf_counter
 from vitascope.cli.options import parse
 from vitascope.progress import Progress
 from vitascope.requests.models import Models
-
-__all__ = ["run"]
 
 
 def run(words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""From words to a request, and from a result to what is printed."""
+"""Parse the command line into a request, and print a result."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,6 @@ from vitascope.settings import check
 
 if TYPE_CHECKING:
     from vitascope.answers.result import Result
-
-__all__ = ["parse", "show"]
 
 Request = TypeVar("Request")
 

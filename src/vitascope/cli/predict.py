@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from vitascope.cli.options import parse, show
 from vitascope.requests.predict import Predict
 
-__all__ = ["run"]
-
 
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope predict``, classify and print or write."""

@@ -9,8 +9,6 @@ from vitascope.cli.options import parse
 from vitascope.errors import UserError
 from vitascope.requests.report import Report
 
-__all__ = ["run"]
-
 
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope report`` and write the page."""

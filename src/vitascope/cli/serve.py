@@ -22,8 +22,6 @@ from vitascope.errors import UserError
 if TYPE_CHECKING:
     from vitascope.studies.explorer.live import Live
 
-__all__ = ["make_server", "serve"]
-
 HOST = "127.0.0.1"
 LOOK = "/look"
 TYPES = ("image/png", "image/jpeg", "image/webp")

@@ -8,8 +8,6 @@ from vitascope.cli.options import parse
 from vitascope.cli.study_search import STUDIES
 from vitascope.errors import UserError
 
-__all__ = ["STUDIES", "run", "understand"]
-
 
 def usage() -> str:
     """What ``vitascope study --help`` prints."""

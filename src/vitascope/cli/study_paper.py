@@ -12,8 +12,6 @@ from vitascope.cli.options import parse
 from vitascope.errors import UserError, unknown
 from vitascope.requests.study import StudyRequest
 
-__all__ = ["listed", "run_paper", "understand"]
-
 
 def understand(
     name: str, words: Sequence[str], others: Sequence[str] = ()
@@ -103,8 +101,9 @@ def planned(study: Any, args: StudyRequest) -> list[str]:
         check_images({study.name: plan})
         left = core_hours(plan, scale.seeds, args.out)
         lines.append(
-            f"  expected: {left.hours:,.1f} core-hours for {left.num_runs} runs that are not there "
-            "yet (timed steps of every model on this machine; without readings)"
+            f"  expected: {left.hours:,.1f} core-hours: {left.training:,.1f} for {left.num_runs} "
+            f"runs that are not there yet, {left.readings:,.1f} for what is read off them (timed "
+            "steps of every model on this machine)"
         )
         slow, fast = min(left.images_per_second.values()), max(left.images_per_second.values())
         lines.append(f"  one core trains {slow:,.0f} to {fast:,.0f} images a second")

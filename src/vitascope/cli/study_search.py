@@ -7,8 +7,6 @@ from vitascope.cli.options import show
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.spectra import Spectra
 
-__all__ = ["STUDIES"]
-
 
 def _buildup(request: Buildup) -> None:
     from vitascope.answers.study import run_buildup

@@ -9,9 +9,6 @@ from vitascope.cli.options import parse
 from vitascope.errors import UserError
 from vitascope.requests.train import Train
 
-__all__ = ["run"]
-
-
 _ANY_TASK = (  # options of every task; the others are for classification
     *("task", "model", "data", "out", "recipe", "epochs", "changes", "model_args", "image_size"),
     *("seed", "resume", "device", "num_workers", "quiet"),

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.augment import randaugment
 from vitascope.data.augment.geometry import crop_boxes, mirror, resized_crop, shifted_crop
 from vitascope.data.augment.jitter import jitter
+from vitascope.data.augment.policy import Policy, draw
+from vitascope.data.augment.randaugment import augment
 from vitascope.data.augment.settings import Augmentation
 from vitascope.data.images import ImageSet, resize
 from vitascope.data.random_streams import Purpose, stream
@@ -74,7 +75,7 @@ def varied_pixels(
     indices: np.ndarray,
     position: BatchPosition,
     augmentation: Augmentation,
-    policy: randaugment.Policy | None,
+    policy: Policy | None,
     *,
     side: int,
     hflip: float,
@@ -99,10 +100,8 @@ def varied_pixels(
         pixels = mirror(pixels, torch.from_numpy(which))
     if policy is not None:
         rng = position.stream(Purpose.RAND_AUGMENT)
-        chosen, argument = randaugment.draw(rng, policy, count, side)
-        pixels = randaugment.augment(
-            pixels, policy, chosen[:, rows], argument[:, rows], fill, a.interpolation
-        )
+        chosen, argument = draw(rng, policy, count, side)
+        pixels = augment(pixels, policy, chosen[:, rows], argument[:, rows], fill, a.interpolation)
     elif a.color_jitter > 0:
         low = max(0.0, 1 - a.color_jitter)
         rng = position.stream(Purpose.COLOR)

@@ -23,8 +23,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 
-__all__ = ["GREY", "MOST_PIXELS", "TooLarge", "fit", "opened", "shown_size", "upright"]
-
 MOST_PIXELS = 89_478_485  # pillow's own limit: 256 MB as RGB
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")  # none runs programs
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of more than 8 bits, all grey

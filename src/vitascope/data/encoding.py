@@ -6,8 +6,6 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-__all__ = ["image_bytes"]
-
 PHOTO = 64  # pixels; larger images are stored as JPEG
 SIDE = 256  # pixels a stored image has at most
 

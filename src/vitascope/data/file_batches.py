@@ -25,8 +25,6 @@ from vitascope.data.images import FileImages, to_tensor
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
-__all__ = ["Decoded", "TrainView", "decoded", "seeded"]
-
 
 @dataclass(frozen=True)
 class Decoded:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vitascope.data.augment import randaugment
 from vitascope.data.augment.erasing import erase, erasing_boxes
 from vitascope.data.augment.mixing import draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.augment.policy import policy
 from vitascope.data.augment.settings import Augmentation
 from vitascope.data.batches import Batch, BatchPosition, Normalize, flip_chance, varied_pixels
 from vitascope.data.file_batches import Decoded, TrainView, decoded
@@ -87,7 +87,7 @@ class TrainBatches:
         self.normalize = Normalize(mean, std)
         self.policy = None
         if augmentation.rand_augment and not isinstance(dataset_images, FileImages):
-            self.policy = randaugment.policy(augmentation.rand_augment)
+            self.policy = policy(augmentation.rand_augment)
 
     def __len__(self) -> int:
         return self._steps

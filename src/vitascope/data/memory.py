@@ -19,8 +19,6 @@ from vitascope.data.file_batches import decoded
 from vitascope.data.images import FileImages, ImageSet, MemoryImages
 from vitascope.errors import UserError
 
-__all__ = ["MEMORY_LIMIT", "decode_all", "gather"]
-
 MEMORY_LIMIT = 2 * 2**30  # bytes of pixels
 CHUNK = 256
 NAMED = 20  # broken images that are named one by one

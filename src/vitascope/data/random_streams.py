@@ -16,8 +16,6 @@ import numpy as np
 
 from vitascope.errors import UserError
 
-__all__ = ["Purpose", "stream"]
-
 
 class Purpose(IntEnum):
     """What a stream is for: two purposes never share numbers."""

@@ -13,8 +13,6 @@ import numpy as np
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
-__all__ = ["epoch_order", "steps_per_epoch"]
-
 
 def steps_per_epoch(num_images: int, batch_size: int) -> int:
     """Whole batches in an epoch.

@@ -22,8 +22,6 @@ from vitascope.data.images import ImageSet, resize
 from vitascope.data.memory import headers
 from vitascope.data.sources.folder import list_files, parts_of
 
-__all__ = ["SIDE", "Survey", "file_sizes", "survey"]
-
 SIDE = 64  # of the images that are compared
 BITS = 4  # of 64, by which near duplicates differ at most
 LEVELS = 10.0  # of 255, by which their thumbnails differ on average at most
@@ -63,23 +61,23 @@ class Survey:
             f"{len(self.classes)} classes, the largest {self.imbalance:.1f} times the smallest"
         ]
         counts = (
-            (len(self.unreadable), "cannot be read"),
-            (self.exact + self.near, "pairs of duplicates inside a part"),
-            (self.two_labels, "pairs of the same image with two labels"),
+            (len(self.unreadable), "file", "that cannot be read"),
+            (self.exact + self.near, "pair", "of duplicates inside a part"),
+            (self.two_labels, "pair", "of the same image with two labels"),
         )
-        words += [f"{number} {what}" for number, what in counts if number]
+        words += [f"{_some(number, noun)} {what}" for number, noun, what in counts if number]
         return "; ".join([*words, *([self.leak] if self.leak else [])])
 
     @property
     def leak(self) -> str:
         """Which test images training has seen, in words; empty where there are none."""
         kinds = (
-            (self.exact_across, "are in the training set too, so accuracy is too good"),
-            (self.near_across, "look nearly the same as a training image"),
+            (self.exact_across, "also in the training set, so accuracy is too good"),
+            (self.near_across, "nearly the same as a training image"),
         )
         total = max(1, sum(self.test))
         return "; ".join(
-            f"{number} test images ({100 * number / total:.0f} %) {what}"
+            f"{_some(number, 'test image')} ({100 * number / total:.0f} %) {what}"
             for number, what in kinds
             if number
         )
@@ -147,6 +145,15 @@ def survey(dataset: Dataset) -> Survey:
         pairs=named,
         compared=len(labels) <= MOST,
     )
+
+
+def _some(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> _some(1, "pair"), _some(2, "pair")
+    ('1 pair', '2 pairs')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def file_sizes(folder: str | Path) -> str:

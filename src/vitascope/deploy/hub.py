@@ -22,8 +22,6 @@ from vitascope.capture import logits_of
 from vitascope.deploy.loading import Loaded, load
 from vitascope.studies.session.models import rebuilt
 
-__all__ = ["HubModel"]
-
 SHOWN = 50  # class names in the card
 
 

@@ -17,8 +17,6 @@ from timm.layers import Attention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["attend", "choose_path", "is_plain"]
-
 MOST_TOKENS = 48
 WIDEST_HEAD = 16
 

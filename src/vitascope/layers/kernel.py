@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["MODES", "fold", "head_offsets", "margins", "reason_not_convertible", "trimmed"]
-
 MODES = {
     "zeros": "constant",
     "circular": "circular",

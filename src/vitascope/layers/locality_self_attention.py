@@ -20,8 +20,6 @@ from torch.nn import functional as F
 
 from vitascope.errors import UserError
 
-__all__ = ["LocalitySelfAttention"]
-
 
 class LocalitySelfAttention(Attention):
     """timm's self-attention with a learned temperature per head and a masked diagonal.

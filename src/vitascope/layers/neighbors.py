@@ -29,8 +29,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["BORDERS", "Window", "neighborhood_attention", "neighborhood_mask"]
-
 BLOCK = 8  # queries a side; 4 to 16 were timed on grids of 14 to 64, and 8 was first or near it
 BORDERS = ("shift", "clip")  # what a window does at the border of the grid
 

@@ -28,16 +28,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = [
-    "apply_windows",
-    "axis_scores",
-    "axis_windows",
-    "convolutional_weight",
-    "dense_score",
-    "kernel_offsets",
-    "window_weight",
-]
-
 
 def axis_scores(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
     """The share of each axis in ``v . r_ij``. [(H, n_k, n_k)]

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 
-__all__ = ["Rotary", "add_rotary"]
-
 
 class Rotary(nn.Module):
     """Turns queries or keys. (B, H, T, d) -> (B, H, T, d)"""

@@ -34,6 +34,6 @@ from vitascope.measure.robustness.fgsm import fgsm as fgsm
 from vitascope.measure.robustness.frequency import frequency as frequency
 from vitascope.measure.robustness.occlusion import occlusion as occlusion
 from vitascope.measure.robustness.pgd import pgd as pgd
-from vitascope.measure.streaming.together import together as together
+from vitascope.measure.streaming.one_pass import together as together
 
 __all__ = sorted(name for name, value in globals().items() if isinstance(value, FunctionType))

@@ -93,6 +93,8 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     if source in ("", "timm"):
         full = PREFIX + rest if not source and rest.split(".")[0] in KNOWN else rest
         if not timm.is_model(full):
+            if "/" in name and not source:
+                raise UserError(f"there is no folder {name!r}, and no model has a / in its name")
             raise unknown("model", name, [*KNOWN, *timm.list_models()])
     else:
         full = name

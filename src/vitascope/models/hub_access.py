@@ -18,8 +18,6 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, Offl
 
 from vitascope.errors import UserError
 
-__all__ = ["hub_download"]
-
 SECONDS = 3.0  # to wait for the hub
 _NOT_HAD = (LocalEntryNotFoundError, OfflineModeIsEnabled, urllib.error.URLError, socket.timeout)
 
@@ -60,8 +58,11 @@ def hub_download(what: str) -> Iterator[None]:
     constants.HF_HUB_OFFLINE = offline
     try:
         yield
-    except (*_NOT_HAD, HfHubHTTPError) as error:
-        if isinstance(error, HfHubHTTPError) and not isinstance(error, LocalEntryNotFoundError):
+    except OSError as error:  # all of the hub's are; transformers says them in its own words
+        first = error.__cause__ if isinstance(error.__cause__, _NOT_HAD) else error
+        if not isinstance(first, (*_NOT_HAD, HfHubHTTPError)):
+            raise
+        if isinstance(first, HfHubHTTPError) and not isinstance(first, LocalEntryNotFoundError):
             why = " ".join(str(error).split())[:200]
             raise UserError(f"cannot have {what} from {constants.ENDPOINT}: {why}") from None
         raise UserError(

@@ -28,8 +28,6 @@ from vitascope.models.vit.localvit import LocalViT
 from vitascope.models.vit.patches import PatchEmbed
 from vitascope.models.vit.pvt import PVT
 
-__all__ = ["OURS", "PREFIX"]
-
 PREFIX = "vs_"
 
 _CONVIT = {  # heads, width

@@ -18,8 +18,6 @@ from vitascope.layers.context_broadcasting.broadcast import Kind
 from vitascope.layers.context_broadcasting.broadcasting import Position, Where
 from vitascope.models.vit.dial import DIAL, check_changes
 
-__all__ = ["ModelName", "read_name"]
-
 
 class ModelName(NamedTuple):
     """A name, taken apart."""

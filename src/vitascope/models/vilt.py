@@ -16,8 +16,6 @@ from vitascope.errors import UserError, unknown
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.suffix import read_name
 
-__all__ = ["SIZES", "vilt"]
-
 SIZES: dict[str, dict[str, int]] = {
     "vilt_base": {  # ViLT-B/32
         "hidden_size": 768,

@@ -11,6 +11,7 @@ are not finite are refused: every number measured with them would be worthless.
 
 import pickle
 import struct
+import zipfile
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,22 +25,13 @@ from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 from vitascope.record import atomic_write
 
-__all__ = [
-    "check_finite",
-    "check_weights",
-    "from_timm",
-    "load_weights",
-    "read_state",
-    "save_weights",
-    "to_timm",
-]
-
 _BIAS = "pos_proj.bias"
 _WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema")
 _DEEPEST = 2  # wrappers around one another
 # What torch raises for bytes that are no whole file of weights, besides pickle's own error.
 _DAMAGED = (
     SafetensorError,
+    zipfile.BadZipFile,
     struct.error,
     RuntimeError,
     EOFError,
@@ -76,6 +68,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         regular(path)
         if path.suffix == ".safetensors":
             return load_file(path)
+        _check_unpacked(path)
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"no weights at {path}") from None
@@ -99,7 +92,33 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
             f"{path} holds no state dict: a mapping of names to tensors, alone or under "
             f"{', '.join(map(repr, _WRAPPERS))}"
         )
+    odd = next((name for name, value in state.items() if not _plain(value)), None)
+    if odd is not None:
+        raise UserError(
+            f"{path}: {odd:.200} is sparse, quantized, nested or without values; save plain tensors"
+        )
     return {name.removeprefix("module."): value for name, value in state.items()}
+
+
+def _plain(value: Tensor) -> bool:
+    """Whether it is a table of numbers, one beside the other."""
+    packed = value.is_nested or value.is_quantized or value.is_meta
+    return not packed and value.layout == torch.strided
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse an archive that holds more than its own length: ``torch.save`` does not compress.
+
+    Raises:
+        ValueError: If it does; a few megabytes could ask for all memory.
+    """
+    with open(path, "rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return
+        with zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    if size > path.stat().st_size:
+        raise ValueError(f"it unpacks to {size:,} bytes; write it again with torch.save")
 
 
 def check_finite(
@@ -141,6 +160,11 @@ def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
         f"{name} is {tuple(state[name].shape)} in the file and {tuple(own[name].shape)} here"
         for name in own.keys() & state.keys()
         if state[name].shape != own[name].shape
+    ]
+    wrong += [
+        f"{name} is complex"
+        for name in own.keys() & state.keys()
+        if state[name].is_complex() and not own[name].is_complex()
     ]
     wrong += [f"{name} is missing" for name in own.keys() - state.keys()]
     wrong += [f"{name} is not in the model" for name in state.keys() - own.keys()]

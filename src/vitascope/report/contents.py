@@ -28,8 +28,6 @@ from vitascope.report.sections import (
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import correction, tally, told
 
-__all__ = ["BUILDERS", "EXPLORER", "KINDS", "Builder", "PageContents", "compose"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Builder:

@@ -12,8 +12,6 @@ from vitascope.report.tables.claims import claims_table
 from vitascope.report.tables.table import Table
 from vitascope.report.tables.writers import FILE_WRITERS
 
-__all__ = ["drawings", "write_figures", "write_tables"]
-
 
 def write_figures(report: PageContents, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write ``folder/figures/NAME.{png,svg,pdf}`` for every figure of the page."""

@@ -9,8 +9,6 @@ from vitascope.report.exports import write_figures
 from vitascope.report.page import write_report
 from vitascope.report.records import Found, Source, find
 
-__all__ = ["write_folder_page", "write_record_figures"]
-
 
 def write_folder_page(folder: str | Path, title: str | None = None) -> Path:
     """Write ``folder/report.html`` from the records below it."""

@@ -1,15 +1,15 @@
-"""Numbers and settings as a person says them; the page's filters."""
+"""Format numbers, durations, names and settings as text; the page's filters."""
 
 import base64
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
 from vitascope.report.figures.scale import count, short
-
-__all__ = ["FILTERS", "duration", "listed", "number", "plural", "short_names", "signed", "tied"]
 
 
 def duration(seconds: float | None) -> str:
@@ -31,6 +31,15 @@ def duration(seconds: float | None) -> str:
 def tied(words: str) -> str:
     """Words in which a percent sign stays on its number's line."""
     return words.replace(" %", "\u00a0%")
+
+
+def code(words: str) -> Markup:
+    """Words for the page in which what stands in backticks is code.
+
+    >>> code("a < b: type `vitascope data`")
+    Markup('a &lt; b: type <code>vitascope data</code>')
+    """
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))
 
 
 def signed(value: float) -> str:
@@ -111,6 +120,7 @@ def picture_source(array: np.ndarray) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
+    "code": code,
     "count": count,
     "short": short,
     "duration": duration,

@@ -23,8 +23,6 @@ from vitascope.report.figures.style import COLOURS
 from vitascope.report.formatting import FILTERS
 from vitascope.report.sections.section import Section
 
-__all__ = ["render_page", "write_report"]
-
 _PAGE_BYTES = 4_500_000
 _POINTS = (200, 80, 30)
 

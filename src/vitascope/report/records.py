@@ -14,9 +14,7 @@ from typing import Any
 from vitascope.errors import UserError
 from vitascope.record import Record, load, load_config, load_metrics
 
-__all__ = ["SUMMARIES", "Found", "Source", "find"]
-
-SUMMARIES = ("compare", "study", "buildup", "spectra")  # what stands for the runs below it
+SUMMARIES = ("compare", "pretrained", "study", "buildup", "spectra")  # they stand for runs below
 _DEPTH = 4
 _MOST_RECORDS = 400
 _MOST_BYTES = 64_000_000  # of a record's JSON

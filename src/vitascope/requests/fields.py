@@ -48,13 +48,13 @@ ClassNames = Annotated[
     arg(help="Which class of the model a class of the images is: puppy=dog kitten=cat."),
 ]
 RecipeName = Annotated[
-    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune.")
+    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, linear.")
 ]
 TaskRecipe = Annotated[
     str | None,
     arg(
-        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop or finetune; segmentation "
-        "and vqa for those tasks. laptop, or the task's own, when left out."
+        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, linear; "
+        "segmentation and vqa for those tasks. laptop, or the task's own, when left out."
     ),
 ]
 Epochs = Annotated[

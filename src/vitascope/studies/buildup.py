@@ -53,8 +53,6 @@ from vitascope.studies.session.models import build
 from vitascope.studies.stats import difference, judge
 from vitascope.train import Recipe, check_trainable, load_run, lock_folder
 
-__all__ = ["BuildUp", "Candidate", "Kinds", "build_up", "candidates", "improves"]
-
 Kinds = tuple[str, ...]  # a word per stage, a letter per block: "c" conv, "a" MSA
 SIZED = {"resnet": ("resnet_micro", "resnet_preact_50")}  # for small and for large images
 SMALL = 64  # pixels a side

@@ -15,8 +15,6 @@ from vitascope.data import Dataset, Subset, subset
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError, unknown
 
-__all__ = ["class_pairs", "columns", "joined", "listed", "relabelled", "relabelled_like"]
-
 SHOWN = 20  # names of a list in a message
 IMAGENET = 1000  # outputs of which ``Dataset.class_map`` names some
 

@@ -1,4 +1,4 @@
-"""The device that a name stands for, and whether it does what it announces."""
+"""Choose a torch device by name, and check that bfloat16 works on it."""
 
 import faulthandler
 import os
@@ -7,8 +7,6 @@ from functools import cache
 import torch
 
 from vitascope.errors import UserError
-
-__all__ = ["check_bfloat16", "device_of"]
 
 
 def device_of(name: str | None) -> torch.device:

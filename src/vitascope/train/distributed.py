@@ -1,4 +1,4 @@
-"""Processes, devices and precision: Hugging Face Accelerate, and what it leaves to its user.
+"""Processes, devices and mixed precision of a training, through Hugging Face Accelerate.
 
 Accelerate starts the process group under ``torchrun``, places and wraps the model (DDP), scales
 fp16 losses and drives trackers (TensorBoard, W&B, MLflow, ...). Its FSDP needs GPUs even to be
@@ -38,8 +38,6 @@ from vitascope.errors import UserError
 from vitascope.train.device import check_bfloat16, device_of
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.trackers import chosen
-
-__all__ = ["TrainingProcess"]
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 

@@ -1,4 +1,4 @@
-"""What a classifier said about every image: the class and how sure it was, and the true one.
+"""Predictions of a classifier: for every image the class, its probability and the label.
 
 Enough for paired tests, class-wise and balanced accuracies and their intervals, without the model.
 A run keeps it as ``predictions.safetensors``, 12 bytes per image (16 beyond 65,536 classes).

@@ -36,8 +36,6 @@ from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, catch_stop_signals, diverged
 from vitascope.train.trainer.update import reseed
 
-__all__ = ["Task", "TaskRun", "load_task_run", "train_task"]
-
 
 class Task(Protocol):
     """What is learned, from what, and how it is measured."""

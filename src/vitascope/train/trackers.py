@@ -9,8 +9,6 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_availa
 from vitascope.errors import UserError, unknown
 from vitascope.settings import flat
 
-__all__ = ["PROJECT", "chosen", "flat_config", "log_pictures", "require_pictures"]
-
 PROJECT = "vitascope"  # what services file the runs under
 USUAL = "tensorboard"
 _KINDS: Mapping[str, Any] = {str(name): kind for name, kind in LOGGER_TYPE_TO_CLASS.items()}

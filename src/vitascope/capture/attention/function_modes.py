@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["disable_modes", "enable_modes"]
-
 
 class _State(threading.local):
     depth = 0

@@ -30,8 +30,6 @@ from vitascope.capture.attention.events import (
 from vitascope.capture.attention.function_modes import disable_modes, enable_modes
 from vitascope.capture.threads import exclusive_access, only_this_thread
 
-__all__ = ["record_attention"]
-
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 _MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.einsum}
 

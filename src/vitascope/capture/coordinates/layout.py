@@ -11,8 +11,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from vitascope.capture.coordinates.operators import centres, distinct
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["Layout", "coordinates_of_tokens", "layout_of", "without_modes"]
-
 
 @dataclass(frozen=True)
 class Layout:

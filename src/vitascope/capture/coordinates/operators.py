@@ -12,22 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = [
-    "CoordinatePlanes",
-    "attended",
-    "carry",
-    "centres",
-    "distinct",
-    "empty_plane",
-    "is_empty",
-    "positions",
-    "product",
-    "rows",
-    "spacing",
-    "unit",
-    "window",
-]
-
 CoordinatePlanes = list[Tensor]  # w, wy, wx of the row, then of the column
 
 

@@ -35,8 +35,6 @@ from vitascope.capture.coordinates.operators import (
     window,
 )
 
-__all__ = ["CoordinateTracer"]
-
 _MOVES = frozenset(
     """view _unsafe_view _reshape_alias permute transpose t expand clone slice select split
     split_with_sizes unbind unsqueeze squeeze roll index index_select gather cat stack flip alias

@@ -19,8 +19,6 @@ from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.threads import only_this_thread
 
-__all__ = ["kinds_of"]
-
 
 @dataclass
 class _Call:

@@ -10,19 +10,6 @@ Shapes: b images, C channels, H x W pixels.
 import torch
 from torch import Tensor
 
-__all__ = [
-    "autocontrast_table",
-    "blend",
-    "blend_table",
-    "equalize_table",
-    "gray",
-    "gray_mean",
-    "histograms",
-    "look_up",
-    "saturate",
-    "sharpen",
-]
-
 VALUES = torch.arange(256)
 
 

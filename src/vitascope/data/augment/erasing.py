@@ -14,8 +14,6 @@ from torch import Tensor
 
 from vitascope.data.random_streams import Purpose, stream
 
-__all__ = ["erase", "erasing_boxes"]
-
 SHAPES = (0.3, 1 / 0.3)  # height to width; timm and the paper
 
 

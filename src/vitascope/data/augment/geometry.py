@@ -14,8 +14,6 @@ from torch.nn import functional as F
 
 from vitascope.data.images import resize
 
-__all__ = ["affine", "crop_boxes", "mirror", "resized_crop", "shifted_crop"]
-
 
 def shifted_crop(pixels: Tensor, top: Tensor, left: Tensor, pad: int) -> Tensor:
     """Pad with black and cut out H x W at (top, left) of the padded image, per image.

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from vitascope.data.augment import color
 
-__all__ = ["jitter"]
-
 
 def jitter(pixels: Tensor, factors: np.ndarray) -> Tensor:
     """Scale brightness, contrast and saturation; ``factors`` is (3, b), 1 changes nothing."""

@@ -17,8 +17,6 @@ from torch import Tensor
 
 from vitascope.data.augment.settings import Augmentation
 
-__all__ = ["Mix", "draw_mix", "mix_images", "mix_targets", "smooth_targets"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:

@@ -11,8 +11,6 @@ import numpy as np
 
 from vitascope.errors import UserError
 
-__all__ = ["AFFINE", "BLEND", "TABLE", "Policy", "arguments", "draw", "group", "kind", "policy"]
-
 AFFINE = {"Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY", "TranslateXRel"}
 AFFINE |= {"TranslateYRel"}
 BLEND = {"Color", "Contrast", "Brightness", "Sharpness"}

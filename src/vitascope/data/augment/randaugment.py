@@ -16,9 +16,7 @@ from torch import Tensor
 
 from vitascope.data.augment import color
 from vitascope.data.augment.geometry import affine
-from vitascope.data.augment.policy import AFFINE, Policy, arguments, draw, kind, policy
-
-__all__ = ["Policy", "arguments", "augment", "draw", "policy"]
+from vitascope.data.augment.policy import AFFINE, Policy, kind
 
 
 def matrices(name: str, argument: np.ndarray, height: int, width: int) -> np.ndarray:

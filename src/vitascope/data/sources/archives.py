@@ -14,7 +14,6 @@ import os
 import pickle
 import pickletools
 import struct
-import tarfile
 import zlib
 from collections.abc import Callable
 from math import prod
@@ -26,9 +25,8 @@ import torch
 
 from vitascope.data.images import MemoryImages, class_numbers
 from vitascope.data.sources.folder import existing
+from vitascope.data.sources.tar import BoundedTar
 from vitascope.errors import UserError, reason
-
-__all__ = ["FASHION_CLASSES", "cifar", "fashion_mnist_folder", "idx"]
 
 FASHION_CLASSES = (
     "T-shirt/top",
@@ -94,7 +92,7 @@ def members(path: Path) -> Callable[[str], bytes]:
         name for train, test, (meta, _), _ in LAYOUT.values() for name in (*train, test, meta)
     }
     try:
-        with tarfile.open(path) as archive:
+        with BoundedTar.open(path) as archive:
             inside = {
                 Path(m.name).name: limited(archive.extractfile(m), m.size)  # type: ignore[arg-type]
                 for m in archive

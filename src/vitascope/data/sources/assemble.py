@@ -12,8 +12,6 @@ from vitascope.data.memory import MEMORY_LIMIT
 from vitascope.data.subsets import split
 from vitascope.errors import UserError
 
-__all__ = ["Parts", "Request", "complete", "in_form"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Request:

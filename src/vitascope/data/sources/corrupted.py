@@ -24,8 +24,6 @@ from vitascope.data.sources.folder import class_folders, existing, list_files
 from vitascope.data.sources.imagenet import outputs_of, synsets
 from vitascope.errors import UserError, reason, unknown
 
-__all__ = ["CorruptedSets", "corrupted_sets"]
-
 SEVERITIES = (1, 2, 3, 4, 5)
 LABELS = "labels"
 

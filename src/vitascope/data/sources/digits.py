@@ -5,8 +5,6 @@ import torch
 
 from vitascope.data.images import MemoryImages
 
-__all__ = ["digits"]
-
 
 def digits() -> MemoryImages:
     """All images, their values 0 ... 16 stretched to 0 ... 255. (1797, 1, 8, 8)"""

@@ -21,8 +21,6 @@ from tqdm import tqdm
 
 from vitascope.errors import UserError
 
-__all__ = ["fetched", "home"]
-
 TIMEOUT = 60  # seconds without a byte
 
 
@@ -47,7 +45,10 @@ def fetched(url: str) -> Path:
     Raises:
         UserError: If it cannot be had; nothing is left behind.
     """
-    path = kept_at(url)
+    try:
+        path = kept_at(url)
+    except ValueError as error:
+        raise UserError(f"{url:.200} is no address: {error}") from None
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():

@@ -11,8 +11,6 @@ from pathlib import Path
 from vitascope.data.images import FileImages, printable
 from vitascope.errors import UserError
 
-__all__ = ["EXTENSIONS", "class_folders", "entries", "existing", "list_files", "parts_of"]
-
 EXTENSIONS = {
     ".bmp",
     ".gif",

@@ -16,8 +16,6 @@ from vitascope.data.images import FileImages, class_numbers, printable
 from vitascope.data.sources.folder import TEST, TRAIN, existing
 from vitascope.errors import UserError, reason
 
-__all__ = ["HubImages", "hub"]
-
 
 class HubImages(FileImages):
     """Rows of one split; an item is the number of a row."""
@@ -70,7 +68,7 @@ def read(source: str) -> Any:
             found = datasets.load_dataset(name, config or None)
         except Exception as error:  # the library has many: offline, no such name, no such config
             raise UserError(
-                f"no data set {name!r} on disk, nor from the hub: {reason(error)}"
+                f"no data set {name!r:.200} on disk, nor from the hub: {reason(error)}"
             ) from error
     return found if isinstance(found, dict) else {"train": found}
 

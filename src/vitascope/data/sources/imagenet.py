@@ -27,8 +27,6 @@ from vitascope.data.sources.assemble import Parts, Request
 from vitascope.data.sources.folder import EXTENSIONS, class_folders, existing, list_files, parts_of
 from vitascope.errors import UserError, reason
 
-__all__ = ["read_a", "read_imagenet", "read_real", "read_v2", "synsets"]
-
 STATISTICS = (IMAGENET_MEAN, IMAGENET_STD)
 CROP_PCT = 0.875  # of the resized image, for evaluation
 

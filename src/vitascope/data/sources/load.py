@@ -35,7 +35,7 @@ from vitascope.data.sources.assemble import Parts, Request, complete, in_form
 from vitascope.data.sources.digits import digits
 from vitascope.data.sources.folder import existing, list_files, parts_of
 from vitascope.data.sources.table import read_table
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, reason, unknown
 
 __all__ = ["described", "load", "sources"]
 
@@ -218,6 +218,8 @@ def load(
     )
     if not source.strip():
         raise UserError("the data source is empty; give digits, or the path of a folder")
+    if re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", source):
+        raise UserError(f"the data source {source!r:.200} has a line break or the like in its name")
     name = source
     source, _, groups = source.partition(GROUPS)
     source, _, readable = source.partition(NAMES)
@@ -251,7 +253,7 @@ def with_class_names(dataset: Dataset, file: str) -> Dataset:
     try:
         lines = existing(file, "file").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}") from None
+        raise UserError(f"{file:.200} cannot be read: {reason(error)}") from None
     known = {}
     for line in lines:
         short, _, long = line.partition("," if "," in line else " ")

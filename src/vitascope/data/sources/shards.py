@@ -8,8 +8,11 @@ and kept (see :mod:`vitascope.data.sources.fetch`), because an index needs all o
 
 import io
 import json
+import os
 import re
 import tarfile
+from glob import glob
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,10 @@ from vitascope.data.decoding import opened
 from vitascope.data.images import FileImages, class_numbers, printable
 from vitascope.data.sources.fetch import fetched
 from vitascope.data.sources.folder import EXTENSIONS, existing
+from vitascope.data.sources.tar import BoundedTar
 from vitascope.errors import UserError, reason
 
-__all__ = ["ShardImages", "expand", "shards"]
-
-
+MOST_SHARDS = 100_000
 MOST_LABEL = 2**20  # bytes of a .cls or .json that are read
 
 
@@ -51,18 +53,40 @@ def expand(pattern: str) -> list[Path]:
         raise UserError(
             f"wds:{pattern} needs the library webdataset: pip install vitascope[shards]"
         ) from error
+    if _count(pattern) > MOST_SHARDS:
+        raise UserError(
+            f"wds:{pattern:.200} names {_count(pattern):,} shards; give at most {MOST_SHARDS:,}"
+        )
+    try:
+        urls = expand_urls(pattern)
+    except ValueError as error:  # unbalanced braces
+        raise UserError(f"wds:{pattern:.200} names no shards: {reason(error)}") from None
     if re.match(r"https?://", pattern):
-        return [fetched(url) for url in expand_urls(pattern)]
+        return [fetched(url) for url in urls]
     if "://" in pattern or pattern.startswith("pipe:"):
         raise UserError(
-            f"wds:{pattern} is neither on disk nor behind http(s), and commands are not run; copy "
-            "the shards and give their path"
+            f"wds:{pattern:.200} is neither on disk nor behind http(s), and commands are not run; "
+            "copy the shards and give their path"
         )
     found: list[Path] = []
-    for path in (Path(url).expanduser() for url in expand_urls(pattern)):
-        wild = sorted(path.parent.glob(path.name)) if path.parent.is_dir() else []
-        found += [existing(each, "shard") for each in wild or [path]]
+    for url in urls:
+        path = Path(os.path.expanduser(url))
+        wild = [path.parent / name for name in sorted(glob(path.name, root_dir=path.parent))]
+        found += [existing(each, "shard") for each in wild or [url]]
     return found
+
+
+def _count(pattern: str) -> int:
+    """How many names the braces of a pattern stand for, or more where there are braces inside.
+
+    >>> _count("{train,val}-{000..146}.tar")
+    294
+    """
+    ranges = re.findall(r"\{(-?\d+)\.\.(-?\d+)", pattern)
+    lists = re.findall(r"\{([^{}]*,[^{}]*)\}", pattern)
+    return prod(abs(int(last) - int(first)) + 1 for first, last in ranges) * prod(
+        1 + each.count(",") for each in lists
+    )
 
 
 def label_of(content: bytes, extension: str, where: str) -> int:
@@ -91,7 +115,7 @@ def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
     images: dict[str, tuple[str, str, int, int]] = {}
     labels: dict[str, int] = {}
     try:
-        with tarfile.open(path, "r:") as shard:
+        with BoundedTar.open(path, "r:") as shard:
             for member in shard:
                 if not member.isreg() or member.issparse():
                     continue

@@ -14,8 +14,6 @@ from vitascope.data.images import FileImages
 from vitascope.data.sources.folder import TEST, TRAIN, existing
 from vitascope.errors import UserError, reason
 
-__all__ = ["read_table"]
-
 
 def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileImages | None]:
     """The training images and, where the table has a split, the test images.

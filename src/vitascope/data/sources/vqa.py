@@ -25,8 +25,6 @@ from vitascope.data.images import to_tensor
 from vitascope.data.sources.folder import EXTENSIONS
 from vitascope.errors import UserError, reason
 
-__all__ = ["Question", "VQAFolder"]
-
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)  # ViLT's
 
 

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from vitascope.capture import units
 from vitascope.errors import UserError
 
-__all__ = ["image_for", "require_class_token"]
-
 _NAMES = ("cls_token", "class_token", "class_embedding")
 
 

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 from torch import nn
 
-__all__ = ["Sublayer", "attentions", "mlps"]
-
 _QUERIES = ("q", "qk", "qkv", "query", "q_proj", "qkv_proj", "wq", "to_q", "to_qkv")
 _KEYS = ("k", "kv", "key", "k_proj", "kv_proj", "wk", "to_k", "to_kv")
 _VALUES = ("v", "value", "v_proj", "wv", "to_v")

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from vitascope.capture.structure.features import tensor_in
 from vitascope.errors import UserError
 
-__all__ = ["TokenBatch", "first_tensor", "follow_attention", "follow_block", "visible"]
-
 _MASKS = ("attention_mask", "attn_mask", "src_key_padding_mask")
 
 

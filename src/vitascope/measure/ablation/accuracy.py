@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError
 
-__all__ = ["correct"]
-
 
 def correct(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
     """Whether each image's largest logit is its label's; soft labels by their peak. (N,) bool"""

@@ -23,8 +23,6 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from vitascope.errors import UserError, unknown
 from vitascope.measure.curvature.objective import slots
 
-__all__ = ["AXES", "Direction", "filter_norms", "movable", "normalised", "random_direction"]
-
 AXES = ("output", "input")
 POSITIONS = re.compile(r"(^|\.)((rel_)?pos_|[^.]*position)")  # a part of a weight's dotted name
 Direction = Mapping[str, Tensor]

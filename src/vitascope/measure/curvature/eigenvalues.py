@@ -34,8 +34,6 @@ from torch import Tensor
 
 from vitascope.errors import UserError
 
-__all__ = ["Eigenpairs", "Product", "largest", "orthogonal"]
-
 Product = Callable[[Tensor], Tensor]
 
 

@@ -32,18 +32,6 @@ from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError, unknown
 from vitascope.measure.streaming.batches import normal_tensor, split
 
-__all__ = [
-    "deterministic",
-    "differentiable_output",
-    "fixed_batches",
-    "logits_at",
-    "nll",
-    "objective",
-    "run_with",
-    "slots",
-    "trainable_weights",
-]
-
 BATCH_NORM = ("running", "batch")
 
 Weights = Mapping[str, Tensor]

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from vitascope.errors import UserError
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 
-__all__ = ["HessianProducts"]
-
 
 class HessianProducts:
     """``H(v)`` for the mean objective over fixed batches; the model is left as it came.

@@ -18,8 +18,6 @@ from torch import Tensor
 from vitascope.errors import UserError
 from vitascope.record import atomic_write
 
-__all__ = ["ResumeFile", "fingerprint"]
-
 Row = Mapping[str, Any]  # numbers and arrays by name, the same names and shapes in every row
 
 

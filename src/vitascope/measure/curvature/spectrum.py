@@ -15,8 +15,6 @@ import numpy as np
 from vitascope.errors import UserError
 from vitascope.record import Record
 
-__all__ = ["HessianSpectrum", "Side", "negative_share", "positive_mean"]
-
 PER_BATCH = (
     "eigenvalues",
     "residuals",

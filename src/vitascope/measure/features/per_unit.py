@@ -11,8 +11,6 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument
 
-__all__ = ["UnitMeans", "no_grid"]
-
 
 class UnitMeans(StreamingInstrument):
     """Mean over images of ``statistic((B, C, h, w)) -> (B, ...)`` after each image-like unit."""

@@ -32,8 +32,6 @@ from torch import Tensor
 from vitascope.capture import TokenCoordinates
 from vitascope.errors import UserError
 
-__all__ = ["TokenLink", "follow_back", "gradient_weighted", "mean_over_heads", "on_grid"]
-
 
 def mean_over_heads(weights: Tensor) -> Tensor:
     """The map of rollout. (B * W, H, T, S) -> (B * W, T, S)"""

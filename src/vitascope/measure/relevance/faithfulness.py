@@ -23,8 +23,6 @@ from torch import Tensor, nn
 
 from vitascope import capture
 
-__all__ = ["SHARES", "curves", "ranks"]
-
 SHARES = tuple(step / 10 for step in range(11))  # of the places that are hidden or shown
 
 

@@ -20,8 +20,6 @@ from torch import Tensor
 from vitascope.capture import ImageOutput
 from vitascope.errors import UserError
 
-__all__ = ["FEWEST", "grad_cam", "last_used"]
-
 FEWEST = 16  # places a map must have to say where
 
 

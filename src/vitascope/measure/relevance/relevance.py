@@ -1,4 +1,4 @@
-"""Which parts of the image does the answer rest on, and is that true?
+"""Relevance: which parts of the image does the answer depend on, and is the map faithful?
 
 Three maps per image, of the class that the model answers, on any model without naming layers or
 writing reshaping functions:
@@ -40,8 +40,6 @@ from vitascope.measure.robustness.changed_images import drawn
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
-
-__all__ = ["METHODS", "Explainer", "Relevance", "relevance"]
 
 METHODS = ("rollout", "gradient", "grad-cam")
 PICTURE = 96  # pixels a side of the small images that are kept beside the maps

@@ -25,16 +25,6 @@ from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.streaming.batches import normal_tensor, split
 
-__all__ = [
-    "ChangedImageAccuracy",
-    "LabelledBatch",
-    "Pixels",
-    "accuracy_on_changed_images",
-    "classes_of",
-    "drawn",
-    "labelled_batches",
-]
-
 SLACK = 0.01  # of the range from black to white: what normalising and back may be off
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
 
-__all__ = ["fit_temperature", "nll"]
-
 LIMIT = 100.0  # largest temperature and inverse temperature
 
 

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 
-__all__ = ["first_images", "images_in", "labelled_in", "normal_tensor", "split"]
-
 
 def split(batch: Any) -> tuple[Tensor, Tensor | None]:
     """Images and, where there are any, labels.

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.errors import UserError
 
-__all__ = ["ModelStructure"]
-
 
 class ModelStructure:
     """A model, the coordinates of its tokens, and its units.

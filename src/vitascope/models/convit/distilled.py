@@ -1,4 +1,4 @@
-"""ConViT with a second token that learns from a teacher.
+"""ConViT with a distillation token, which learns from a teacher.
 
 d'Ascoli et al. 2021, appendix B, after DeiT: a distillation token joins the patches beside the
 class token, after the last GPSA block and without a position embedding, and has a head of its own.

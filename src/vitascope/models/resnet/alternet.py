@@ -20,8 +20,6 @@ from vitascope.errors import UserError
 from vitascope.models.resnet.resnet import PreActResNet
 from vitascope.models.resnet.stages import are_sizes
 
-__all__ = ["AlterNet", "alternate"]
-
 
 def alternate(depth: int, num_msa: int) -> str:
     """The word of a stage, see :mod:`vitascope.models.resnet.stages`.

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 from vitascope.layers.window import WindowAttention
 
-__all__ = ["BasicBlock", "Bottleneck", "MSABlock"]
-
 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions beside a shortcut that is 1x1 where the shape changes."""

@@ -22,8 +22,6 @@ from torch import Tensor, nn
 from vitascope.errors import UserError, unknown
 from vitascope.models.resnet.stages import BLOCKS, check_sizes, residual_stages, stage_kinds
 
-__all__ = ["PreActResNet"]
-
 _STEMS = {"cifar": (3, 1, 4), "imagenet": (7, 2, 7)}  # kernel, stride, attention window
 
 

@@ -17,8 +17,6 @@ from vitascope.errors import UserError, unknown
 from vitascope.layers.blur import BoxBlur
 from vitascope.models.resnet.blocks import BasicBlock, Bottleneck, MSABlock
 
-__all__ = ["BLOCKS", "are_sizes", "check_sizes", "residual_stages", "stage_kinds"]
-
 BLOCKS: dict[str, Any] = {"basic": BasicBlock, "bottleneck": Bottleneck}
 
 

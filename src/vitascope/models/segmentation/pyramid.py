@@ -22,8 +22,6 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 
-__all__ = ["FeaturePyramid", "SimplePyramid", "feature_pyramid"]
-
 SCALES = (4.0, 2.0, 1.0, 0.5)  # ViTDet
 
 

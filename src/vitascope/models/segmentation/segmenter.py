@@ -21,8 +21,6 @@ from torch.nn import functional as F
 from vitascope.errors import UserError, unknown
 from vitascope.models.segmentation.pyramid import FeaturePyramid, feature_pyramid
 
-__all__ = ["Segmenter", "segmenter"]
-
 Head = Literal["upernet", "fpn"]
 
 

@@ -31,8 +31,6 @@ from torch import nn
 
 from vitascope.models.registry import PREFIX
 
-__all__ = ["CIFAR", "SmallStemResNet"]
-
 
 class SmallStemResNet(ResNet):
     """timm's ResNet with a stem that keeps the size of the image: 3 x 3, no pooling."""

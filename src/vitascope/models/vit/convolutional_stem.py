@@ -16,8 +16,6 @@ from torch import nn
 from vitascope.errors import UserError
 from vitascope.models.vit.patches import PatchEmbed
 
-__all__ = ["ConvolutionalStem", "StemEmbed"]
-
 
 class ConvolutionalStem(nn.Sequential):
     """Image to tokens on their grid. (B, C, height, width) -> (B, D, h, w)"""

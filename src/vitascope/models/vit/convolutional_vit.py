@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from vitascope.layers.neighborhood import NeighborhoodAttention
 from vitascope.models.vit.grid_vit import GridViT
 
-__all__ = ["ConvolutionalViT"]
-
 
 class NeighborhoodBlock(Block):
     """timm's transformer block with attention over neighbourhoods."""

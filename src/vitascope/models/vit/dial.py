@@ -1,4 +1,4 @@
-"""The dial of locality: changes of a plain ViT that put in a little of it, each by another way.
+"""The locality dial: suffixes that each add some locality to a plain ViT.
 
 | suffix | what it changes | where |
 |---|---|---|
@@ -28,8 +28,6 @@ from vitascope.models.vit.convolutional_stem import StemEmbed
 from vitascope.models.vit.impulse import start_impulse
 from vitascope.models.vit.mimetic import start_mimetic
 from vitascope.models.vit.shifted_patches import ShiftedPatchEmbed
-
-__all__ = ["DIAL", "REFUSED", "Change", "check_changes"]
 
 
 @dataclass(frozen=True)

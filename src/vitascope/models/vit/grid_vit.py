@@ -18,8 +18,6 @@ from torch import Tensor
 from vitascope.errors import UserError
 from vitascope.models.vit.patches import PatchEmbed
 
-__all__ = ["GridViT"]
-
 
 class GridViT(VisionTransformer):
     """timm's ViT for blocks that take ``(x, grid)``; arguments as there."""

@@ -35,8 +35,6 @@ from torch.nn import functional as F
 from vitascope.errors import UserError
 from vitascope.models.vit.mimetic import factors, set_positions, start_values
 
-__all__ = ["OFFSETS", "impulse_factors", "neighbour_matrix", "position_waves", "start_impulse"]
-
 OFFSETS = (
     (0, 0),
     (-1, 0),

@@ -26,8 +26,6 @@ from torch.nn import functional as F
 
 from vitascope.models.vit.grid_vit import GridViT
 
-__all__ = ["LocalViT"]
-
 SQUEEZED = 4  # channels of squeeze-and-excitation: 768 / 192 in LocalViT-T
 
 

@@ -24,8 +24,6 @@ from torch import Tensor
 
 from vitascope.errors import UserError
 
-__all__ = ["factors", "noisy_identity", "set_positions", "start_mimetic", "start_values"]
-
 
 def noisy_identity(dim: int, noise: float, diagonal: float) -> Tensor:
     """``noise Z + diagonal I``. (D, D)"""

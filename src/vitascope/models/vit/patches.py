@@ -7,8 +7,6 @@ from torch import Tensor
 
 from vitascope.errors import UserError
 
-__all__ = ["PatchEmbed"]
-
 
 class PatchEmbed(TimmPatchEmbed):
     """timm's patch embedding; an image of another size is a user error."""

@@ -27,8 +27,6 @@ from torch import Tensor, nn
 from vitascope.errors import UserError
 from vitascope.models.vit.pvt_stage import PVTStage
 
-__all__ = ["PVT"]
-
 
 class PVT(nn.Module):
     """A pyramid vision transformer.

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from vitascope.models.vit.patches import PatchEmbed
 
-__all__ = ["PVTBlock", "PVTStage"]
-
 
 class PVTBlock(nn.Module):
     """A transformer block with spatial-reduction attention."""

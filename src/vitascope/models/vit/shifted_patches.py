@@ -17,8 +17,6 @@ from torch.nn import functional as F
 
 from vitascope.models.vit.patches import PatchEmbed
 
-__all__ = ["ShiftedPatchEmbed", "shifted"]
-
 
 def shifted(x: Tensor, down: int, right: int) -> Tensor:
     """The image moved by whole pixels, zeros where nothing came. (B, C, height, width)
@@ -41,6 +39,7 @@ class ShiftedProjection(nn.Module):
         self.linear = nn.Linear(self.norm.normalized_shape[0], dim, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The image and its four shifts, cut, normalised and projected."""
         grid = x.shape[-2] // self.patch[0], x.shape[-1] // self.patch[1]
         half = max(1, self.patch[0] // 2), max(1, self.patch[1] // 2)
         corners = [shifted(x, a * half[0], b * half[1]) for a in (-1, 1) for b in (-1, 1)]

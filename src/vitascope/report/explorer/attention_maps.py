@@ -20,18 +20,6 @@ import numpy as np
 
 from vitascope.record import Record
 
-__all__ = [
-    "FLOOR",
-    "content",
-    "distances",
-    "mixed",
-    "position",
-    "row_distance",
-    "row_entropy",
-    "token_shares",
-    "with_tokens",
-]
-
 FLOOR = 1e-5  # the weight of level 1, as vitascope.studies.explorer.compression writes it
 
 

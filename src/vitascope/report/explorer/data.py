@@ -16,8 +16,6 @@ from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.figures.style import styles_of
 from vitascope.report.formatting import picture_source
 
-__all__ = ["as_json", "data_of", "kind_of", "labels_of"]
-
 RELEVANCE_NAMES = {
     "rollout": "Attention rollout",
     "gradient": "Gradient-weighted attention",

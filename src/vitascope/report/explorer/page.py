@@ -24,8 +24,6 @@ from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.data import RELEVANCE_NAMES, as_json, data_of, labels_of
 from vitascope.report.figures.style import COLOURS
 
-__all__ = ["EXPLORER_SCRIPT", "EXPLORER_STYLE", "ExplorerPart", "page", "section", "within"]
-
 MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
 

@@ -1,4 +1,4 @@
-"""An empty plot with axes, and what may be drawn into it.
+"""Axes of a plot as SVG: frame, ticks, grid lines, labels at line ends.
 
 The title of the vertical axis stands above it, horizontal; grid lines are faint; lines carry
 their names at their ends, moved apart where they would overlap.
@@ -13,8 +13,6 @@ from markupsafe import Markup
 from vitascope.figure import Style
 from vitascope.report.figures import svg
 from vitascope.report.figures.scale import AxisScale
-
-__all__ = ["EndLabel", "Plot", "spread", "thin"]
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 

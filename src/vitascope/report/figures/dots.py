@@ -12,8 +12,6 @@ from vitascope.report.figures.figure import known
 from vitascope.report.figures.lines import axis_number
 from vitascope.report.figures.scale import AxisScale, ticks
 
-__all__ = ["MOST_SEEDS", "draw_dots", "seeds_of"]
-
 MOST_SEEDS = 30  # dots of a group and series
 _LINE = 17.0  # height of one series
 

@@ -11,8 +11,6 @@ from typing import Any
 from vitascope.figure import Lines, Series
 from vitascope.report.figures.axes import thin
 
-__all__ = ["file_name", "known", "runs_of"]
-
 
 def known(value: Any, log: bool = False) -> bool:
     """Whether a number is there and may be drawn."""
@@ -23,7 +21,7 @@ def runs_of(series: Series, panel: Lines, most: int = 200) -> list[list[int]]:
     """Indices of unbroken stretches of a line, at most about ``most`` points in all.
 
     >>> line = Series(label="a", x=[0, 1, 2, 3], y=[1, None, 3, 4])
-    >>> runs_of(line, Lines(title="", x_label="", y_label="", series=(line,)))
+    >>> runs_of(line, Lines(x_label="", y_label="", series=(line,)))
     [[0], [2, 3]]
     """
     found: list[list[int]] = [[]]

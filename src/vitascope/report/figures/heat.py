@@ -14,8 +14,6 @@ from vitascope.report.figures.lines import axis_number
 from vitascope.report.figures.scale import AxisScale, ticks
 from vitascope.report.formatting import picture_source
 
-__all__ = ["BRIGHT", "MOST_CELLS", "colour_bar", "draw_heat", "drawn", "image", "levels"]
-
 MOST_CELLS = 128  # a side
 BRIGHT = 0.435  # of viridis: above, black has the larger contrast (4.5 and more), below white
 _SAY = 150  # cells that carry their number

@@ -11,8 +11,6 @@ from vitascope.report.figures.axes import EndLabel, Plot
 from vitascope.report.figures.figure import known, runs_of
 from vitascope.report.figures.scale import AxisScale, short, ticks
 
-__all__ = ["MOST_POINTS", "axis_number", "draw_lines", "line_scales", "of_points", "x_marks"]
-
 MOST_POINTS = 200  # drawn of a line
 _MOST_MARKS = 60  # on a line
 _FEW = 5  # more bands than this lie on top of each other

@@ -11,8 +11,6 @@ from vitascope.report.figures import svg
 from vitascope.report.figures.axes import thin
 from vitascope.report.figures.heat import drawn, image, photograph
 
-__all__ = ["DECADES", "MOST_COLUMNS", "MOST_ROWS", "draw_maps", "lit", "map_levels"]
-
 DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7
 MOST_ROWS, MOST_COLUMNS = 16, 12  # of maps
 SMALLEST = 80  # pixels across a photograph

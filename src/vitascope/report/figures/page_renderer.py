@@ -12,8 +12,6 @@ from vitascope.report.figures.lines import MOST_POINTS, draw_lines
 from vitascope.report.figures.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
 from vitascope.report.figures.surface import draw_surface
 
-__all__ = ["across", "draw_panel", "left_out", "num_points", "room"]
-
 _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Lines: draw_lines,
     Dots: draw_dots,

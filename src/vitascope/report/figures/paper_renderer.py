@@ -31,8 +31,6 @@ from vitascope.report.figures.surface import NUM_CONTOURS, smooth
 from vitascope.report.figures.svg import shorten
 from vitascope.report.instruments.per_layer import MARKS, REST
 
-__all__ = ["FORMATS", "STYLE", "Drawing", "draw_figure", "save_figure", "write_figure"]
-
 FORMATS = ("png", "svg", "pdf")
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
 STYLE: Any = {

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["AxisScale", "count", "short", "ticks"]
-
 
 @dataclass(frozen=True)
 class AxisScale:

@@ -12,8 +12,6 @@ from itertools import count
 
 from vitascope.figure import Style
 
-__all__ = ["COLOURS", "Styles", "apart", "styles_of"]
-
 COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey, red
     ("#0a5ea8", "#6db5ff"),
     ("#c24400", "#ff9a5c"),

@@ -10,8 +10,6 @@ from vitascope.report.figures.heat import colour_bar, image, levels
 from vitascope.report.figures.lines import axis_number
 from vitascope.report.figures.scale import AxisScale, ticks
 
-__all__ = ["NUM_CONTOURS", "draw_surface", "smooth"]
-
 NUM_CONTOURS = 14
 _FINE = 96  # points along each side after interpolation
 _CONTOUR_POINTS = 90

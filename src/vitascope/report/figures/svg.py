@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-__all__ = ["line", "marker", "path", "shorten", "tag", "text", "width"]
-
 Point = tuple[float, float]
 
 

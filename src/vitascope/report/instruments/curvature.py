@@ -1,4 +1,4 @@
-"""Curvature of several models' losses together: spectra, densities, landscapes, paths."""
+"""Figures of the loss's curvature: Hessian spectra, densities, landscapes, trajectories."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,8 +11,6 @@ from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
 from vitascope.report.instruments.per_layer import joined
 from vitascope.report.tables.table import TableRow
-
-__all__ = ["CURVATURE", "FAR", "heights", "shares"]
 
 FAR = 12.0  # nats above the lowest point where a surface is cut off
 
@@ -28,31 +26,34 @@ def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
     return found.tolist(), (100 * np.arange(1, len(found) + 1) / max(len(found), 1)).tolist()
 
 
-def hessian(models: Sequence[Seen]) -> Figure:
-    """The largest eigenvalues of all mini-batches, in order."""
-    series, parts = [], []
-    for seen in models:
-        x, y = shares(seen.record.arrays["eigenvalues"])
-        series.append(Series(label=seen.label, x=x, y=y, style=seen.style))
-        words = " of its largest eigenvalues below zero" if seen is models[0] else ""
-        parts.append(
-            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
-            f"ones {number(seen.values['ape'])} on average"
-        )
-    panel = Lines(
-        title="in order",
+def in_order(title: str, series: Sequence[Series]) -> Lines:
+    """The eigenvalues of each model in order, with the share that is no larger."""
+    return Lines(
+        title=title,
         x_label="eigenvalue",
         y_label="share no larger (%)",
         series=tuple(series),
         floor=0.0,
         ceiling=100.0,
     )
+
+
+def hessian(models: Sequence[Seen]) -> Figure:
+    """The largest eigenvalues of all mini-batches, in order."""
+    series, parts = [], []
+    for seen in models:
+        series.append(seen.line(*shares(seen.record.arrays["eigenvalues"])))
+        words = " of its largest eigenvalues below zero" if seen is models[0] else ""
+        parts.append(
+            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
+            f"ones {number(seen.values['ape'])} on average"
+        )
     bars = tuple(_bars(models, side, sign) for side, sign in (("negative", -1), ("positive", 1)))
     return Figure(
         name="hessian",
         title="How convex, how sharp",
         reading=joined(parts),
-        panels=(panel, *bars),
+        panels=(in_order("in order", series), *bars),
         how="A line that rises left of zero is a loss that bends down in some directions. Steps: "
         "eigenvalues of a size, the negative ones apart from the positive ones.",
         definition="The few eigenvalues of largest magnitude of the Hessian of NLL + l2, of each "
@@ -136,8 +137,7 @@ def _bars(models: Sequence[Seen], side: str, sign: int, bins: int = 24) -> Lines
     edges = np.geomspace(0.95 * sizes.min(), 1.05 * sizes.max(), bins + 1)
     series = []
     for seen, values in zip(models, found, strict=True):
-        x, y = steps(sign * values, edges, max(len(values), 1))
-        series.append(Series(label=seen.label, x=x, y=y, style=seen.style))
+        series.append(seen.line(*steps(sign * values, edges, max(len(values), 1))))
     return Lines(
         title=side,
         x_label=f"size of a {side} eigenvalue",
@@ -161,13 +161,12 @@ def density(models: Sequence[Seen]) -> Figure:
         curve = (bumps * weights).sum(2).mean(1) / (width * np.sqrt(2 * np.pi))
         floor = curve.max() * 1e-7
         ys = [float(value) if value > floor else None for value in curve]
-        series.append(Series(label=seen.label, x=grid.tolist(), y=ys, style=seen.style))
+        series.append(seen.line(grid.tolist(), ys))
         parts.append(
             f"{seen.label}'s Hessian has a trace of {number(seen.values['trace'])} ± "
             f"{number(seen.values['trace_error'])}"
         )
     panel = Lines(
-        title="",
         x_label="eigenvalue of the Hessian",
         y_label="density",
         y_log=True,
@@ -223,14 +222,8 @@ def landscape(models: Sequence[Seen]) -> Figure:
                         y=[float(v) if np.isfinite(v) else None for v in heights_of],
                     )
                 )
-            curves.append(
-                Series(
-                    label=seen.label,
-                    x=at[0].tolist(),
-                    style=seen.style,
-                    y=[float(v) if np.isfinite(v) else None for v in loss],
-                )
-            )
+            whole = [float(v) if np.isfinite(v) else None for v in loss]
+            curves.append(seen.line(at[0].tolist(), whole))
         else:
             x, y = (axis.tolist() for axis in at)
             panels.append(Surface(title=seen.label, x=x, y=y, values=cut, label="NLL + l2 (nats)"))
@@ -241,7 +234,6 @@ def landscape(models: Sequence[Seen]) -> Figure:
     if curves:
         panels.append(
             Lines(
-                title="",
                 x_label="step along the direction",
                 series=tuple(curves),
                 y_label="NLL + l2 (nats)",
@@ -264,23 +256,10 @@ def trajectory(models: Sequence[Seen]) -> Figure:
     for seen in models:
         radius, angle = seen.values["radius"], seen.values["angle"]
         pairs = [(r, a) for r, a in zip(radius, angle, strict=True) if r > 0]
-        series.append(
-            Series(
-                label=seen.label,
-                x=[1 - r for r, _ in pairs],
-                style=seen.style,
-                y=[57.29578 * a for _, a in pairs],
-            )
-        )
+        series.append(seen.line([1 - r for r, _ in pairs], [57.29578 * a for _, a in pairs]))
         drawn = [*pairs, (0.0, pairs[-1][1])]  # the end, which has no angle of its own
-        paths.append(
-            Series(
-                label=seen.label,
-                x=[r * float(np.cos(a)) for r, a in drawn],
-                y=[r * float(np.sin(a)) for r, a in drawn],
-                style=seen.style,
-            )
-        )
+        across = [r * float(np.cos(a)) for r, a in drawn]
+        paths.append(seen.line(across, [r * float(np.sin(a)) for r, a in drawn]))
         parts.append(
             f"{seen.label} leaves the straight way by "
             f"{number(57.29578 * max(a for _, a in pairs))} degrees at most"

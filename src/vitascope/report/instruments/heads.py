@@ -1,4 +1,4 @@
-"""Heads of several models together: how far, how sharply and by what they look."""
+"""Figures of attention heads: nonlocality, gates, entropy and maps of one or several models."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,6 @@ from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
 from vitascope.report.instruments.per_layer import along, joined, sentence
 from vitascope.report.tables.table import TableRow
-
-__all__ = ["HEADS", "first_maps"]
 
 FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
 
@@ -45,7 +43,6 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
         _heads,
         floor=0.0,
         include=(0.0,),
-        title="",
         y_label="nonlocality (patches)",
         levels=levels,
     )
@@ -81,7 +78,6 @@ def gates(models: Sequence[Seen]) -> Figure:
         floor=0.0,
         ceiling=1.0,
         include=(0.0, 1.0),
-        title="",
         y_label="gate σ(λ)",
         levels=(("fresh ConViT", FRESH_GATE),),
     )
@@ -111,7 +107,6 @@ def entropy(models: Sequence[Seen]) -> Figure:
         floor=0.0,
         ceiling=1.0,
         include=(0.0,),
-        title="",
         y_label="entropy / log(keys)",
         levels=(("uniform attention", 1.0),),
     )

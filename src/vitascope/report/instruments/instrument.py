@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Figure, Style
+from vitascope.figure import Figure, Numbers, Series, Style
 from vitascope.record import Record
 from vitascope.report.tables.table import Cell, TableRow, row
-
-__all__ = ["Instrument", "Seen", "mean_over", "mean_row", "table_row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +23,10 @@ class Seen:
     def values(self) -> Mapping[str, Any]:
         """The record's values."""
         return self.record.values
+
+    def line(self, x: Numbers, y: Numbers, **more: Any) -> Series:
+        """A line of this model, with its name and style."""
+        return Series(label=self.label, x=x, y=y, style=self.style, **more)
 
 
 @dataclass(frozen=True)

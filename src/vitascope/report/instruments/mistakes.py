@@ -19,8 +19,6 @@ from vitascope.report.formatting import number, picture_source
 from vitascope.report.tables.gallery import Gallery, Picture
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["MistakeParts", "chosen_models_mistakes", "mistake_parts"]
-
 MOST_CLASSES = 40  # of a confusion matrix that is drawn
 MOST_PICTURES = 12  # of a list
 MOST_BYTES = 64_000  # of a picture

@@ -1,4 +1,4 @@
-"""Norms of tokens of several models: how large, which are high, where, and who looks there."""
+"""Figure of token norms: quantiles per unit, high patches, and the attention they draw."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,6 @@ from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
 from vitascope.report.instruments.per_layer import along, joined
 from vitascope.report.tables.table import TableRow
-
-__all__ = ["NORMS"]
 
 
 def norms(models: Sequence[Seen]) -> Figure:

@@ -5,12 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Lines, Series
+from vitascope.figure import Lines
 from vitascope.report.formatting import short_names
 from vitascope.report.instruments.instrument import Seen
-
-__all__ = ["along", "joined", "marks_told", "sentence"]
-
 
 MARKS = {  # of a unit's kind: the shape, and how it is told
     "attention": ("circle", "● attention"),
@@ -47,7 +44,7 @@ def along(
             else:
                 more["low"] = [min(layer, default=None) for layer in layers]
                 more["high"] = [max(layer, default=None) for layer in layers]
-        series.append(Series(label=seen.label, x=xs, y=ys, style=seen.style, **more))
+        series.append(seen.line(xs, ys, **more))
     noun = "attention layer" if places == "layers" else "unit"
     short = [f"{int(n) + 1}" if n.isdigit() else n for n in short_names(lists[0])]
     return Lines(

@@ -1,4 +1,4 @@
-"""Records of instruments as pictures, for those who keep pixels (experiment trackers)."""
+"""Figures of instruments as pixel arrays, for experiment trackers."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,6 @@ from vitascope.record import Record
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS
-
-__all__ = ["pictures"]
 
 
 def pictures(records: Mapping[str, Record], label: str) -> dict[str, np.ndarray]:

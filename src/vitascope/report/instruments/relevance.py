@@ -1,4 +1,4 @@
-"""What several models' answers rest on: maps of relevance, and how faithful they are."""
+"""Figure of relevance: maps of what the answer depends on, deletion and insertion curves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,8 +10,6 @@ from vitascope.record import Record
 from vitascope.report.instruments.instrument import Instrument, Seen, table_row
 from vitascope.report.instruments.per_layer import joined, sentence
 from vitascope.report.tables.table import TableRow
-
-__all__ = ["RELEVANCE", "gain_words"]
 
 CURVES = ("deletion", "insertion")
 NAMES = {"rollout": "rollout", "gradient": "gradient attention", "grad-cam": "Grad-CAM"}

@@ -1,4 +1,4 @@
-"""What several models stand, together: occlusion, attacks, noise, corruptions, calibration."""
+"""Figures of robustness: occlusion, attacks, noise, corruptions and calibration of the models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +19,6 @@ from vitascope.report.instruments.robustness_readings import (
     robustness_numbers,
 )
 from vitascope.report.tables.table import Cell, TableRow
-
-__all__ = ["ROBUSTNESS", "reliability"]
 
 
 def _reading(models: Sequence[Seen]) -> str:
@@ -59,17 +57,10 @@ def _curves(
         points = sorted(zip(at(seen), seen.values["accuracy"], strict=True))
         if begin is not None and begin not in [x for x, _ in points]:
             points.insert(0, (begin, seen.values["clean"]))
-        series.append(
-            Series(
-                label=seen.label,
-                x=[float(x) for x, _ in points],
-                y=[100 * float(y) for _, y in points],
-                style=seen.style,
-            )
-        )
+        strengths = [float(x) for x, _ in points]
+        series.append(seen.line(strengths, [100 * float(y) for _, y in points]))
     levels = ((f"clean, {models[0].label}", 100 * float(models[0].values["clean"])),)
     panel = Lines(
-        title="",
         x_label=x_label,
         y_label="top-1 accuracy (%)",
         series=tuple(series),
@@ -88,7 +79,7 @@ def occlusion(models: Sequence[Seen]) -> Figure:
         models,
         lambda s: [100 * size for size in s.values["sizes"]],
         0.0,
-        f"hidden centre (% of each side), {models[0].values['fill']}",
+        f"hidden centre (% of side, {models[0].values['fill']})",
         name="occlusion",
         title="With the middle hidden",
         definition="A box in the centre of the image is filled; accuracy on what is left.",
@@ -117,7 +108,7 @@ def frequency(models: Sequence[Seen]) -> Figure:
         models,
         lambda s: s.values["frequencies"],
         None,
-        "centre frequency of the noise (π, radial)",
+        "radial frequency of the noise (π)",
         name="frequency",
         title="Noise of one frequency",
         definition=f"Noise within a window of {values['window']:g} π and rms {values['rms']:g} of "
@@ -141,7 +132,7 @@ def corruption(models: Sequence[Seen]) -> Figure:
                 for name in names
             ]
         )
-    panel = Heat(title="", rows=rows, columns=columns, values=values, label="top-1 accuracy (%)")
+    panel = Heat(rows=rows, columns=columns, values=values, label="top-1 accuracy (%)")
     return Figure(
         name="corruption",
         title="Corrupted images",
@@ -187,12 +178,9 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
         if "bin_low" in binned and len(models) == 1:
             for side in ("low", "high"):
                 ends[side] = (100 * np.asarray(binned[f"bin_{side}"], float)[there]).tolist()
-        series.append(
-            Series(label=seen.label, x=x.tolist(), y=y.tolist(), style=seen.style, **ends)
-        )
+        series.append(seen.line(x.tolist(), y.tolist(), **ends))
     even = Series(label="perfect", x=[0, 100], y=[0, 100], style=Style(6, "circle", "2 3"))
     panel = Lines(
-        title="",
         x_label="confidence (%)",
         y_label="accuracy (%)",
         marks=True,

@@ -1,4 +1,4 @@
-"""What robustness measures found in words: one line a number, and one sentence on each record."""
+"""Robustness measures in words: one line per number, and one sentence per record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from vitascope.record import Record
-
-__all__ = ["READINGS", "chance", "epsilon_words", "low_and_high", "percent", "robustness_numbers"]
 
 Values = Mapping[str, Any]
 Number = tuple[str, str, str]  # setting; value with its unit; points of accuracy lost there

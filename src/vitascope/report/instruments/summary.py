@@ -12,8 +12,6 @@ from vitascope.report.instruments.robustness import ROBUSTNESS
 from vitascope.report.instruments.units import UNITS
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["INSTRUMENTS", "left_out", "summary_table"]
-
 INSTRUMENTS: dict[str, Instrument] = (  # in a page's order
     HEADS | NORMS | RELEVANCE | UNITS | ROBUSTNESS | CURVATURE
 )

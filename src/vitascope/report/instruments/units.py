@@ -1,4 +1,4 @@
-"""Units of several models together: frequencies, variance, similarity, lesions, masking."""
+"""Figures of units: frequencies, variance, CKA, lesions, masking, of one or several models."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,8 +12,6 @@ from vitascope.report.formatting import number, plural, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, mean_row, table_row
 from vitascope.report.instruments.per_layer import along, joined, marks_told
 from vitascope.report.tables.table import TableRow
-
-__all__ = ["UNITS"]
 
 
 def fourier(models: Sequence[Seen]) -> Figure:
@@ -75,7 +73,6 @@ def variance(models: Sequence[Seen]) -> Figure:
         models,
         "units",
         lambda s: s.values["variance"],
-        title="",
         y_log=log,
         y_label="variance over space",
         floor=0.0,
@@ -154,7 +151,6 @@ def lesion(models: Sequence[Seen]) -> Figure:
         models,
         "units",
         lambda s: [100 * value for value in s.values["lost"]],
-        title="",
         y_label="accuracy lost (points)",
     )
     return Figure(
@@ -193,7 +189,7 @@ def masking(models: Sequence[Seen]) -> Figure:
             f"{seen.label} falls from {number(known[0][0], 1)} % to {number(low[0], 1)} % "
             f"with {low[1]}"
         )
-    panel = Dots(title="", y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
+    panel = Dots(y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
     return Figure(
         name="masking",
         title="Without positions, without content",

@@ -9,8 +9,6 @@ from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.bench import ABOUT_RATES, ABOUT_RATIOS, bench_tables
 
-__all__ = ["section"]
-
 
 def section(source: Source, styles: Styles) -> Section:
     """One section a benchmark."""
@@ -33,7 +31,7 @@ def section(source: Source, styles: Styles) -> Section:
         values=[[value] for value in shown.values()],
         style=styles.of(name),
     )
-    panel = Dots(title="", y_label=unit, groups=tuple(shown), series=(series,))
+    panel = Dots(y_label=unit, groups=tuple(shown), series=(series,))
     figure = Figure(
         name=f"speed {name}",
         title="Against its peers",

@@ -11,8 +11,6 @@ from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.buildup import buildup_table, tried_networks, verdict_of
 from vitascope.settings import command_line
 
-__all__ = ["says", "section"]
-
 
 def says(record: Record) -> str:
     """What was found, and whether one can know."""
@@ -72,7 +70,7 @@ def section(source: Source, styles: Styles) -> Section:
         reading=said,
         how="c: a block of convolutions, a: one of attention, one word per stage. ✓: kept, ✗: "
         "taken back. Validation images decide; test images decide nothing.",
-        panels=(Dots(title="", y_label="top-1 accuracy (%)", groups=groups, series=series),),
+        panels=(Dots(y_label="top-1 accuracy (%)", groups=groups, series=series),),
     )
     config = record.config
     command = command_line(

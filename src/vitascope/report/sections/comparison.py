@@ -14,8 +14,6 @@ from vitascope.report.sections.comparison_record import ComparisonRecord, Model
 from vitascope.report.sections.section import Again, Badge, ModelCard, Section, again
 from vitascope.report.tables.comparison import accuracy_table, cost_table
 
-__all__ = ["models", "section"]
-
 _LEADS = 5  # sentences under the headline; all are in the record
 _ACCURACY = {
     "top1": ("Top-1 accuracy", "The share of images whose most probable class is the right one."),

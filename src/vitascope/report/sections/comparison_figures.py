@@ -14,8 +14,6 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.sections import comparison_readings as readings
 from vitascope.report.sections.comparison_record import ComparisonRecord, FractionRow, Trace
 
-__all__ = ["comparison_figures"]
-
 _COSTS = {  # a model's attribute: what the axis says
     "multiply_adds": "multiply-adds per image",
     "images_per_second": "training images per second",
@@ -82,7 +80,6 @@ def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
             )
         )
     return Lines(
-        title="",
         x_label="training images",
         y_label=_accuracy(comparison),
         series=tuple(series),
@@ -128,7 +125,7 @@ def _of_one_fraction(comparison: ComparisonRecord, row: FractionRow) -> Dots:
         for entry in entries
     )
     group = f"{count(row.num_images)} training images"
-    return Dots(title="", y_label=_accuracy(comparison), groups=(group,), series=series)
+    return Dots(y_label=_accuracy(comparison), groups=(group,), series=series)
 
 
 def cost(comparison: ComparisonRecord) -> Figure:
@@ -154,7 +151,6 @@ def cost(comparison: ComparisonRecord) -> Figure:
         if series:
             panels.append(
                 Lines(
-                    title="",
                     x_label=words,
                     y_label=f"{comparison.measured} (%)",
                     x_log=True,

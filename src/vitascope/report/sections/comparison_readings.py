@@ -12,8 +12,6 @@ from vitascope.report.sections.comparison_record import (
     Trace,
 )
 
-__all__ = ["cost_reading", "efficiency_reading", "learning_reading", "trace_reading"]
-
 
 def efficiency_reading(comparison: ComparisonRecord) -> str:
     """Who leads with the fewest images and with the most, by how much, and if that is clear."""

@@ -20,8 +20,6 @@ from vitascope.report.sections.section import Again, Section, again, made_by, pi
 from vitascope.report.tables.evaluation import evaluation_table, share_right
 from vitascope.settings import command_line
 
-__all__ = ["models", "section"]
-
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind) of each model; an evaluation does not say its kind."""

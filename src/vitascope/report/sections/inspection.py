@@ -1,4 +1,4 @@
-"""What is inside the models: every instrument once, all models that it was held to together."""
+"""The section of inspections: one figure per instrument, with all models that it measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +15,6 @@ from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
 from vitascope.report.tables.table import Table
 from vitascope.settings import command_line
-
-__all__ = ["models", "section"]
 
 Session = dict[str, Source]  # the records of one model, by instrument
 

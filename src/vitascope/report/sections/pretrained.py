@@ -13,13 +13,12 @@ from vitascope.report.instruments.mistakes import chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Badge, Section, again, made_by
 from vitascope.report.tables.pretrained import (
+    called,
     pretrained_headline,
+    pretrained_next,
     pretrained_table,
-    short_name,
     shortened,
 )
-
-__all__ = ["leads", "models", "section"]
 
 BADGES = {
     "clear": Badge(words="clear", sign="✓", tone="good"),
@@ -33,7 +32,7 @@ TERMS = (
         "The nearest training images by the cosine of frozen features vote; k by inner folds.",
     ),
     ("Linear", "Logistic regression on frozen features; its penalty by inner cross-validation."),
-    ("Fine-tuned", "All weights trained on, the first layers slowly; a new head."),
+    ("Fine-tuned", "The linear head first, then all weights trained on, the first layers slowly."),
     ("ImageNet", "Top-1 as published, the order one would go by without these images."),
 )
 
@@ -51,21 +50,19 @@ def section(source: Source, styles: Styles) -> Section:
     """One section a question."""
     record = source.record
     values, data = record.values, record.values["data"]
-    chosen = values.get("chosen_by")
-    choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
-    labels = {str(line["model"]): short_name(line["model"]) for line in values["table"]}
-    wrong = chosen_models_mistakes(record, labels)
+    chosen = values["chosen_by"]
+    wrong = chosen_models_mistakes(record, called(values))
     return Section(
         kind="pretrained",
         label="Pretrained backbones",
-        title=f"Pretrained backbones for {data['name']}",
+        title=f"Pretrained backbones for {str(data['name']).partition('?')[0]}",
         question=str(values["question"]),
         answer=pretrained_headline(record),
         badge=_badge(record),
-        leads=tuple(leads(record)),
+        leads=(*pretrained_next(record), *leads(record)),
         facts=(
             ("training images", count(data["num_train"])),
-            *choosing,
+            (f"{chosen['images']} images that chose", count(chosen["count"])),
             ("test images", count(data["num_test"])),
             ("classes", count(len(data["classes"]))),
             ("candidates", count(len(values["table"]))),
@@ -96,23 +93,23 @@ def _badge(record: Record) -> Badge:
     if seen:
         return Badge(words=f"{count(seen)} test images seen in training", sign="✗", tone="bad")
     advice = record.values["recommendation"]
-    if advice.get("cautions"):
+    if advice["cautions"]:
         return Badge(words=shortened(str(advice["badge"]), record.values))
     return BADGES[advice["verdict"]]
 
 
 def leads(record: Record) -> list[str]:
     """What the answer rests on, in sentences."""
-    values = record.values
+    values, names = record.values, called(record.values)
     advice = values["recommendation"]
-    said = advice.get("sentences") or [advice["reason"]]
-    found = [shortened(str(sentence), values) for sentence in said]
+    said = [*advice["sentences"], *values.get("race_notes", ())]
+    found = [shortened(str(each), values) for each in said]
     found.append(f"{values['images']['short']}.")
     tuned = values.get("fine_tuning")
     if tuned:
         gain = tuned["gain"]
         found.append(
-            f"Fine-tuning {short_name(tuned['model'])} changed the {number(tuned['linear'], 1)} % "
+            f"Fine-tuning {names[tuned['model']]} changed the {number(tuned['linear'], 1)} % "
             f"of a linear head on its frozen features by {number(gain['value'], 1)} points "
             f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
         )
@@ -128,21 +125,19 @@ def leads(record: Record) -> list[str]:
     if static and here:
         same = static[0] == here[0]
         found.append(
-            f"ImageNet accuracy alone would have taken {short_name(static[0])}, "
+            f"ImageNet accuracy alone would have taken {names[static[0]]}, "
             f"{'the same' if same else 'not the best here'}."
         )
     taken = values["recommendation"]["model"]
     line = next(each for each in values["table"] if each["model"] == taken)
     more = line.get("twice")
     found.append(
-        f"Twice the images would bring the linear probe of {short_name(taken)} from "
+        f"Twice the images would bring the linear probe of {names[taken]} from "
         f"{number(more['now'], 1)} to about {number(more['value'], 1)} % "
         f"[{number(more['low'], 1)}, {number(more['high'], 1)}]."
         if more
         else "What twice the images would bring cannot be said from these."
     )
-    if "chosen_by" not in values:  # of an old version
-        found.append("Candidates were chosen and measured on the same test images.")
     return found
 
 
@@ -152,10 +147,7 @@ def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> _labels([{"model": "tf_efficientnet_lite0@a.pt"}, {"model": "tf_efficientnet_lite1@b.pt"}])
     ['lite0', 'lite1']
     """
-    names = [short_name(line["model"]) for line in lines]
-    plain = [name.partition("@")[0] for name in names]
-    if len(set(plain)) < len(plain):
-        return names
+    plain = list(called({"table": lines}).values())
     shared = commonprefix(plain).rpartition("_")  # noqa: RUF071 - names, not paths
     return [name.removeprefix("".join(shared[:2])) for name in plain]
 
@@ -163,6 +155,7 @@ def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
     lines: list[dict[str, Any]] = list(record.values["table"])
     labels = dict(zip((line["model"] for line in lines), _labels(lines), strict=True))
+    names = called(record.values)
 
     def series(key: str) -> tuple[Series, ...]:
         return tuple(
@@ -200,7 +193,7 @@ def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
         name="pretrained",
         title="Accuracy against cost",
         reading=(
-            f"Of frozen features those of {short_name(best['model'])} are right most often with a "
+            f"Of frozen features those of {names[best['model']]} are right most often with a "
             f"linear head: {number(100 * best['linear'], 1)} %."
         ),
         how="Up and to the left is better.",

@@ -11,9 +11,6 @@ from vitascope.report.sections.run_command import run_again
 from vitascope.report.sections.section import Badge, Section
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["TERMS", "models", "section"]
-
-
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
     "train_nll": ("Training loss", "NLL (nats)", 1, 0.0, float("inf")),

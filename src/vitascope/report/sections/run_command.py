@@ -4,8 +4,6 @@ from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, again, made_by, pinned
 from vitascope.settings import changed, command_line
 
-__all__ = ["run_again"]
-
 _NO_ARGUMENT = (
     "name",
     "num_classes",

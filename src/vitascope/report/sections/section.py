@@ -14,17 +14,6 @@ from vitascope.report.formatting import duration
 from vitascope.report.tables.gallery import Gallery
 from vitascope.report.tables.table import Table
 
-__all__ = [
-    "Again",
-    "Badge",
-    "JudgedClaim",
-    "ModelCard",
-    "Section",
-    "again",
-    "made_by",
-    "pinned",
-]
-
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
     "disagrees": ("✗", "bad"),

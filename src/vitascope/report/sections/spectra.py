@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Series
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
-from vitascope.report.instruments.curvature import shares
+from vitascope.report.instruments.curvature import in_order, shares
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.spectra import spectra_table
 from vitascope.settings import command_line
-
-__all__ = ["models", "section"]
 
 _TERMS = (
     ("NEP", "Share of the largest Hessian eigenvalues that are below zero: how far from convex."),
@@ -39,16 +37,7 @@ def section(source: Source, styles: Styles) -> Section:
                 x, y = shares(record.arrays[row["name"]])
                 series.append(Series(label=row["run"], x=x, y=y, style=styles.of(row["run"])))
         when = "the last weights" if epoch is None else f"epoch {epoch}"
-        panels.append(
-            Lines(
-                title=f"Eigenvalues, {when}",
-                x_label="eigenvalue",
-                series=tuple(series),
-                y_label="share no larger (%)",
-                floor=0,
-                ceiling=100,
-            )
-        )
+        panels.append(in_order(f"Eigenvalues, {when}", series))
     last = [row for row in found if row["epoch"] == epochs[-1]]
     least = min(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else np.inf)
     most = max(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else -np.inf)

@@ -16,9 +16,6 @@ from vitascope.report.tables.claims import correction as correct_claims
 from vitascope.report.tables.claims import tally as tally_verdicts
 from vitascope.report.tables.study import study_table
 
-__all__ = ["correction", "models", "section", "tally", "told"]
-
-
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
     "laptop": "Laptop scale: small models and few images, not the paper's",

@@ -13,8 +13,6 @@ from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.task import METRICS, task_table
 
-__all__ = ["evaluation", "models", "section"]
-
 _TERMS = {
     "miou": (
         "mIoU",
@@ -52,7 +50,7 @@ def section(source: Source, styles: Styles) -> Section:
         ("train_loss", "Training loss", "loss", 1.0),
     ):
         rows = [line for line in source.metrics if isinstance(line.get(what), (int, float))]
-        if rows:
+        if len(rows) > 1:  # one point is no curve; the table has it
             line = Series(
                 label=name,
                 x=[line["epoch"] for line in rows],
@@ -80,7 +78,7 @@ def section(source: Source, styles: Styles) -> Section:
         ("data", data.get("name")),
         ("to train on", data.get("train_images")),
         ("to test on", data.get("test_images")),
-        ("classes", data.get("num_classes")),
+        ("answers" if metric == "vqa_score" else "classes", data.get("num_classes")),
         ("recipe", recipe.get("name")),
         ("took", duration(record.seconds)),
     ]

@@ -1,11 +1,9 @@
-"""The tables of a benchmark's record: ratios first, then what stands behind them."""
+"""The tables of a benchmark's record: ratios to peers, memory, rates and costs."""
 
 from collections.abc import Callable, Iterator
 
 from vitascope.record import Record
 from vitascope.report.tables.table import Table, row
-
-__all__ = ["ABOUT_RATES", "ABOUT_RATIOS", "bench_tables"]
 
 ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turns in one process."
 ABOUT_RATES = "Noise images, medians over turns in one process; rates hold for this machine alone."

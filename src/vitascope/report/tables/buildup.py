@@ -9,8 +9,6 @@ from vitascope.report.figures.scale import count
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["buildup_table", "tried_networks", "verdict_of"]
-
 
 def tried_networks(record: Record) -> Sequence[Mapping[str, Any]]:
     """The networks of the record in the order tried, the base first.

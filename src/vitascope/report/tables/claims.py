@@ -1,4 +1,4 @@
-"""The claims of a paper in a table, and counted: alone, and with regard to how many there are.
+"""The claims of a paper as a table, and their counts, corrected for multiple tests too.
 
 A paper makes many claims, and each that has nothing behind it has one chance in twenty to be
 decided. So the verdicts are counted twice: by themselves, and as far as they stand at a false
@@ -14,16 +14,6 @@ from typing import Any, NamedTuple
 
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
-
-__all__ = [
-    "VERDICT_MARKS",
-    "CountedClaim",
-    "claims_table",
-    "correction",
-    "standing",
-    "tally",
-    "tested",
-]
 
 VERDICT_MARKS = {
     "agrees": "+",

@@ -6,8 +6,6 @@ from vitascope.report.sections.comparison_record import ComparisonRecord, Entry
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
-__all__ = ["accuracy_table", "comparison_text", "cost_table"]
-
 
 def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:
     """Top-1 of each model on each share of the images; ``intervals`` adds those of the gains."""
@@ -24,13 +22,12 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
     models = comparison.models.values()
     advised = comparison.values["recommendation"].get("model")
     entries = [entry for share in comparison.rows for entry in share.entries.values()]
-    old = not any(entry.points is not None for entry in entries)  # relative gains alone
     spread = any(entry.std is not None for entry in entries)
     caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
     if comparison.reference:
         gains = " with its 95 % interval" if intervals else ""
-        what = "gain relative to" if old else "lead, in points and in percent, over"
-        caption += f"; {what} {comparison.reference.label}{gains}"
+        lead = f"lead over {comparison.reference.label}, in points{gains} and in percent"
+        caption += f"; {lead}"
     return Table(
         name="accuracy",
         title=f"{comparison.measured} (%)",
@@ -39,7 +36,7 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
         columns=tuple(model.label for model in models),
         styles=tuple(model.style for model in models),
         rows=tuple(rows),
-        beside="gain" if old else "lead",
+        beside="lead",
         chosen=next((i for i, name in enumerate(comparison.models) if name == advised), None),
     )
 
@@ -55,11 +52,6 @@ def _cell(entry: Entry | None, intervals: bool, bold: bool) -> Cell:
         if intervals and entry.points_low is not None and entry.points_high is not None:
             note += f" [{signed(entry.points_low)}, {signed(entry.points_high)}]"
         note += f", {signed(entry.gain)} %" if entry.gain is not None else ""
-        note += f", {entry.verdict}" if entry.verdict else ""
-    elif entry.gain is not None:  # a record of before: relative gains alone
-        note = f"{signed(entry.gain)} %"
-        if intervals and entry.gain_low is not None and entry.gain_high is not None:
-            note += f" [{signed(entry.gain_low)}, {signed(entry.gain_high)}]"
         note += f", {entry.verdict}" if entry.verdict else ""
     tone = entry.verdict if entry.verdict in ("ahead", "behind") else ""
     return Cell(words=number(entry.mean, 1) + spread, note=note, bold=bold, tone=tone)

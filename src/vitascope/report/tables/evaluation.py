@@ -11,8 +11,6 @@ from vitascope.report.figures.scale import count
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["evaluation_table", "share_right"]
-
 
 def share_right(record: Record) -> str:
     """Top-1 in percent with Wilson's 95 % interval, which all right or all wrong does not empty."""

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from vitascope.report.tables.table import Table
 
-__all__ = ["Gallery", "Picture"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:

@@ -6,8 +6,6 @@ from typing import Any
 from vitascope.record import Record
 from vitascope.report.tables.table import Cell, Table, row
 
-__all__ = ["model_sizes_table", "units_table"]
-
 
 def model_sizes_table(sizes: Sequence[Mapping[str, Any]]) -> Table:
     """Parameters and multiply-adds of each model; notes are the paper's where it has the model."""

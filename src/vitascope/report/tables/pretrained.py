@@ -9,7 +9,9 @@ from vitascope.report.formatting import number
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
-__all__ = ["pretrained_headline", "pretrained_table", "pretrained_text", "short_name", "shortened"]
+LINEAR, TUNED = "linear head", "fine-tuned"
+WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
+METRICS = {"top1": "top-1", "balanced": "balanced accuracy"}
 
 
 def short_name(text: str) -> str:
@@ -31,16 +33,15 @@ def pretrained_table(
 ) -> Table:
     """One line a candidate, the best first; behind is on the images that report."""
     values = record.values
-    lines = sorted(values["table"], key=lambda line: -float(line["fine_tuned"] or line["linear"]))
-    taken = values["recommendation"]["model"]
-    raced = values["recommendation"]["stage"] == "race"
+    lines = sorted(values["table"], key=lambda line: -_own(line))
+    taken, tuned = values["recommendation"]["model"], way_of(record) == TUNED
     rows = [
         row(
-            short_name(line["model"]),
+            called(values)[line["model"]],
             [
                 _percent(line["knn"]),
-                Cell(words=_percent(line["linear"]), bold=line["model"] == taken and not raced),
-                Cell(words=_percent(line["fine_tuned"]), bold=line["model"] == taken and raced),
+                Cell(words=_percent(line["linear"]), bold=line["model"] == taken and not tuned),
+                Cell(words=_percent(line["fine_tuned"]), bold=line["model"] == taken and tuned),
                 _behind(line.get("behind")),
                 number(line["imagenet"], 1) if line["imagenet"] is not None else "",
                 str(line["kind"]),
@@ -54,7 +55,6 @@ def pretrained_table(
         )
         for line in lines
     ]
-    said = "of fine-tuning" if raced else "of the linear probe"
     return Table(
         name="pretrained",
         title="Pretrained candidates",
@@ -65,15 +65,26 @@ def pretrained_table(
             *("One image (ms)", "Memory (MB)", "Licence"),
         ),
         rows=tuple(rows),
-        caption=f"{_measured(values)}Behind the best: paired difference {said} with its 95 % "
-        "interval.",
+        caption=f"{_measured(values)}Behind the best: paired difference with its 95 % interval, of "
+        "each candidate with the better of linear head and fine-tuning by the images that chose. "
+        "Bold: the recommended.",
     )
 
 
+def _own(line: Mapping[str, Any]) -> float:
+    """A candidate's accuracy, used the better way."""
+    better = line.get("way", LINEAR if line["fine_tuned"] is None else TUNED)
+    return float(line["fine_tuned"] if better == TUNED else line["linear"])
+
+
+def way_of(record: Record) -> str:
+    """How the recommended candidate is used; the first records did not weigh the two ways."""
+    advice = record.values["recommendation"]
+    return str(advice.get("way", TUNED if advice["stage"] == "race" else LINEAR))
+
+
 def _measured(values: Mapping[str, Any]) -> str:
-    """Which images the accuracies are of; records of old versions do not say."""
-    if "reported_on" not in values:
-        return ""
+    """Which images the accuracies are of."""
     reported, chosen = values["reported_on"], values["chosen_by"]
     words = f"Accuracies are on {reported['count']:,} {reported['images']} images"
     if reported["images"] == chosen["images"]:
@@ -81,10 +92,18 @@ def _measured(values: Mapping[str, Any]) -> str:
     return f"{words}; {chosen['count']:,} {chosen['images']} images chose. "
 
 
+def called(values: Mapping[str, Any]) -> dict[str, str]:
+    """The candidates as a reader knows them: without files where that tells them apart."""
+    names = {str(line["model"]): short_name(line["model"]) for line in values["table"]}
+    plain = {model: name.partition("@")[0] for model, name in names.items()}
+    return plain if len(set(plain.values())) == len(plain) else names
+
+
 def shortened(text: str, values: Mapping[str, Any]) -> str:
     """A sentence with the short names of the candidates."""
-    for line in values["table"]:
-        text = text.replace(line["model"], short_name(line["model"]))
+    names = called(values)
+    for model in sorted(names, key=len, reverse=True):  # none is the beginning of another's
+        text = text.replace(model, names[model])
     return text
 
 
@@ -99,32 +118,52 @@ def _behind(found: Mapping[str, float] | None) -> str:
 
 
 def pretrained_headline(record: Record) -> str:
-    """The recommendation in one sentence."""
-    found = record.values["recommendation"]
-    if "headline" in found:
-        raced = found["stage"] == "race"
-        how = "Fine-tuned" if raced else "With a linear head on frozen features"
-        return f"{shortened(found['headline'], record.values)} {how}."
-    line = next(each for each in record.values["table"] if each["model"] == found["model"])
-    share = line["fine_tuned"] if line["fine_tuned"] is not None else line["linear"]
-    how = (
-        "fine-tuned" if line["fine_tuned"] is not None else "with a linear head on frozen features"
+    """The recommendation in one sentence: which network, used how."""
+    values, found = record.values, record.values["recommendation"]
+    name, way = shortened(found["model"], values), way_of(record)
+    if found["verdict"] != "undecided" or not found["rivals"]:
+        said = shortened(str(found["headline"]), values)
+        return said.replace(f"{name} ({way})", f"{name} {WAYS[way]}", 1)
+    level, chosen, reported = found["accuracy"], values["chosen_by"], values["reported_on"]
+    by = f", by {chosen['count']:,} {chosen['images']} images" if chosen != reported else ""
+    others = "1 other" if len(found["rivals"]) == 1 else f"{len(found['rivals'])} others"
+    return (
+        f"Take {name} {WAYS[way]} for now: {number(level['mean'], 1)} % "
+        f"{METRICS[values['metric']]} [{number(level['low'], 1)}, {number(level['high'], 1)}] on "
+        f"{reported['count']:,} {reported['images']} images; undecided against {others}{by}."
     )
-    taken = f"{short_name(found['model'])}, {how}: {number(100 * share, 1)} %"
-    return f"Undecided; ahead is {taken}." if found["verdict"] == "undecided" else f"Take {taken}."
+
+
+def pretrained_next(record: Record) -> list[str]:
+    """What to type to use the recommended way."""
+    values, found = record.values, record.values["recommendation"]
+    if "command" not in found:  # of the first records
+        return []
+    if found["command"] is None:
+        name = shortened(found["model"], values)
+        return [f"No run can be made of {name}: use its features in your own code."]
+    said = []
+    if found["run"] is not None:
+        right, reported = number(100 * found["run_top1"], 1), values["reported_on"]
+        said.append(
+            f"It is there as a run ({right} % of {reported['count']:,} {reported['images']} "
+            f"images): `vitascope predict {found['run']} FILES --out answers.csv`"
+        )
+    return [*said, f"To make it of all training images: `{found['command']}`"]
 
 
 def pretrained_text(record: Record) -> str:
     """The table and the recommendation, for a terminal."""
-    found = record.values["recommendation"]
-    said = [found["badge"], *found["sentences"]] if "sentences" in found else [found["reason"]]
-    skipped = record.values.get("skipped") or {}
+    values = record.values
+    found, skipped = values["recommendation"], values.get("skipped") or {}
     more = [f"skipped: {', '.join(map(short_name, skipped))}"] if skipped else []
     return "\n".join(
         [
             as_text(pretrained_table(record)),
             pretrained_headline(record),
-            *(shortened(str(sentence), record.values) for sentence in said),
+            *(shortened(str(said), values) for said in [found["badge"], *found["sentences"]]),
+            *(shortened(str(said), values) for said in values.get("race_notes", ())),
             *more,
+            *pretrained_next(record),
         ]
     )

@@ -7,8 +7,6 @@ from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["spectra_table"]
-
 
 def spectra_table(record: Record, styles: Styles | None = None) -> Table:
     """A line for each run and epoch; beside NEP and APE the verdict against the first run."""

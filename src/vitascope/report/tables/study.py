@@ -12,8 +12,6 @@ from vitascope.report.tables.claims import VERDICT_MARKS, correction, tally, tes
 from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_text
 
-__all__ = ["study_table", "study_text"]
-
 
 def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:
     """One of the tables of a record: ours with its spread, the paper's number as a note.

@@ -1,11 +1,9 @@
-"""A table as data: words in cells, before they are written anywhere."""
+"""A table as data: rows of cells with text and notes, for any writer."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vitascope.figure import Style
-
-__all__ = ["Cell", "Table", "TableRow", "numeric_columns", "row"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,6 @@ from typing import Any
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Table, row
 
-__all__ = ["METRICS", "task_table"]
-
 METRICS = {"miou": "mIoU", "pixel_accuracy": "pixel accuracy", "vqa_score": "VQA score"}
 
 

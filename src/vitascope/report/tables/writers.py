@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 from vitascope.report.tables.table import Table, numeric_columns
 
-__all__ = ["FILE_WRITERS", "as_csv", "as_latex", "as_markdown", "as_text"]
-
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "\\": r"\textbackslash{}",

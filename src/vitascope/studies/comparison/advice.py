@@ -13,8 +13,6 @@ from vitascope.studies import stats
 from vitascope.studies.comparison.cautions import Trainings, cautions
 from vitascope.studies.comparison.evidence import Evidence, FractionResults, tabulate
 
-__all__ = ["Advice", "advise"]
-
 FEW_TESTS = 500  # below these images in folds say more
 
 Metric = Literal["top1", "balanced"]

@@ -12,8 +12,6 @@ from vitascope.errors import UserError
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.training import changed_recipe
 
-__all__ = ["Fitted", "fit", "in_words", "seconds_from"]
-
 LEAST_MODELS = 2
 LEAST_EPOCHS = 0.1  # of those that were asked for
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -3,6 +3,7 @@
 Each is a few words for the badge and a sentence with the numbers and what to do.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -91,20 +92,27 @@ def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
 
 
 def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> list[Caution]:
-    """Models whose last quarter of training still brought more than the margin."""
+    """Models whose last quarter of training still brought more than the margin.
+
+    Of two or three epochs it is the last one; of one nothing is known.
+    """
     gains: dict[str, list[float]] = {}
     for model, curve in curves:
-        if len(curve) >= 4:
-            gains.setdefault(model, []).append(curve[-1] - curve[-1 - len(curve) // 4])
+        last = max(1, len(curve) // 4)
+        gains.setdefault(model, []).append(
+            curve[-1] - curve[-1 - last] if len(curve) > 1 else math.inf
+        )
     means = {name: sum(rises) / len(rises) for name, rises in gains.items()}
     rising = {name: rise for name, rise in means.items() if rise > margin}
     if not rising:
         return []
-    numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in rising.items())
-    sentence = (
-        f"Not converged: the last quarter of the training still brought more than {margin:g} "
-        f"({numbers}); give more --epochs."
-    )
+    known = {name: rise for name, rise in rising.items() if math.isfinite(rise)}
+    if known:
+        numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in known.items())
+        why = f"the last quarter of the training still brought more than {margin:g} ({numbers})"
+    else:
+        why = "measured after one epoch alone, it shows no end of the training"
+    sentence = f"Not converged: {why}; give more --epochs."
     return [Caution(f"not converged ({', '.join(rising)})", sentence)]
 
 

@@ -101,7 +101,7 @@ def compare(
                 out,
                 engine,
                 cost=plan.seconds_of_epoch,
-                beside=START,
+                beside=plan.seconds_beside,
             )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
             leak = seen.leak if seen.leaks else ""
@@ -122,7 +122,14 @@ def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
     """The question with the learning rates that suit its models, if they are to be tuned."""
     if not plan.tune:
         return plan.question
-    run_all(tuning_runs(plan.question), out, engine, cost=plan.seconds_of_epoch, beside=START)
+    run_all(
+        tuning_runs(plan.question),
+        out,
+        engine,
+        cost=plan.seconds_of_epoch,
+        beside=lambda training: START,
+        what="tuning",
+    )
     return replace(plan.question, rates=tuning_record(plan.question, out).values["rates"])
 
 

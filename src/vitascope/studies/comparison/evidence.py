@@ -17,8 +17,6 @@ import numpy as np
 
 from vitascope.studies import stats
 
-__all__ = ["Evidence", "FractionResults", "ModelResult", "RunResult", "crossings", "tabulate"]
-
 LeadVerdict = Literal["reference", "ahead", "behind", "within noise"]
 
 

@@ -22,8 +22,6 @@ from vitascope.studies.grid.runs import folder_of, images_of, reading_of
 from vitascope.studies.session.mistakes import LISTS, mistakes
 from vitascope.train import Predictions, Run, load_run
 
-__all__ = ["FinishedRuns", "Key"]
-
 Key = tuple[str, float, int, int]  # model, fraction, seed, fold
 
 

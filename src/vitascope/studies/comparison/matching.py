@@ -16,8 +16,6 @@ from vitascope.models.suffix import read_name
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
 
-__all__ = ["TOLERANCE", "matched_widths"]
-
 TOLERANCE = 0.1
 WIDEST = 16  # times the usual width
 

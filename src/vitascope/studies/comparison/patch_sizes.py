@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from vitascope.models import takes_patches
 
-__all__ = ["at_patch_sizes"]
-
 
 def at_patch_sizes(models: Sequence[str], sides: Sequence[int]) -> tuple[str, ...]:
     """The models, each that takes patches of any size once per size.

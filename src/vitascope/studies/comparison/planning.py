@@ -20,6 +20,7 @@ from vitascope.studies.comparison.timing import (
     ImageCounts,
     Speed,
     duration_of,
+    seconds_beside,
     seconds_of_epoch,
     time_steps,
 )
@@ -58,6 +59,10 @@ class ComparisonPlan:
         plan = training.full_recipe
         return seconds_of_epoch(plan, self.counts, self.speeds[training.model])
 
+    def seconds_beside(self, training: Training) -> float:
+        """Of a run besides its epochs."""
+        return seconds_beside(self.counts, self.speeds[training.model])
+
     @property
     def lines(self) -> list[str]:
         """What will be trained, in words."""
@@ -69,7 +74,10 @@ class ComparisonPlan:
             *([f"{asked.folds} folds"] if asked.folds else []),
         ]
         short = f", after {len(asked.models) * len(FACTORS)} short ones to tune"
-        said = f"{' x '.join(parts)}: {len(asked.runs())} runs of {asked.recipe.epochs} epochs"
+        epochs = asked.recipe.epochs
+        said = (
+            f"{' x '.join(parts)}: {len(asked.runs())} runs of {epochs} epoch{'s' * (epochs > 1)}"
+        )
         said += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
         return [said, *self.notes]
 

@@ -11,8 +11,6 @@ from vitascope.studies.grid.executor import Wanted
 from vitascope.studies.grid.training import Reading, Training, file_name
 from vitascope.train import Recipe
 
-__all__ = ["LOOKS", "SAME", "TEST", "Comparison", "rates_from"]
-
 LOOKS = Reading(name="looks")  # gates and nonlocality over training
 TEST = Reading(name="test")  # the test images, of a run that was measured on others
 

@@ -1,16 +1,18 @@
 """How long will a comparison take? From a few timed steps of each model, before it starts.
 
-    seconds of a run = start + epochs x (images x s_step + measured images x s_test)
+    seconds of a run = start + readings + epochs x (images x s_step + measured images x s_test)
 
 with s_step the seconds of one image in an update, data and augmentation included, and s_test those
-of one image that is only measured. Runs are handed to the processes as they become free, longest
-first; the time of all is that of the process which ends last. Steps are timed with nothing beside
-them, so a machine with few cores takes longer when all are busy: expect up to a quarter more.
+of one image that is only measured. Readings are gates and nonlocality at the kept epochs, which
+keep attention maps and take about twice a measured image each, and the test images. Runs are handed
+to the processes as they become free, longest first; the time of all is that of the process which
+ends last. Steps are timed with nothing beside them, so a machine with few cores takes longer when
+all are busy: expect up to a quarter more.
 """
 
-import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -18,16 +20,26 @@ import torch
 
 from vitascope.data import Dataset, EvalBatches, TrainBatches, subset
 from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.grid.processes import makespan
+from vitascope.studies.grid.readings import NUM_IMAGES
+from vitascope.studies.grid.runs import KEPT
 from vitascope.studies.session.models import build
 from vitascope.train import Recipe, evaluate
 from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.optimizer import build_optimizer
 from vitascope.train.trainer.update import Update
 
-__all__ = ["ImageCounts", "Speed", "duration_of", "seconds_of_epoch", "time_steps"]
+__all__ = [
+    "ImageCounts",
+    "Speed",
+    "duration_of",
+    "seconds_beside",
+    "seconds_of_epoch",
+    "time_steps",
+]
 
-START = 2.0  # seconds of a run before and after its epochs: files, model, gates and nonlocality
-STEPS, LEAST = 8, 0.2  # at most so many steps are timed, at least so many seconds
+START = 2.0  # seconds of a run before its epochs: files and model
+STEPS, LEAST = 16, 0.5  # so many steps are timed, or as many as go into so many seconds
 
 
 @dataclass(frozen=True)
@@ -78,17 +90,14 @@ def _timed(name: str, dataset: Dataset, plan: Recipe, model_args: Mapping[str, A
         std=dataset.std,
     )
     model.train()
-    began, first, done = perf_counter(), 0.0, 0
+    ends, seconds = [perf_counter()], list[float]()
     for number, batch in enumerate(batches.epoch(0)):
         update(batch, number, plan.base_lr)
-        now = perf_counter()
-        if number == 0:
-            first, began = now - began, now  # the first step prepares much
-            continue
-        done += len(batch)
-        if number >= STEPS or now - began > LEAST:
+        ends.append(perf_counter())
+        seconds.append((ends[-1] - ends[-2]) / len(batch))
+        if number >= STEPS or (number and ends[-1] - ends[1] > LEAST):
             break
-    step = (perf_counter() - began) / done if done else first / plan.batch_size
+    step = median(seconds[1:] or seconds)  # the first step prepares much
     tests = dataset.test.take(range(min(len(dataset.test), plan.eval_batch)))
     measured = EvalBatches(tests, batch_size=len(tests), mean=dataset.mean, std=dataset.std)
     began = perf_counter()
@@ -102,6 +111,12 @@ def seconds_of_epoch(plan: Recipe, counts: ImageCounts, speed: Speed) -> float:
     """One epoch of a run, with its share of the measuring."""
     trained = counts.train * plan.subset.fraction * speed.step
     return trained + counts.measured * speed.test / _eval_every(plan)
+
+
+def seconds_beside(counts: ImageCounts, speed: Speed) -> float:
+    """A run besides its epochs."""
+    looks = 2 * 2 * KEPT * NUM_IMAGES
+    return START + (looks + counts.measured) * speed.test  # test images are about as many
 
 
 def _eval_every(plan: Recipe) -> float:
@@ -123,8 +138,5 @@ def duration_of(
     for training, _, _ in question.runs():
         plan = training.full_recipe
         epoch = seconds_of_epoch(plan, counts, speeds[training.model])
-        runs.append(START + plan.total_epochs * epoch)
-    busy = [0.0] * processes
-    for run in sorted(runs, reverse=True):
-        heapq.heapreplace(busy, busy[0] + run)
-    return max(busy)
+        runs.append(seconds_beside(counts, speeds[training.model]) + plan.total_epochs * epoch)
+    return makespan(sorted(runs, reverse=True), processes)

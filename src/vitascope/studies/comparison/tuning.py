@@ -20,8 +20,6 @@ from vitascope.studies.grid.runs import folder_of
 from vitascope.studies.grid.training import Training
 from vitascope.train import load_run
 
-__all__ = ["FACTORS", "Tried", "best_rates", "tuning_record", "tuning_runs"]
-
 FACTORS = (0.25, 0.5, 1.0, 2.0)  # of the recipe's learning rate
 SHARE = 0.25  # of the epochs
 

@@ -24,8 +24,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["FLOOR", "TOLERANCE", "CompressedMaps", "compress"]
-
 FLOOR = 1e-5  # the least weight a level stands for
 TOLERANCE = 0.02  # the share of any row that may lie elsewhere; levels stay at half of it
 _STEPS = 5  # of the power iteration for one component

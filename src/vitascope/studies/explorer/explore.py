@@ -50,8 +50,6 @@ from vitascope.studies.explorer.selection import (
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 
-__all__ = ["MOST_BYTES", "explore"]
-
 MOST_BYTES = 1_300_000  # of maps; two models of this size still make a page under 5 MB
 
 

@@ -19,8 +19,6 @@ from torch import Tensor
 from vitascope.capture import TokenCoordinates
 from vitascope.errors import UserError
 
-__all__ = ["GridLayout", "grid_layout", "separable"]
-
 MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
 
 

@@ -23,14 +23,6 @@ from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.studies.explorer.compression import compress
 from vitascope.studies.explorer.grid_maps import GridLayout, grid_layout, separable
 
-__all__ = [
-    "LayerMaps",
-    "attention_maps",
-    "layouts_of",
-    "stack_epochs",
-    "top_answers",
-]
-
 LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, gate, down, across
 
 

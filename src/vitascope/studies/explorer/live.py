@@ -37,8 +37,6 @@ from vitascope.studies.grid.training import file_name
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 
-__all__ = ["MOST_BYTES", "MOST_PIXELS", "Live", "Refusal", "decode", "runs_in"]
-
 MOST_BYTES = 8 * 2**20  # of a file
 MOST_PIXELS = 40_000_000  # of an image: a large photo; 160 MB decoded
 FORMATS = ("PNG", "JPEG", "WEBP")

@@ -9,8 +9,6 @@ from vitascope.errors import UserError
 from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 
-__all__ = ["explainer_of", "relevance_maps"]
-
 
 def explainer_of(structure: ModelStructure) -> Explainer | None:
     """What explains the model; None where it has no features on a grid."""

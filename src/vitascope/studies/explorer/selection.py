@@ -8,8 +8,6 @@ import numpy as np
 from vitascope.errors import UserError
 from vitascope.studies.explorer.compression import CompressedMaps
 
-__all__ = ["choose_images", "counts_that_fit", "evenly_spaced", "layers_that_fit", "left_out_notes"]
-
 T = TypeVar("T")
 
 

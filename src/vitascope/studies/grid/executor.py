@@ -60,7 +60,8 @@ def run_all(
     out: Path,
     engine: Engine,
     cost: Callable[[Training], float] = lambda training: 1.0,
-    beside: float = 0.0,
+    beside: Callable[[Training], float] = lambda training: 0.0,
+    what: str = "training",
 ) -> None:
     """Make all runs and readings that are not there yet; teachers of others first.
 
@@ -71,6 +72,7 @@ def run_all(
         cost: Of one epoch of a training, in any unit, for the progress and the time left; the
             dearest runs begin.
         beside: Cost of a run besides its epochs, in the same unit.
+        what: The work, in a word, for the progress.
 
     Raises:
         UserError: If a run failed; it names the run.
@@ -102,8 +104,9 @@ def run_all(
             jobs,
             processes=engine.processes,
             epochs=[epochs_of(job) for job in jobs],
-            beside=beside,
+            beside=[beside(job["training"]) for job in jobs],
             weights=[cost(job["training"]) for job in jobs],
+            what=what,
             quiet=engine.quiet,
         )
 

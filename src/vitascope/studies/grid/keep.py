@@ -10,8 +10,6 @@ from pathlib import Path
 
 from vitascope.errors import UserError
 
-__all__ = ["keep"]
-
 _OF_A_RUN = ("config.yaml", "metrics.jsonl", "predictions.safetensors", "record.json")
 _RECORDS = ("*.json", "*.safetensors")
 

@@ -5,10 +5,11 @@ other. A job is a run in a folder (:func:`vitascope.train.train`), so it can be 
 and goes on when it is asked for again; a finished one returns at once.
 """
 
+import heapq
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -22,9 +23,21 @@ from vitascope.progress import Progress
 from vitascope.settings import Processes, check_value
 from vitascope.train import Interrupted
 
-__all__ = ["side_by_side", "watch_parent"]
+__all__ = ["makespan", "side_by_side", "watch_parent"]
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def makespan(costs: Iterable[float], processes: int) -> float:
+    """When the last of some jobs ends, handed to processes in their order as these become free.
+
+    >>> [makespan([3.0, 3.0, 2.0], processes) for processes in (1, 2, 3)]
+    [8.0, 5.0, 3.0]
+    """
+    busy = [0.0] * processes
+    for cost in costs:
+        heapq.heapreplace(busy, busy[0] + cost)
+    return max(busy)
 
 
 def side_by_side(
@@ -34,7 +47,8 @@ def side_by_side(
     processes: int,
     epochs: Sequence[int],
     weights: Sequence[float] | None = None,
-    beside: float = 0.0,
+    beside: Sequence[float] | None = None,
+    what: str = "training",
     quiet: bool = False,
 ) -> list[Any]:
     """``function(**job)`` for every job, which has an ``out`` folder; results in their order.
@@ -43,14 +57,16 @@ def side_by_side(
         function: Importable by name in a new process.
         epochs: How many each job will run, for the progress bar.
         weights: What an epoch of each job costs, in seconds or any unit; all the same if left out.
-        beside: What a job costs besides its epochs, in the same unit.
+        beside: What each job costs besides its epochs, in the same unit; nothing if left out.
+        what: The work, in a word, for the progress.
 
     Raises:
         UserError: After all others are done, if a job failed; it names the job.
     """
     check_value(processes, Processes, "processes")
     folders = [Path(job["out"]) for job in jobs]
-    watcher = _Watcher(folders, epochs, weights or [1.0] * len(jobs), beside, quiet)
+    costs, more = weights or [1.0] * len(jobs), beside or [0.0] * len(jobs)
+    watcher = _Watcher(folders, epochs, costs, more, processes=processes, what=what, quiet=quiet)
     with _one_thread(), _told_to_stop(), watcher as watch:
         if processes == 1:
             return _in_turn(function, jobs, watch)
@@ -251,24 +267,39 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Watcher:
-    """Follows the epochs that the jobs have written down, each of which counts its weight."""
+    """Follows the epochs that the jobs have written down, each of which counts its weight.
+
+    What is left is when the last job will end, not the sum of all: at the end some processes have
+    nothing more to do.
+    """
 
     def __init__(
         self,
         folders: Sequence[Path],
         epochs: Sequence[int],
         weights: Sequence[float],
-        beside: float,
+        beside: Sequence[float],
+        *,
+        processes: int,
+        what: str = "training",
         quiet: bool,
     ):
-        self.folders, self.weights, self.beside = folders, weights, beside
-        self.total = sum(n * weight + beside for n, weight in zip(epochs, weights, strict=True))
-        self.bar = Progress("training", self.total, start=self.done(), quiet=quiet)
+        self.jobs = list(zip(folders, epochs, weights, beside, strict=True))
+        self.processes = processes
+        self.total = makespan((n * weight + more for _, n, weight, more in self.jobs), processes)
+        done = self.total - self.left(ended=0)
+        self.bar = Progress(what, self.total, start=done, quiet=quiet)
 
-    def done(self) -> float:
-        """The weight of all epochs so far."""
-        counted = zip(self.folders, self.weights, strict=True)
-        return sum(self._lines(folder / "metrics.jsonl") * weight for folder, weight in counted)
+    def left(self, ended: int) -> float:
+        """Until the last job ends, in the unit of the weights; so many jobs have ended."""
+        costs = []
+        for folder, epochs, weight, beside in self.jobs:
+            ahead = max(0, epochs - self._lines(folder / "metrics.jsonl"))
+            if ahead == 0 and ended > 0:
+                ended -= 1
+            else:
+                costs.append(ahead * weight + beside)
+        return makespan(costs, self.processes)
 
     @staticmethod
     def _lines(path: Path) -> int:
@@ -279,7 +310,8 @@ class _Watcher:
 
     def look(self, ended: int) -> None:
         """Bring the bar up to date; so many jobs have ended."""
-        self.bar.show("", self.done() + ended * self.beside, self.total)
+        done = self.total - self.left(ended)
+        self.bar.show("", max(done, self.bar.done), self.total)
 
     def __enter__(self) -> "_Watcher":
         return self

@@ -29,8 +29,6 @@ from vitascope.studies.session.models import reopen
 from vitascope.train import Run, evaluate
 from vitascope.train.device import device_of
 
-__all__ = ["READINGS", "gates_and_nonlocality", "read"]
-
 NUM_IMAGES = 128  # on which gates and nonlocality are followed
 
 

@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import changed, command_line
 from vitascope.studies.grid.readings import read
-from vitascope.studies.grid.train_command import load_images, train_model
+from vitascope.studies.grid.train_command import load_images, on_so_many, train_model
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.session.pretrained import open_pretrained
 from vitascope.train import Recipe, Run, load_run, log_spaced
@@ -32,6 +32,7 @@ __all__ = [
     "folder_of",
     "images_of",
     "is_finished",
+    "on_so_many",
     "reading_of",
     "recipe_of",
     "refuse_other",
@@ -39,7 +40,9 @@ __all__ = [
     "train_and_read",
 ]
 
-KEPT = 6  # epochs whose weights a run keeps, the first weights among them
+# Epochs whose weights a run keeps, the first weights among them. A long training has 12: at 300
+# epochs one stands at a tenth, and four after it, so that what falls early and climbs late is seen.
+KEPT, KEPT_OF_LONG, LONG = 6, 12, 100
 
 
 def images_of(training: Training) -> Dataset:
@@ -54,21 +57,21 @@ def folder_of(training: Training, seed: int, out: Path) -> Path:
 
 
 def recipe_of(training: Training, seed: int, dataset: Dataset | None) -> Recipe:
-    """The recipe of one run, with its own subset, batch size and epochs to keep.
+    """The recipe of one run, with its own subset, batch size, epochs and which of them to keep.
 
-    Batches shrink so that few images still make four steps; without the images at hand they stay
-    as they are. A subset is drawn with the run's seed, added to the recipe's ``subset.seed``.
+    Batches shrink so that few images still make four steps (:func:`on_so_many`); without the images
+    at hand they stay as they are. A subset is drawn with the run's seed, added to the recipe's
+    ``subset.seed``.
     """
     plan = training.full_recipe
     if training.subset_per_seed and plan.subset.fraction < 1:
         plan = plan.override(**{"subset.seed": plan.subset.seed + seed})
-    batch = plan.batch_size
     if dataset is not None:
-        batch = min(batch, max(2, len(subset(dataset.train, plan.subset)) // 4 // 2 * 2))
+        plan = on_so_many(plan, len(subset(dataset.train, plan.subset)))
+    kept = KEPT_OF_LONG if plan.epochs >= LONG else KEPT
     more = max(1, round(plan.epoch_factor))  # short epochs are measured and saved as rarely
     return plan.override(
-        batch_size=batch,
-        keep_epochs=tuple(sorted(log_spaced(plan.total_epochs, KEPT))),
+        keep_epochs=tuple(sorted(log_spaced(plan.total_epochs, kept))),
         eval_every=plan.eval_every * more,
         checkpoint_epochs=plan.checkpoint_epochs * more,
     )

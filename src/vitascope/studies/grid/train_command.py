@@ -22,10 +22,13 @@ from vitascope.studies.session.models import build, reopen, split_file
 from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
 from vitascope.train import RECIPES, Observer, Recipe, Run, Teacher, train
 from vitascope.train.trackers import require_pictures
+from vitascope.train.trainer.loop import chosen_images
+from vitascope.train.trainer.optimizer import BACKBONE
 
 __all__ = [
     "fold_from",
     "load_images",
+    "on_so_many",
     "pairs",
     "recipe_from",
     "teacher_from",
@@ -65,6 +68,12 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
         raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
     overrides = given | {k: v for k, v in fields.items() if v is not None}
     return changed_recipe(name, epochs, overrides)
+
+
+def on_so_many(plan: Recipe, count: int) -> Recipe:
+    """The recipe on so many images: at least four steps an epoch, and the recipe's least steps."""
+    batch = min(plan.batch_size, max(2, count // 4 // 2 * 2))
+    return plan.override(batch_size=batch).for_images(count)
 
 
 def fold_from(words: str) -> tuple[int, int]:
@@ -152,6 +161,11 @@ def train_model(
     """
     how["teacher"] = teacher_from(teacher) if teacher else None
     if start is None:
+        if BACKBONE in plan.freeze:
+            raise UserError(
+                f"recipe {plan.name} keeps the backbone as it is: start from pretrained weights, "
+                "with --pretrained, NAME@FILE or a run's folder"
+            )
         subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
         config = dict(subject.config)
         how["observers"] = _pictured(subject.model, dataset, plan, draw, quiet=how.get("quiet"))
@@ -162,7 +176,12 @@ def train_model(
             "or a run's folder"
         )
     found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
-    found = found.emptied(seed) if emptied else found
+    if emptied:
+        found = found.emptied(seed)
+    elif plan.head == "fitted":
+        from vitascope.studies.pretrained.fitted_head import fit_head  # scikit-learn takes a second
+
+        found = fit_head(found, chosen_images(dataset, plan)[0])
     if not how.get("quiet"):
         print(found.line, file=sys.stderr)
     config = plain({**(found.config or {}), "origin": found.line})
@@ -255,6 +274,14 @@ def train_once(
         dataset = images_for(data, start, **({} if which is None else {"test_fraction": 0.0}))
         dataset = dataset if which is None else one_fold(dataset, which)
         dataset = dataset if validation is None else held_out(dataset, validation)
+    count = len(chosen_images(dataset, plan)[0])
+    if count < plan.batch_size and "batch_size" not in pairs(changes, "--set"):
+        full, plan = plan.batch_size, on_so_many(plan, count)
+        if not how.get("quiet") and _first_process():
+            short = f"{count} training images do not fill a batch of {full}"
+            print(f"note: {short}: batches of {plan.batch_size}", file=sys.stderr)
+    else:
+        plan = plan.for_images(count)
     how |= {"start": start, "keep_head": keep_head}
     done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
     return done if _first_process() else None

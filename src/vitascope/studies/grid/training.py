@@ -10,8 +10,6 @@ from typing import Any, Literal
 from vitascope.record import plain
 from vitascope.train import Recipe, recipe
 
-__all__ = ["FINAL", "Reading", "Training", "changed_recipe", "file_name"]
-
 
 def file_name(text: str) -> str:
     """A name, of a model for instance, as the name of a file.
@@ -25,7 +23,8 @@ def file_name(text: str) -> str:
 def changed_recipe(base: str | Recipe, epochs: int | None, changes: Mapping[str, Any]) -> Recipe:
     """A recipe, or the one of this name, with other epochs and fields.
 
-    With other epochs the warm-up keeps its share of the training, unless it is changed as well.
+    With other epochs the warm-up keeps its share of the training, unless it is changed as well, and
+    there are as many as that, however few the images.
 
     >>> changed_recipe("deit", 30, {}).warmup_epochs
     0.5
@@ -34,6 +33,7 @@ def changed_recipe(base: str | Recipe, epochs: int | None, changes: Mapping[str,
     changes = dict(changes)
     if epochs is not None:
         changes.setdefault("warmup_epochs", known.warmup_epochs * epochs / known.epochs)
+        changes.setdefault("least_steps", None)
         changes["epochs"] = epochs
     return known.override(**changes)
 

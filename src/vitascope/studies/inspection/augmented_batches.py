@@ -11,8 +11,6 @@ from vitascope.errors import UserError
 from vitascope.studies.session.session import Session
 from vitascope.train import Recipe, load_run, recipe
 
-__all__ = ["augmented_batches", "recipe_of"]
-
 
 def recipe_of(subject: str, name: str | None = None) -> Recipe:
     """The recipe a run was trained with; for any other model the one named (laptop)."""

@@ -30,8 +30,6 @@ from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 
-__all__ = ["CURVATURE", "Curvature", "measure_curvature"]
-
 CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
 
 

@@ -13,8 +13,6 @@ import torch
 from vitascope.layers.positions import dense_score, window_weight
 from vitascope.record import Record
 
-__all__ = ["CENTRES", "InitialMaps", "initial_maps"]
-
 CENTRES = ((-1.0, 1.0), (-1.0, -1.0), (1.0, 1.0), (1.0, -1.0))  # section 2, of Fig. 3(c)
 STRENGTHS = (0.5, 2.0)
 

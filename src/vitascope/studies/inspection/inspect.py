@@ -27,15 +27,6 @@ from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measure_r
 from vitascope.studies.session.models import is_named, open_session
 from vitascope.studies.session.session import Session, image_converter
 
-__all__ = [
-    "MEASURES",
-    "ON_REQUEST",
-    "InspectRequest",
-    "Inspection",
-    "inspect_subject",
-    "list_units",
-]
-
 _SMALLEST_BATCH = 4  # CKA compares images within a batch
 
 

@@ -12,8 +12,6 @@ from vitascope.studies.inspection.robustness import ROBUSTNESS
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 
-__all__ = ["EXPLORER", "MEASURES", "ON_REQUEST", "InspectRequest"]
-
 MEASURES = (*STREAMING, "gates", "masking", "lesion")
 ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own

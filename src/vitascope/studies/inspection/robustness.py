@@ -21,8 +21,6 @@ from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 from vitascope.record import Record
 
-__all__ = ["ON", "ROBUSTNESS", "SomeClasses", "Trial", "measure_robustness", "on_names"]
-
 # Measure -> the fields of a trial that it takes.
 ROBUSTNESS: dict[str, tuple[str, ...]] = {
     "occlusion": ("sizes", "fill"),

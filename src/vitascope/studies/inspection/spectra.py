@@ -28,8 +28,6 @@ from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.studies.stats import contrast_of_batches
 from vitascope.train import load_run
 
-__all__ = ["compared", "numbers", "spectra"]
-
 _KEPT = (  # settings of the Hessian that the answer keeps
     "batches",
     "batch_size",

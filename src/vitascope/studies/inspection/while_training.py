@@ -15,8 +15,6 @@ from vitascope.data import Dataset, EvalBatches
 from vitascope.record import Record
 from vitascope.train.observe import Observer, Pictures, at_epochs, log_spaced, restoring_state
 
-__all__ = ["Draw", "head_records", "picture_heads"]
-
 Draw = Callable[[Mapping[str, Record], str], Pictures]  # records by instrument, words for them
 NUM_IMAGES = 8
 NUM_PICTURES = 10  # epochs with pictures, the first weights among them

@@ -24,8 +24,6 @@ from vitascope.studies.papers.scale import SCALES, Scale
 from vitascope.studies.session.built_in_locality import built_in
 from vitascope.train import load_run
 
-__all__ = ["answer", "check_images", "filled"]
-
 
 def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
     """Run what is not there yet and write ``out/<study>.json``."""

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from vitascope.studies.papers.plan import Plan, Training
 from vitascope.train import recipe
 
-__all__ = ["FLOPS", "Budget", "budget", "gigabytes", "hours", "laptop_minutes", "task_hours"]
-
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
 

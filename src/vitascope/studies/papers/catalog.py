@@ -11,8 +11,6 @@ from importlib import import_module
 from vitascope.errors import UserError
 from vitascope.studies.papers.plan import Study
 
-__all__ = ["catalog", "covered", "find", "order_of"]
-
 _FILES = (
     "convit.sample_efficiency",
     "convit.sizes",

@@ -1,55 +1,126 @@
 """What a study costs on this machine: core-hours, from a few timed steps of every model.
 
     seconds of a run = steps x seconds a step + measurements x test images x seconds an image / 3
+    of a spectrum    = mini-batches x 50 products with the Hessian x seconds a product
+    of an instrument = its passes x its images x seconds an image / 3
 
-with one core, as studies run their trainings side by side; a forward pass is a third of a step. A
-training that is finished in the folder costs nothing. Readings (spectra, corruptions, ...) come on
-top.
+with one core, as studies run their trainings side by side; a forward pass is a third of a step.
+Seconds are the process's own, which other programs stretch less than the clock's. What is finished
+in the folder costs nothing. Not counted: teachers, making corrupted images, and readings of a few
+images (maps, gates, the way of the weights).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from vitascope.capture import logits_of
-from vitascope.data import subset
+from vitascope.data import Dataset, subset
+from vitascope.measure.curvature.products import HessianProducts
 from vitascope.studies.grid.runs import images_of, is_finished, recipe_of
-from vitascope.studies.grid.training import Training
+from vitascope.studies.grid.training import Reading, Training
+from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.papers.plan import Plan
 from vitascope.studies.session.models import build
 
-__all__ = ["CoreHours", "core_hours", "seconds_per_image"]
+PRODUCTS = 50  # of a mini-batch for its five largest eigenvalues; 45 to 70 were seen
+PASSES = {  # forward passes of an image
+    "fourier": 1,
+    "variance": 1,
+    "entropy": 1,
+    "cka": 1,
+    "frequency": 12,  # clean, and eleven frequencies of noise
+    "lesion": 17,  # whole, and without each of a small network's units
+    "corruption": 75,  # 15 corruptions of 5 severities
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreHours:
-    """What is left to be trained."""
+    """What is left to be done."""
 
-    num_runs: int
-    hours: float
+    num_runs: int  # to be trained
+    training: float
+    readings: float
     images_per_second: dict[str, float]  # by the training's key, in training on one core
 
+    @property
+    def hours(self) -> float:
+        """Of trainings and readings."""
+        return self.training + self.readings
 
-def seconds_per_image(training: Training, steps: int = 2) -> float:
-    """Of one core's time for an update, over a few updates after a first one."""
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Seconds of one core that a network takes."""
+
+    step: float  # an image of an update
+    product: float = 0.0  # of the Hessian of a mini-batch with a vector, where one is wanted
+
+    def reading(self, reading: Reading) -> float:
+        """Of one reading.
+
+        >>> Pace(step=0.03).reading(Reading(name="frequency", options={"num_images": 100}))
+        12.0
+        >>> Pace(step=1, product=0.1).reading(Reading(name="hessian", options={"num_batches": 8}))
+        40.0
+        """
+        asked = reading.options
+        batches = asked.get("num_batches", Curvature.num_batches)
+        if reading.name == "hessian":
+            return batches * PRODUCTS * self.product  # type: ignore[no-any-return]
+        if reading.name == "landscape":
+            points = asked.get("points", Curvature.points) ** 2
+            return points * batches * Curvature.batch_size * self.step / 3  # type: ignore[no-any-return]
+        return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3  # type: ignore[no-any-return]
+
+
+def pace_of(training: Training, readings: Iterable[Reading] = (), steps: int = 2) -> Pace:
+    """Time a few updates after a first one, and products where a spectrum is wanted."""
     dataset = images_of(training)
-    plan = recipe_of(training, 0, dataset)
+    batch = recipe_of(training, 0, dataset).batch_size
     model = build(training.model, dataset, **training.model_args).model.train()
-    images = torch.randn(plan.batch_size, *dataset.train.size)
-    labels = torch.randint(len(dataset.classes), (plan.batch_size,))
     optimizer = torch.optim.AdamW(model.parameters())
-    start = 0.0
-    for step in range(steps + 1):
-        if step == 1:
-            start = process_time()
+    images, labels = _made_up(dataset, batch)
+
+    def update() -> None:
         optimizer.zero_grad()
         F.cross_entropy(logits_of(model(images)), labels).backward()
         optimizer.step()
-    return (process_time() - start) / steps / plan.batch_size
+
+    spectra = [reading for reading in readings if reading.name == "hessian"]
+    product = 0.0
+    if spectra:
+        each = spectra[0].options.get("batch_size", Curvature.batch_size)
+        product = _timed(_product(model, dataset, each), steps)
+    return Pace(step=_timed(update, steps) / batch, product=product)
+
+
+def _product(model: nn.Module, dataset: Dataset, batch: int) -> Callable[[], Any]:
+    products = HessianProducts(model.eval(), [_made_up(dataset, batch)])
+    vector = torch.randn(products.size)
+    model.train()
+    return lambda: products(vector)
+
+
+def _made_up(dataset: Dataset, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+    images = torch.randn(batch, *dataset.train.size)
+    return images, torch.randint(len(dataset.classes), (batch,))
+
+
+def _timed(work: Callable[[], Any], times: int) -> float:
+    """Seconds of this process for one of a few, after a first."""
+    work()
+    start = process_time()
+    for _ in range(times):
+        work()
+    return (process_time() - start) / times
 
 
 def core_hours(
@@ -59,20 +130,29 @@ def core_hours(
     progress: Callable[[str], object] = lambda name: None,
 ) -> CoreHours:
     """Time the models of a plan and add up what is not finished in ``out``."""
-    timed: dict[str, float] = {}  # models that differ in nothing but their training cost the same
+    timed: dict[str, Pace] = {}  # models that differ in nothing but their training cost the same
     rates: dict[str, float] = {}
-    runs, seconds = 0, 0.0
-    for key, (training, _) in plan.wanted().items():
-        left = sum(not is_finished(training, (), seed, out) for seed in seeds)
+    runs, training_seconds, reading_seconds = 0, 0.0, 0.0
+    for key, (training, readings) in plan.wanted().items():
         same = f"{training.model} {dict(training.model_args)} {training.data}"
         if same not in timed:
             progress(training.model)
-            timed[same] = seconds_per_image(training)
+            timed[same] = pace_of(training, readings.values())
+        pace = timed[same]
         dataset = images_of(training)
         recipe = recipe_of(training, 0, dataset)
         seen = len(subset(dataset.train, recipe.subset)) * recipe.total_epochs
         tested = len(dataset.test) * (recipe.total_epochs // recipe.eval_every + 1)
-        seconds += left * timed[same] * (seen + tested / 3)
+        left = sum(not is_finished(training, (), seed, out) for seed in seeds)
         runs += left
-        rates[key] = 1 / timed[same]
-    return CoreHours(num_runs=runs, hours=seconds / 3600, images_per_second=rates)
+        training_seconds += left * pace.step * (seen + tested / 3)
+        for reading in readings.values():
+            unread = sum(not is_finished(training, (reading,), seed, out) for seed in seeds)
+            reading_seconds += unread * pace.reading(reading)
+        rates[key] = 1 / pace.step
+    return CoreHours(
+        num_runs=runs,
+        training=training_seconds / 3600,
+        readings=reading_seconds / 3600,
+        images_per_second=rates,
+    )

@@ -9,21 +9,6 @@ from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surfa
 from vitascope.record import Record
 from vitascope.studies.papers.plan import Ask, Findings, Reading, Row, Sheet, Training
 
-__all__ = [
-    "CURVES",
-    "LOOKS",
-    "against_figure",
-    "curves_figure",
-    "dots_figure",
-    "each_head_figure",
-    "heads_figure",
-    "lines",
-    "maps_panel",
-    "over",
-    "shares_panel",
-    "surfaces",
-]
-
 CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
 
 

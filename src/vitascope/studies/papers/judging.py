@@ -10,7 +10,7 @@ How far it can be trusted depends on what its cells are (`vitascope.studies.stat
 
 Cells that are read off the same trainings (masked and whole, before and after) are combined seed by
 seed first. An accuracy whose images were not kept (early in training) has the variance
-p (1 - p) / N of its test images beside the seeds', as if no two runs had met the same ones.
+p (1 - p) / N of its test images beside the seeds', as if no two runs had the same ones.
 
 The paper's own effect is the contrast of its numbers for the same cells, where there are any.
 """
@@ -31,8 +31,6 @@ from vitascope.studies.stats import (
     judge,
 )
 from vitascope.studies.stats.differences import Images, Runs, combined, estimate
-
-__all__ = ["judged"]
 
 PERCENT = 100.0  # `stats` tells accuracies in points
 

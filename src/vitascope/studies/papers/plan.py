@@ -12,7 +12,7 @@ Then part of its noise is the sample's, and :class:`Sample` says where that is k
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -20,22 +20,6 @@ import numpy as np
 from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.grid.training import FINAL, Reading, Training
-
-__all__ = [
-    "FINAL",
-    "HITS",
-    "Ask",
-    "Claim",
-    "Findings",
-    "Plan",
-    "Reading",
-    "Row",
-    "Sample",
-    "Sheet",
-    "Study",
-    "Training",
-    "claimed",
-]
 
 Cell = tuple[str, str]  # row and column of a table
 Contrast = tuple[str, Mapping[Cell, float]]  # a table, and weights of its cells
@@ -227,3 +211,4 @@ class Study:
     covers: tuple[str, ...]  # "ConViT Table 2", ...
     plan: Callable[[Any], Plan]  # of a studies.scale.Scale
     data: Mapping[str, str]  # scale -> what images it needs
+    seeds: Mapping[str, int] = field(default_factory=dict)  # scale -> how many, if not its own

@@ -3,16 +3,18 @@
 1. Probe every candidate: frozen features, nearest neighbours and a linear classifier.
 2. Race: fine-tune the best few and the best of each kind of locality; the winner's network also
    from random weights, which shows what pretraining added.
-3. Answer: accuracy against cost, and one recommendation, or that it is undecided. Beside it the
-   order by ImageNet accuracy, which shows what probing added.
+3. Answer: accuracy against cost, and one recommendation, or that it is undecided: a candidate and
+   the way to use it, with a linear head on its frozen features or fine-tuned, whichever is better.
+   It is there as a run, for `predict`. Beside it the order by ImageNet accuracy, which shows what
+   probing added.
 
 Choice and report are those of a comparison from scratch (:func:`advise`): validation images, held
 out of the training images, or every training image out of its fold choose; test images, which
 chose nothing, tell how good it is and by how much it leads.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,16 +22,18 @@ from typing import Any
 import numpy as np
 
 from vitascope.data import Dataset
-from vitascope.errors import UserError
 from vitascope.record import Record, provenance
+from vitascope.settings import changed, command_line
 from vitascope.studies import stats
-from vitascope.studies.comparison.advice import Advice, advise
+from vitascope.studies.comparison.advice import advise
 from vitascope.studies.comparison.cautions import Trainings
 from vitascope.studies.comparison.evidence import Evidence
 from vitascope.studies.comparison.finished_runs import FinishedRuns
-from vitascope.studies.comparison.question import Comparison
+from vitascope.studies.comparison.question import TEST, Comparison
 from vitascope.studies.grid.executor import Engine, run_all
+from vitascope.studies.grid.runs import folder_of, on_so_many, reading_of
 from vitascope.studies.grid.train_command import load_images
+from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.images import surveyed
 from vitascope.studies.pretrained.candidates import IMAGENET, plain_name
 from vitascope.studies.pretrained.probing import (
@@ -44,11 +48,26 @@ from vitascope.studies.pretrained.question import PretrainedQuestion
 from vitascope.studies.pretrained.race import RacePlan, Runner, order_of, planned, runners
 from vitascope.studies.session.mistakes import mistakes
 from vitascope.studies.session.models import is_named, split_file
-from vitascope.train import lock_folder
-
-__all__ = ["choose_pretrained"]
+from vitascope.train import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
+LINEAR, TUNED = "linear head", "fine-tuned"  # the ways to use pretrained weights
+
+
+@dataclass(frozen=True)
+class Way:
+    """A candidate and how its weights are used."""
+
+    model: str
+    how: str  # LINEAR or TUNED
+
+    def __str__(self) -> str:
+        """As the answer calls it.
+
+        >>> print(Way("resnet18", LINEAR))
+        resnet18 (linear head)
+        """
+        return f"{self.model} ({self.how})"
 
 
 def choose_pretrained(
@@ -69,30 +88,39 @@ def choose_pretrained(
         on_image: Told of the probe's progress.
 
     Raises:
-        UserError: If no candidate can be had or one cannot be fine-tuned, or another process is at
-            work in ``out``.
+        UserError: If no candidate can be had, or another process is at work in ``out``.
     """
     out, started, made = Path(out), perf_counter(), provenance()
     engine = engine or Engine()
-    if not question.probe_only:
-        _check_rebuildable(question)
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
         look = surveyed(question.data)
         tell(look.short)
         candidates, skipped, images = probe_all(question, out / "features", tell, on_image)
         chosen, reported = evidence_of(question, candidates, images)
+        chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(leak=look.leak if look.leaks else "")
-        plan, race, scratch = None, None, None
+        plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
             plan = _plan(question, candidates, left, engine)
+            for line in plan.notes:
+                tell(line)
+        if plan.models:
             asked = question.race(plan.models, plan.epochs, "pretrained")
             race = _raced(asked, candidates, images, out, engine)
-            chosen, reported = race.chosen, race.reported
-            curves = [(key[0], _curve(run.metrics)) for key, run in race.by_key.items()]
-            trainings = replace(trainings, curves=curves, never=race.never())
-        costs = {name: float(each.cost.multiply_adds) for name, each in candidates.items()}
+            tuned = _called(TUNED, race.chosen, race.reported)
+            chosen, reported = _joined((chosen, reported), tuned)
+            curves = [(f"{Way(k[0], TUNED)}", _curve(r.metrics)) for k, r in race.by_key.items()]
+            never = {f"{Way(name, TUNED)}": said for name, said in race.never().items()}
+            trainings = replace(trainings, curves=curves, never=never)
+        ways = {
+            f"{way}": way for model in candidates for way in (Way(model, LINEAR), Way(model, TUNED))
+        }
+        costs = {  # at work the two ways cost the same; a head alone is the cheaper to make
+            name: float(candidates[way.model].cost.multiply_adds + (way.how == TUNED))
+            for name, way in ways.items()
+        }
         found = stats.recommend(chosen.correct(MOST), costs, question.margin, **chosen.kinds)
         advice = advise(
             chosen,
@@ -103,26 +131,42 @@ def choose_pretrained(
             metric=question.metric,
             trainings=trainings,
         )
-        if plan is not None:
-            alone = question.race((found.best,), plan.epochs, "random")
+        taken, best = ways[advice.model], ways[found.best]
+        if race is not None:
+            alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
-            _mistakes(question, candidates[advice.model], images)
-            if race is None
-            else race.mistakes(advice.model)
+            race.mistakes(taken.model)
+            if race is not None and taken.how == TUNED
+            else _mistakes(question, candidates[taken.model], images)
         )
         answer = Record(
             kind="pretrained",
             values={
-                **_values(question, candidates, reported, advice, found, raced=race is not None),
+                "question": "Which pretrained backbone for these images, and how good will it get?",
+                **_lists(candidates, chosen, reported, found.best),
                 **_images(question, images, chosen, reported),
-                "race": [] if plan is None else _lines(reported, plan),
-                "race_left_out": [] if plan is None else list(plan.left_out),
-                "fine_tuning": None if race is None else _added(candidates, reported, found.best),
-                "scratch": None if scratch is None else _gained(found.best, reported, scratch),
+                "recommendation": {
+                    **asdict(advice),
+                    "model": taken.model,
+                    "way": taken.how,
+                    "verdict": found.verdict,
+                    "best": best.model,
+                    "reason": found.reason,
+                    "rivals": list(found.rivals),
+                    "stage": "probe" if race is None else "race",
+                    **_in_use(question, taken, candidates, images, plan, out, engine),
+                },
+                "race": [] if race is None else _lines(race.reported, plan),
+                "race_left_out": list(plan.left_out),
+                "race_notes": list(plan.notes),
+                "fine_tuning": None if race is None else _added(candidates, race),
+                "scratch": None if scratch is None else _gained(best, reported, scratch),
                 "skipped": skipped,
                 "images": look.values(),
                 "mistakes": wrong,
+                "metric": question.metric,
+                "seeds": list(question.seeds),
             },
             arrays={**_arrays(candidates, race, scratch), **pictures},
             config=question.config,
@@ -134,14 +178,69 @@ def choose_pretrained(
     return answer
 
 
-def _check_rebuildable(question: PretrainedQuestion) -> None:
-    """Refuse candidates that cannot be fine-tuned, before anything is computed."""
-    for text in question.models:
-        if not (Path(text).is_dir() or split_file(text)[1] is not None or is_named(text)):
-            raise UserError(
-                f"{text} can be probed, not fine-tuned: a run could not build it again; give "
-                "--probe-only, or candidates of timm's, NAME@FILE or a run's folder"
-            )
+def _called(how: str, *evidence: Evidence) -> list[Evidence]:
+    """The same evidence with the way in every name; what was one object stays one."""
+    found = {
+        id(each): replace(
+            each, runs=tuple(replace(run, model=f"{Way(run.model, how)}") for run in each.runs)
+        )
+        for each in evidence
+    }
+    return [found[id(each)] for each in evidence]
+
+
+def _joined(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evidence]:
+    """Evidence on the same images together; what was one object stays one."""
+    found = {
+        id(one): replace(one, runs=(*one.runs, *other.runs))
+        for one, other in zip(first, second, strict=True)
+    }
+    return [found[id(one)] for one in first]
+
+
+def _in_use(
+    question: PretrainedQuestion,
+    taken: Way,
+    candidates: Mapping[str, ProbedCandidate],
+    images: Dataset,
+    plan: RacePlan,
+    out: Path,
+    engine: Engine,
+) -> dict[str, Any]:
+    """The recommended way as a run, made unless it is there, and the command for all images.
+
+    ``run`` and ``run_top1`` are None after a probe alone; all are where no run can build the model.
+    """
+    nothing = {"run": None, "run_top1": None, "command": None}
+    source = candidates[taken.model].opened.found
+    if source is None or source.config is None:
+        return nothing
+    asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
+    training, seed = asked.training(taken.model, MOST), question.seeds[0]
+    plain = changed_recipe(asked.recipe.name, asked.recipe.epochs, {}).to_dict()
+    options = [
+        ("--model", taken.model),
+        ("--pretrained", is_named(taken.model) and split_file(taken.model)[1] is None),
+        ("--data", question.data),
+        ("--image-size", question.image_size),
+        ("--recipe", asked.recipe.name),
+        ("--epochs", plan.epochs if taken.how == TUNED else None),
+        ("--set", changed(asked.recipe.to_dict(), plain)),
+        ("--out", out / "model"),
+    ]
+    command = command_line(["vitascope", "train"], options)
+    if question.probe_only:
+        return {**nothing, "command": command}
+    tests = (TEST,) if TEST in asked.readings and len(images.test) else ()
+    run_all([(training, tests, seed)], out, engine)
+    folder = folder_of(training, seed, out)
+    read = reading_of(training, TEST, seed, out)
+    right = (
+        load_run(folder).final["top1"]
+        if read is None
+        else float((read.arrays["predicted"] == read.arrays["label"]).mean())
+    )
+    return {"run": str(folder), "run_top1": right, "command": command}
 
 
 def _plan(
@@ -150,6 +249,8 @@ def _plan(
     left: float | None,
     engine: Engine,
 ) -> RacePlan:
+    """Who is fine-tuned: of those that a run can build again."""
+    able = {name: each for name, each in candidates.items() if each.opened.rebuildable}
     wanted = runners(
         [
             Runner(
@@ -158,17 +259,19 @@ def _plan(
                 linear=each.inner,
                 seconds=each.cost.milliseconds / 1000,
             )
-            for name, each in candidates.items()
+            for name, each in able.items()
         ]
     )
-    return planned(
+    num_images = next(iter(candidates.values())).num_train
+    plan = planned(
         wanted,
-        num_images=next(iter(candidates.values())).num_train,
+        num_images=num_images,
         num_seeds=len(question.seeds) * (question.folds or 1),
-        epochs=question.recipe.epochs,
+        epochs=on_so_many(question.recipe, num_images).epochs,
         budget=left,
         processes=engine.processes,
     )
+    return replace(plan, unable=tuple(name for name in candidates if name not in able))
 
 
 def _raced(
@@ -192,42 +295,30 @@ def _curve(metrics: Any) -> list[float]:
     return [100 * row["top1"] for row in metrics if row["top1"] is not None]
 
 
-def _values(
-    question: PretrainedQuestion,
-    candidates: Mapping[str, ProbedCandidate],
-    reported: Evidence,
-    advice: Advice,
-    found: stats.Recommendation,
-    *,
-    raced: bool,
+def _lists(
+    candidates: Mapping[str, ProbedCandidate], chosen: Evidence, reported: Evidence, best: str
 ) -> dict[str, Any]:
-    """Every candidate, the orders and the recommendation."""
-    final = reported.correct(MOST)
-    shares = {name: float(right.mean()) for name, right in final.items()} if raced else {}
-    rows = [_row(name, each, shares.get(name)) for name, each in candidates.items()]
-    for line in rows:  # how far behind the best, on the images that report
-        if line["model"] in final and line["model"] != found.best:
-            pair = (final[found.best], final[line["model"]])
+    """Every candidate, and the orders."""
+    final, by = reported.correct(MOST), chosen.correct(MOST)
+    rows, tuned = [], {}
+    for name, each in candidates.items():
+        ways = [way for way in (Way(name, LINEAR), Way(name, TUNED)) if f"{way}" in final]
+        own = max(ways, key=lambda way: by[f"{way}"].mean())  # its better one, of those that choose
+        if len(ways) > 1:
+            tuned[name] = float(final[f"{ways[1]}"].mean())
+        line = {**_row(name, each, tuned.get(name)), "way": own.how}
+        if f"{own}" != best:
+            pair = (final[best], final[f"{own}"])
             line["behind"] = _interval(stats.difference(*pair, **reported.kinds))
+        rows.append(line)
     return {
-        "question": "Which pretrained backbone for these images, and how good will it get?",
         "probe": rows,
+        "table": rows,
         "order": {
             "imagenet": order_of({line["model"]: line["imagenet"] for line in rows}),
             "probe": order_of({line["model"]: line["linear"] for line in rows}),
-            "race": order_of(shares),
+            "race": order_of(tuned),
         },
-        "table": rows,
-        "recommendation": {
-            **asdict(advice),
-            "verdict": found.verdict,
-            "best": found.best,
-            "reason": found.reason,
-            "rivals": list(found.rivals),
-            "stage": "race" if raced else "probe",
-        },
-        "metric": question.metric,
-        "seeds": list(question.seeds),
     }
 
 
@@ -265,20 +356,20 @@ def _lines(reported: Evidence, plan: RacePlan) -> list[dict[str, Any]]:
     ]
 
 
-def _added(
-    candidates: Mapping[str, ProbedCandidate], reported: Evidence, best: str
-) -> dict[str, Any]:
-    """What fine-tuning added to the linear probe of the best network."""
+def _added(candidates: Mapping[str, ProbedCandidate], race: FinishedRuns) -> dict[str, Any]:
+    """What fine-tuning added to the linear head of the network that it suited best."""
+    means = {name: right.mean() for name, right in race.chosen.correct(MOST).items()}
+    best = max(means, key=lambda name: means[name])
     frozen = candidates[best].reported["linear"]
-    gain = stats.difference(reported.correct(MOST)[best], frozen, **reported.kinds)
+    gain = stats.difference(race.reported.correct(MOST)[best], frozen, **race.reported.kinds)
     return {"model": best, "linear": 100 * float(frozen.mean()), "gain": _interval(gain)}
 
 
-def _gained(best: str, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
+def _gained(best: Way, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
     """What the pretrained weights added to the best network."""
     (right,) = scratch.correct(MOST).values()
-    gain = stats.difference(reported.correct(MOST)[best], right, **reported.kinds)
-    return {"model": best, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
+    gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
+    return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
 
 
 def _interval(found: stats.Estimate) -> dict[str, float]:

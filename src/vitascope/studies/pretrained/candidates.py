@@ -13,8 +13,6 @@ from vitascope.studies.session.built_in_locality import built_in
 from vitascope.studies.session.models import split_file
 from vitascope.studies.session.pretrained import Pretrained, open_pretrained
 
-__all__ = ["DEFAULT", "IMAGENET", "KINDS", "Opened", "opened", "plain_name"]
-
 # Name without its tag -> top-1 on ImageNet-1k in percent, and who reports it for these weights:
 # the authors (their paper or the README of their code), or timm's results-imagenet.csv.
 IMAGENET: dict[str, tuple[float, str]] = {
@@ -60,6 +58,11 @@ class Opened:
     found: Pretrained | None = None
     locality: str = ""  # in words
     problem: str = ""
+
+    @property
+    def rebuildable(self) -> bool:
+        """Whether a run's config can say how the network is made."""
+        return self.found is not None and self.found.config is not None
 
     @property
     def kind(self) -> str:

@@ -20,8 +20,6 @@ from torch.utils._pytree import tree_leaves
 from vitascope.capture import evaluating
 from vitascope.studies.session.model_sizes import count
 
-__all__ = ["Cost", "cost_of"]
-
 WARM, TIMES = 2, 10
 
 

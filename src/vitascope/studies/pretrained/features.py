@@ -32,8 +32,6 @@ from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.studies.session.pretrained import Pretrained
 
-__all__ = ["features_of", "frozen_features"]
-
 BATCH = 8  # with channels last, more at a time is slower on a CPU
 BYTES = 16  # of an image's hash
 VERSION = "1"  # of how features are taken; part of the name of the file
@@ -44,7 +42,7 @@ def features_of(model: nn.Module, images: Tensor) -> Tensor:
     forward = getattr(model, "forward_features", None)
     head = getattr(model, "forward_head", None)
     if not callable(forward) or not callable(head):
-        return _into_last_linear(model, images)
+        return into_last_linear(model, images)[1]
     found = forward(images)
     prefix = int(getattr(model, "num_prefix_tokens", 0) or 0)
     if found.ndim == 3 and prefix:
@@ -53,11 +51,11 @@ def features_of(model: nn.Module, images: Tensor) -> Tensor:
     return head(found, pre_logits=True).flatten(1)
 
 
-def _into_last_linear(model: nn.Module, images: Tensor) -> Tensor:
-    """What goes into the last linear layer that was computed."""
-    seen: list[Tensor] = []
+def into_last_linear(model: nn.Module, images: Tensor) -> tuple[nn.Linear, Tensor]:
+    """The last linear layer that was computed, and what went into it. (B, D)"""
+    seen: list[tuple[nn.Linear, Tensor]] = []
     hooks = [
-        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        layer.register_forward_pre_hook(lambda one, inputs: seen.append((one, inputs[0])))
         for layer in model.modules()
         if isinstance(layer, nn.Linear)
     ]
@@ -66,9 +64,10 @@ def _into_last_linear(model: nn.Module, images: Tensor) -> Tensor:
     finally:
         for hook in hooks:
             hook.remove()
-    if not seen or len(seen[-1]) != len(images):
+    if not seen or len(seen[-1][1]) != len(images):
         raise UserError("the model has no linear head whose input could be its features")
-    return seen[-1].flatten(1)
+    layer, found = seen[-1]
+    return layer, found.flatten(1)
 
 
 def frozen_features(

@@ -17,7 +17,7 @@ Shapes: N training images, M test images, D features, S seeds.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +30,6 @@ from sklearn.preprocessing import StandardScaler
 
 from vitascope.data.subsets import split
 from vitascope.train.predictions import Predictions
-
-__all__ = ["CS", "KS", "Probed", "probe"]
 
 KS = (5, 20)
 CS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -66,6 +64,19 @@ def linear(c: float) -> Pipeline:
     return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=500, tol=1e-3))
 
 
+def fitted(features: np.ndarray, labels: np.ndarray, groups: np.ndarray | None = None) -> Pipeline:
+    """Logistic regression with its C chosen by the inner cross-validation, on all images."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="The least populated class")
+        inner = _inner(features, labels, groups, ks=())
+        return linear(_best_c(inner)).fit(features, labels)
+
+
+def _best_c(inner: Mapping[str, float]) -> float:
+    return max(CS, key=lambda each: (inner[f"{each:g}"], -each))
+
+
 def probe(
     train: np.ndarray,
     train_labels: np.ndarray,
@@ -97,7 +108,7 @@ def probe(
         warnings.filterwarnings("ignore", message="The least populated class")
         inner = _inner(train, train_labels, groups)
         k = max(KS, key=lambda each: (inner[f"{each}"], -each))
-        c = max(CS, key=lambda each: (inner[f"{each:g}"], -each))
+        c = _best_c(inner)
         nearest: list[np.ndarray] = []
         straight: list[np.ndarray] = []
         said: list[Predictions] = []
@@ -137,9 +148,14 @@ def _kept(labels: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarra
     return split(labels, LEFT_OUT if count is None else max(LEFT_OUT, 1 / count), seed, groups)[0]
 
 
-def _inner(features: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> dict[str, float]:
+def _inner(
+    features: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray | None,
+    ks: Sequence[int] = KS,
+) -> dict[str, float]:
     """The share that each setting gets right, by its name."""
-    right = {f"{setting:g}": 0.0 for setting in (*KS, *CS)}
+    right = {f"{setting:g}": 0.0 for setting in (*ks, *CS)}
     most = int(np.bincount(labels).max())
     folds = min(INNER, most, len(labels) if groups is None else len(np.unique(groups)))
     if folds < 2:
@@ -149,7 +165,7 @@ def _inner(features: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) 
     for inside, outside in parts:
         if len(np.unique(labels[inside])) < 2:
             continue
-        models = [(f"{k}", neighbours(k, len(inside))) for k in KS]
+        models = [(f"{k}", neighbours(k, len(inside))) for k in ks]
         models += [(f"{c:g}", linear(c)) for c in CS]
         for name, model in models:
             said = model.fit(features[inside], labels[inside]).predict(features[outside])

@@ -26,8 +26,6 @@ from vitascope.studies.session.held_out import check_groups, positions
 from vitascope.studies.session.pretrained import images_for
 from vitascope.train.predictions import Predictions
 
-__all__ = ["OnImage", "ProbedCandidate", "Tell", "evidence_of", "parts_of", "probe_all", "some"]
-
 Tell = Callable[[str], None]
 OnImage = Callable[[str, int, int], None]
 Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on, and held out

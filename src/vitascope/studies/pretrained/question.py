@@ -11,8 +11,6 @@ from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.pretrained.candidates import DEFAULT
 from vitascope.train import Recipe, recipe
 
-__all__ = ["PretrainedQuestion"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainedQuestion:
@@ -44,10 +42,17 @@ class PretrainedQuestion:
         return {**asdict(self), "recipe": self.recipe.to_dict()}
 
     def race(
-        self, models: tuple[str, ...], epochs: int, start: Literal["pretrained", "random"]
+        self, models: tuple[str, ...], epochs: int | None, start: Literal["pretrained", "random"]
     ) -> Comparison:
-        """The comparison of some candidates, all of whose weights are trained on."""
+        """The comparison of some candidates, all of whose weights are trained on.
+
+        Args:
+            models: The candidates.
+            epochs: Of each; None: none, a head on frozen features.
+            start: From their weights, or from random ones, of which nothing is spared.
+        """
         names = ("data", "seeds", "image_size", "margin", "validation", "folds", "metric")
         shared = {name: getattr(self, name) for name in names}
-        plan = changed_recipe(self.recipe, epochs, {})
+        spared = {} if start == "pretrained" else {"freeze": (), "head": "random", "layer_decay": 1}
+        plan = recipe("linear") if epochs is None else changed_recipe(self.recipe, epochs, spared)
         return Comparison(models=models, fractions=(1.0,), recipe=plan, start=start, **shared)

@@ -3,23 +3,19 @@
 Who runs: the best few by the linear probe, and the best of each kind of locality, because a probe
 of frozen features need not rank what fine-tuning can move. The order is that of the probe's inner
 cross-validation of the training images, so that no test image chooses who runs. Each is trained by
-the recipe ``finetune`` (layer-wise lr, light augmentation) with every seed, in its own
-preprocessing.
+the recipe ``finetune`` (head fitted first, layer-wise lr, light augmentation) with every seed, in
+its own preprocessing.
 
-A step of training costs about three forward passes. With the seconds that an image took in the
-probe, epochs are as many as fit into the budget, up to the recipe's; where one epoch does not fit,
-the last of the probe's order are left out, down to two.
+A step of training costs about three forward passes; the seconds of one are those of the probe. A
+fine-tuning that is cut short is worse than none, so its length stays: where not all fit into the
+budget, the last of the probe's order are left out, to none if need be. The frozen features are
+there in any case.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vitascope.errors import UserError
-
-__all__ = ["RacePlan", "Runner", "planned", "runners"]
-
 BEST = 2  # by the linear probe
-LEAST = 2  # candidates that a race has
 TRAINING = 3.0  # forward passes that a step of training costs
 
 
@@ -40,6 +36,24 @@ class RacePlan:
     models: tuple[str, ...]
     epochs: int
     left_out: tuple[str, ...]
+    seconds: float = 0.0  # that one more would have taken in all, about
+    unable: tuple[str, ...] = ()  # candidates that no run could build again
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Who was not fine-tuned, and why."""
+        said = []
+        if self.left_out:
+            said.append(
+                f"No time to fine-tune {', '.join(self.left_out)}: with {self.left_out[0]} it "
+                f"takes about {self.seconds / 60:.1f} minutes; give a longer --budget."
+            )
+        said += [
+            f"{name} is probed, not fine-tuned: a run could not build it again; give its weights "
+            "as NAME@FILE, local-dir: or a run's folder."
+            for name in self.unable
+        ]
+        return tuple(said)
 
 
 def runners(probed: Sequence[Runner], best: int = BEST) -> list[Runner]:
@@ -68,34 +82,25 @@ def planned(
     budget: float | None,
     processes: int = 1,
 ) -> RacePlan:
-    """Epochs and candidates that fit.
+    """The candidates that fit; the one that wins is also trained from random weights.
 
     Args:
         wanted: The best first.
         num_images: To train on, and about those that are tested.
         num_seeds: Runs of each.
-        epochs: The most there are.
+        epochs: Of each run.
         budget: Seconds; None: as long as it takes.
         processes: Runs at a time.
-
-    Raises:
-        UserError: If two candidates do not get through one epoch; it says what they need.
     """
-    chosen, left_out = list(wanted), list[str]()
-    if budget is None:
-        return RacePlan(tuple(each.model for each in chosen), epochs, ())
-    while True:
-        each = sum(one.seconds for one in chosen) * TRAINING * num_images * num_seeds / processes
-        fits = int(budget / each) if each else epochs
-        if fits >= 1:
-            return RacePlan(tuple(o.model for o in chosen), min(epochs, fits), tuple(left_out))
-        if len(chosen) <= LEAST:
-            raise UserError(
-                f"the race needs about {each:.0f} s for one epoch of {len(chosen)} candidates with "
-                f"{num_seeds} seeds; give a longer --budget, fewer --seeds, a smaller --image-size "
-                "or --probe-only"
-            )
-        left_out.append(chosen.pop().model)
+    chosen, left_out, longer = list(wanted), list[str](), 0.0
+    while chosen and budget is not None:
+        each = [one.seconds * TRAINING * num_images * num_seeds * epochs for one in chosen]
+        needed = (sum(each) + max(each)) / processes
+        if needed <= budget:
+            break
+        longer = needed
+        left_out.insert(0, chosen.pop().model)
+    return RacePlan(tuple(one.model for one in chosen), epochs, tuple(left_out), longer)
 
 
 def order_of(shares: Mapping[str, float | None]) -> list[str]:

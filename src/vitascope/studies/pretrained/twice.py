@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import linregress, t
 
-__all__ = ["SHARES", "Twice", "twice"]
-
 SHARES = (0.125, 0.25, 0.5, 1.0)
 
 

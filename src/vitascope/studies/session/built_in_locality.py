@@ -7,8 +7,6 @@ from torch import nn
 
 from vitascope.layers.neighborhood import NeighborhoodAttention
 
-__all__ = ["built_in"]
-
 
 def built_in(model: nn.Module) -> tuple[str, str]:
     """The kind of a network and its locality in words.

@@ -23,8 +23,6 @@ from vitascope.studies.session.session import Session
 from vitascope.train import evaluate
 from vitascope.train.classes import IMAGENET, relabelled_like
 
-__all__ = ["evaluate_on", "evaluate_subject"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledSession:

@@ -14,8 +14,6 @@ from vitascope.data import Dataset, ImageSet
 from vitascope.data.subsets import folds, split
 from vitascope.errors import UserError
 
-__all__ = ["check_groups", "held_out", "one_fold", "positions"]
-
 
 def positions(
     dataset: Dataset, share: float = 0.0, count: int | None = None, seed: int = 0

@@ -19,8 +19,6 @@ from vitascope.data.encoding import image_bytes
 from vitascope.errors import UserError
 from vitascope.train.predictions import Predictions
 
-__all__ = ["LISTS", "confusion", "mistakes"]
-
 LISTS = ("surest_mistakes", "least_sure_hits")
 SHOWN = 12  # images of each list
 SIDE = 128  # pixels of a picture, at most: about 6 kB

@@ -20,8 +20,6 @@ from vitascope.layers import ContextBroadcast, broadcast_cost
 from vitascope.models import create_model, list_models
 from vitascope.record import Record
 
-__all__ = ["PAPER", "Size", "count", "names", "table1", "to_record"]
-
 PAPER = {  # millions of parameters, GFLOPs, ImageNet top-1
     "deit_tiny": (6, 1, 72.2),
     "convit_tiny": (6, 1, 73.1),

@@ -7,6 +7,7 @@ A model is named as on the command line: one of ours or timm's (``convit_micro``
 """
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -112,9 +113,15 @@ def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
     """The model, or a line about why it cannot be built with these arguments."""
     refusals = (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError)
     try:
-        return create_model(name, **wanted)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Initializing zero-element tensors", UserWarning)
+            return create_model(name, **wanted)
     except UserError:
         raise
+    except UserWarning:
+        raise UserError(
+            f"cannot build {name}: a layer would have no weights; give sizes of at least 1"
+        ) from None
     except (*refusals, AttributeError, AssertionError) as error:
         raise UserError(f"cannot build {name}: {reason(error)}") from None
 

@@ -35,8 +35,6 @@ from vitascope.models.weights import check_weights, read_state
 from vitascope.studies.session.models import BEGINNING, is_named, open_session, rebuilt, split_file
 from vitascope.train import load_run
 
-__all__ = ["Preprocessing", "Pretrained", "images_for", "open_pretrained", "preprocessing_of"]
-
 HEAD = 0x68656164  # "head": its seed is drawn from the run's and this
 
 

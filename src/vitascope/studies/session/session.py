@@ -21,8 +21,6 @@ from vitascope.errors import UserError
 from vitascope.studies.session.held_out import one_fold
 from vitascope.train.classes import joined
 
-__all__ = ["Session", "image_converter"]
-
 FALLBACK = 224  # side of an image for a model that does not say
 CPU = torch.device("cpu")
 

@@ -20,8 +20,6 @@ from vitascope.models.segmentation.segmenter import Segmenter, segmenter
 from vitascope.record import Record
 from vitascope.train.trainer.segmentation import pixel_loss
 
-__all__ = ["Segmentation", "build_segmenter", "class_names"]
-
 
 def class_names(root: str | Path) -> tuple[str, ...]:
     """Names of the classes 1, 2, ... of the masks: ``classes.txt``, a name a line, or ADE20K's 150.

@@ -29,8 +29,6 @@ from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets
 from vitascope.models.vilt import vilt
 from vitascope.record import Record
 
-__all__ = ["VQA", "Batch", "build_vilt", "common_answers", "words_of"]
-
 LEAST = 9  # questions whose commonest answer it must be
 LONGEST = 40  # words, ViLT's
 PAD, UNKNOWN, START = 0, 1, 2

@@ -10,6 +10,7 @@ these, and single fields are changed with :meth:`Recipe.override`, nested ones b
     (3, 0.2)
 """
 
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -59,10 +60,15 @@ class Recipe:
     drop_path: BelowOne  # for the caller who builds the model
     ema: BelowOne | None  # decay of the running average of the weights
     sam: Positive | None  # radius of sharpness-aware minimisation
-    freeze: tuple[str, ...] = ()  # wildcards of parameters that stay as they are
+    # wildcards of parameters that stay as they are; "backbone": all but the head's; "batchnorm":
+    # of all batch norms, whose statistics stay too
+    freeze: tuple[str, ...] = ()
     travel: tuple[str, ...] = ("*gating_param", "*pos_proj.weight")  # GPSA's gates and positions
     travel_lr: Rate = 1.0  # their lr, as a multiple of the others'
     layer_decay: LayerDecay = 1.0  # lr of each layer, as a multiple of that of the next one
+    # of pretrained weights: random, or fitted to the frozen features, for the caller who builds it
+    head: Literal["random", "fitted"] = "random"
+    least_steps: Count | None = None  # epochs are more where few images make fewer updates than so
     distillation: Literal["none", "hard", "soft"] = "none"
     distillation_alpha: Share = 0.5  # share of the teacher's term (hard DeiT: one half)
     distillation_temperature: Positive = 1.0  # soft only
@@ -108,6 +114,21 @@ class Recipe:
         """Epochs that are really run."""
         return max(1, round(self.epochs * self.epoch_factor))
 
+    def for_images(self, count: int) -> "Recipe":
+        """With as many epochs as ``least_steps`` updates take on so many images, if that is more.
+
+        >>> from vitascope.train import recipe
+        >>> plan = recipe("finetune", epochs=5, batch_size=32, least_steps=200)
+        >>> plan.for_images(320).epochs, plan.for_images(32_000).epochs
+        (20, 5)
+        """
+        if self.least_steps is None:
+            return self
+        steps = max(1, count // self.batch_size)
+        epochs = max(self.epochs, math.ceil(self.least_steps / steps))
+        warmup = self.warmup_epochs * epochs / self.epochs  # its share stays
+        return replace(self, epochs=epochs, warmup_epochs=warmup, least_steps=None)
+
     def override(self, /, **changes: Any) -> "Recipe":
         """This recipe with fields changed; text is read as YAML, ``None`` means off."""
         return _override(self, changes, "")
@@ -126,7 +147,11 @@ class Recipe:
         return _from_dict(cls, {**_LATER, **values}, "")
 
 
-_LATER: dict[str, Any] = {"layer_decay": 1.0}  # fields that runs of earlier versions do not have
+_LATER: dict[str, Any] = {
+    "layer_decay": 1.0,
+    "head": "random",
+    "least_steps": None,
+}  # fields that runs of earlier versions do not have
 
 
 def _plain(value: Any) -> Any:

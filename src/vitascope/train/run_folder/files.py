@@ -11,10 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vitascope.atomic import flush, replacing
+from vitascope.atomic import replacing
 from vitascope.errors import UserError
-
-__all__ = ["explain_write_errors", "flush", "save_tensors"]
 
 
 @contextmanager

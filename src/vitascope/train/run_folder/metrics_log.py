@@ -6,8 +6,6 @@ from typing import Any
 
 from vitascope.train.evaluation import Evaluation
 
-__all__ = ["MetricsLog"]
-
 
 class MetricsLog:
     """Rows of ``metrics.jsonl`` and what the next one is made of; all of it fits in JSON."""

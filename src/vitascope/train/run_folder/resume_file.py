@@ -21,11 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from vitascope.atomic import regular, sweep
+from vitascope.atomic import flush, regular, sweep
 from vitascope.errors import UserError, reason
-from vitascope.train.run_folder.files import explain_write_errors, flush, save_tensors, size_of
-
-__all__ = ["Checkpoint", "clean", "drop_after", "latest", "load", "save"]
+from vitascope.train.run_folder.files import explain_write_errors, save_tensors, size_of
 
 _KEEP = 2
 

@@ -1,4 +1,4 @@
-"""A run is a folder.
+"""The folder of a run: start, finish and load one.
 
 config.yaml         recipe, model, data, seed; versions and commit
 metrics.jsonl       one line per epoch

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Average"]
-
 
 class Average:
     """Running average of every floating-point entry of a model's state; others follow along."""

@@ -18,20 +18,21 @@ from torch.nn.modules.batchnorm import _NormBase
 from vitascope.errors import UserError, unknown
 from vitascope.train.recipes.config import Recipe
 
-__all__ = ["build_optimizer", "frozen", "parameter_groups", "set_lr"]
+BACKBONE, BATCH_NORM = "backbone", "batchnorm"
 
 
 @contextmanager
 def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
-    """Inside, parameters that match a pattern take no gradient.
+    """Inside, parameters that match a pattern (see ``Recipe.freeze``) take no gradient.
 
     Raises:
         UserError: If a pattern matches nothing, or nothing is left to train.
     """
     flags = [(p, p.requires_grad) for p in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
+    chosen = {pattern: _matching(model, pattern) for pattern in patterns}
+    for pattern, found in chosen.items():
+        if not found and pattern != BATCH_NORM:  # a model without them has nothing to freeze
             raise UserError(
                 f"freeze: no parameter matches {pattern!r}; the model has "
                 + ", ".join(names[:12])
@@ -39,7 +40,7 @@ def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
             )
     try:
         for name, parameter in model.named_parameters():
-            if any(fnmatchcase(name, pattern) for pattern in patterns):
+            if any(name in found for found in chosen.values()):
                 parameter.requires_grad_(False)
         if not any(p.requires_grad for p in model.parameters()):
             raise UserError(f"freeze {', '.join(patterns)} leaves nothing to train")
@@ -47,6 +48,22 @@ def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
+
+
+def _matching(model: nn.Module, pattern: str) -> set[str]:
+    """Names of the parameters that a wildcard, ``backbone`` or ``batchnorm`` means."""
+    if pattern == BATCH_NORM:
+        norms = {name for name, module in model.named_modules() if isinstance(module, _NormBase)}
+        return {name for name, _ in model.named_parameters() if name.rpartition(".")[0] in norms}
+    if pattern == BACKBONE:
+        classifier = getattr(model, "get_classifier", None)
+        if classifier is None:
+            raise UserError(f"freeze: {type(model).__name__} does not say which layer is its head")
+        heads = classifier()
+        heads = heads if isinstance(heads, tuple) else (heads,)
+        own = {id(p) for head in heads for p in head.parameters()}
+        return {name for name, p in model.named_parameters() if id(p) not in own}
+    return {name for name, _ in model.named_parameters() if fnmatchcase(name, pattern)}
 
 
 def training_mode(model: nn.Module) -> None:

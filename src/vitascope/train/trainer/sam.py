@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-__all__ = ["ascend", "descend", "still_statistics"]
-
 
 @torch.no_grad()
 def ascend(parameters: Iterable[nn.Parameter], rho: float) -> list[tuple[nn.Parameter, Tensor]]:

@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from vitascope.train.recipes.config import Recipe
 
-__all__ = ["learning_rate"]
-
 
 def learning_rate(recipe: Recipe, steps_per_epoch: int) -> Callable[[int], float]:
     """The function from a step (0 is the first) to its learning rate."""

@@ -5,8 +5,6 @@ from torch.nn import functional as F
 
 from vitascope.errors import UserError
 
-__all__ = ["pixel_loss"]
-
 
 def pixel_loss(logits: Tensor, masks: Tensor, *, ignore_index: int = 255) -> Tensor:
     """Mean cross-entropy over labelled pixels; 0 where there are none.

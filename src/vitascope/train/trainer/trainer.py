@@ -30,8 +30,6 @@ from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
 from vitascope.train.trainer.update import Update
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """State of a run, and the loop over its epochs."""

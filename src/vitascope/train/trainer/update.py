@@ -22,8 +22,6 @@ from vitascope.train.trainer.distill import Teacher, distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import set_lr
 
-__all__ = ["Update", "reseed"]
-
 
 def reseed(seed: int, step: int, rank: int) -> None:
     """Set torch's generators from where the run stands."""

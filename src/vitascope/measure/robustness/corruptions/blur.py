@@ -28,8 +28,6 @@ from vitascope.measure.robustness.corruptions.filters import (
     zoom_positions,
 )
 
-__all__ = ["defocus_blur", "glass_blur", "motion_blur", "zoom_blur"]
-
 
 def disc(radius: float, softness: float) -> np.ndarray:
     """A disc of weight 1 with a soft edge. (2 r + 1, 2 r + 1) with r at least 8"""

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from vitascope.errors import UserError
 
-__all__ = ["ALEXNET", "CORRUPTIONS", "FAMILIES", "SEVERITIES", "Constants", "strength", "table_for"]
-
 Constants = Literal["auto", "cifar", "imagenet"]
 LARGEST_SMALL = 64  # pixels; ours
 

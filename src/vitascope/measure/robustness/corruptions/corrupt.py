@@ -25,8 +25,6 @@ from vitascope.measure.robustness.corruptions import blur, digital, noise, weath
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS, strength, table_for
 from vitascope.measure.robustness.corruptions.draws import Draws
 
-__all__ = ["corrupt", "to_levels"]
-
 GRACE = 1e-3  # of a level: a result that is whole but for rounding is not cut down
 CACHE = 2**20  # values worked on at a time: they stay near the processor
 BEYOND = 2e-3  # what un-normalising may leave outside [0, 1]

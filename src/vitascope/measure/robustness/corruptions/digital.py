@@ -23,8 +23,6 @@ from torch import Tensor
 from vitascope.measure.robustness.corruptions.draws import Draws
 from vitascope.measure.robustness.corruptions.filters import gaussian, sampled
 
-__all__ = ["contrast", "elastic_transform", "jpeg_compression", "pixelate"]
-
 
 def contrast(levels: Tensor, left: float, draws: Draws) -> Tensor:
     """Closer to the mean."""

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 
-__all__ = ["Draws"]
-
 
 class Draws:
     """The generators of a batch of images; each call goes on where the last one ended."""

@@ -17,8 +17,6 @@ from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["filtered", "gaussian", "motion", "padded", "sampled", "zoom_positions"]
-
 Border = Literal["edge", "reflect", "symmetric"]
 FEW = 12  # radius up to which shifting beats a matrix
 

@@ -17,8 +17,6 @@ import torch
 from scipy.fft import irfft2, rfft2
 from torch import Tensor
 
-__all__ = ["frost_textures"]
-
 SIDE = 640
 SHRINK = 5
 SEED = 1903_12261

@@ -20,8 +20,6 @@ from torch import Tensor
 
 from vitascope.measure.robustness.corruptions.draws import Draws
 
-__all__ = ["gaussian_noise", "impulse_noise", "shot_noise"]
-
 QUANTILES = 65536
 
 

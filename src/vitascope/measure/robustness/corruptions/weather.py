@@ -20,8 +20,6 @@ from vitascope.measure.robustness.corruptions.draws import Draws
 from vitascope.measure.robustness.corruptions.filters import motion, sampled, zoom_positions
 from vitascope.measure.robustness.corruptions.frost import frost_textures
 
-__all__ = ["brightness", "fog", "frost", "plasma", "snow"]
-
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 

@@ -13,8 +13,6 @@ from vitascope.studies.papers.broadcasting.accuracy import made
 from vitascope.studies.papers.plan import Ask, Contrast, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale
 
-__all__ = ["STUDIES"]
-
 # Table S3: role (the paper's, ours on small images), epochs, top-1 without and with. On images of
 # 8 x 8 our Swin has two stages, patches of one pixel and windows of 4 x 4.
 _TABLE_S3: dict[str, tuple[Role, int, float | None, float | None]] = {

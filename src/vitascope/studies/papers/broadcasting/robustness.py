@@ -13,8 +13,6 @@ from vitascope.studies.papers.broadcasting.accuracy import BESIDE, KINDS, elsewh
 from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sample, Sheet, Study, claimed
 from vitascope.studies.papers.scale import Scale
 
-__all__ = ["STUDIES"]
-
 
 def _under(what: str, value: float) -> dict[str, Any]:
     """Accuracy at one size of the box, or one epsilon: how to ask for it."""

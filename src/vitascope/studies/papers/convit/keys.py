@@ -11,8 +11,6 @@ import numpy as np
 
 from vitascope.record import Record
 
-__all__ = ["head_mean", "positional_layers", "value_at"]
-
 
 def _nearest(epochs: Sequence[float], share: float) -> int:
     """The place of the epoch nearest to a share of the training."""

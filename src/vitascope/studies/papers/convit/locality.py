@@ -1,12 +1,12 @@
-"""How much locality is best, and whether it must be gated.
+"""ConViT by locality strength and number of GPSA layers, and against ungated attention (PSA).
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Fig. 8 and 12 left (locality strength and
 number of GPSA layers, on the first 100 classes) and Fig. 9 (content and position summed before the
 softmax, eq. 4). "Early" is the first measurement past a tenth of the training.
 
 PSA is there twice: with queries and keys drawn as in GPSA, and as equation 5 sets them, at 0. From
-there they never move (each one's gradient is a product with the other), so that network is a
-convolution with a learned window for ever, as the paper says of its own.
+there they never move (each one's gradient is a product with the other), so that network stays a
+convolution with a learned window, as the paper says of its own.
 """
 
 from statistics import fmean
@@ -20,9 +20,6 @@ from vitascope.studies.papers.convit.keys import value_at
 from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
 from vitascope.studies.papers.plan import Ask, Contrast, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale
-
-__all__ = ["STUDIES"]
-
 
 _EPOCHS = (20, 75, 130, 185, 240, 295)  # of 300, in Fig. 8 right
 

@@ -1,4 +1,4 @@
-"""What locality is worth when small images are seen very often.
+"""ConViT against DeiT in very long training on small images.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, Fig. 11 left and appendix C: CIFAR-100.
 """
@@ -11,8 +11,6 @@ from vitascope.studies.papers.convit.sizes import PAIR, PLUS, sized
 from vitascope.studies.papers.figures import CURVES, curves_figure
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale
-
-__all__ = ["STUDIES"]
 
 
 def long_training(scale: Scale) -> Plan:

@@ -1,4 +1,4 @@
-"""What makes ConViT work, and what a CNN teacher adds.
+"""Ablation of ConViT's gates and convolutional start, and distillation from a CNN.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 3 and Fig. 12 right (gates and the
 convolutional start, one taken away after the other), Table 4 and Fig. 10 (distillation, appendix
@@ -19,9 +19,6 @@ from vitascope.studies.papers.convit.sizes import sized
 from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, percent
-
-__all__ = ["STUDIES"]
-
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
 _ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (

@@ -1,4 +1,4 @@
-"""What locality is worth on few images.
+"""Sample efficiency: ConViT against DeiT on shares of the training images.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697, Table 2, Fig. 2 left and Fig. 11 right.
 Top-1 on ImageNet with the deit recipe; the numbers beside ours are the paper's. Its tables have the
@@ -11,8 +11,6 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.figures import CURVES, curves_figure, shares_panel
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, percent
-
-__all__ = ["STUDIES"]
 
 _TABLE_2 = {  # share of the images -> top-1 of DeiT-S and ConViT-S, then top-5
     0.05: ((34.8, 47.8), (57.8, 70.7)),

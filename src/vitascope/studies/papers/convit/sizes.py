@@ -1,4 +1,4 @@
-"""What locality is worth in models of every size, and what they look like inside.
+"""ConViT against DeiT at every model size: accuracy, cost, gates and nonlocality.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 1 and Fig. 2 right, Fig. 11 middle
 (learning curves), Fig. 13 and 14 (inside, by size). Top-1 on ImageNet with the deit recipe; the
@@ -37,8 +37,6 @@ from vitascope.studies.papers.plan import (
     claimed,
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
-
-__all__ = ["PAIR", "PLUS", "STUDIES", "parameters_figure", "sized"]
 
 PAIR = {"DeiT": "ViT", "ConViT": "ConViT"}  # the second in figures, whose labels are short
 SPEED = Reading(name="throughput", options={"batch_size": 128})

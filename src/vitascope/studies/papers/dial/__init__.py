@@ -1,1 +1,1 @@
-"""Our own questions about locality, asked as the papers' are: the dial, and the grid."""
+"""Studies of our own: kinds of built-in locality (`accuracy`) and patch grids (`fine_grid`)."""

@@ -1,4 +1,4 @@
-"""How much locality, put in how, is worth what on few images: the dial from none to hard.
+"""Accuracy on few images against the kind of built-in locality, from none to convolutions.
 
 A plain ViT; the same with one change each (:mod:`vitascope.models.vit.dial`): its weights started
 otherwise, its attention or its patches changed; gated positions (ConViT); neighbourhoods; and a
@@ -11,8 +11,6 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.figures import shares_panel
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
-
-__all__ = ["STUDIES"]
 
 _CHANGES = ("mimetic", "impulse", "lsa", "spt", "stem", "rope")
 _OTHERS = {  # at the paper's scale, and small

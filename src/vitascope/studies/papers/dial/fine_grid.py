@@ -1,4 +1,4 @@
-"""Where does ConViT lead: on a fine or a coarse grid, on few or more images, and what changes it?
+"""ConViT's lead over a ViT on fine and coarse patch grids, with few and more images.
 
 ConViT's lead over a plain ViT was published on a 14 x 14 grid. Here two grids with few images
 (fine-grid), the same with more of them (fine-grid-images), and on the fine grid with few images one
@@ -13,8 +13,6 @@ from vitascope.studies.papers.figures import shares_panel
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.studies.papers.vit.networks import augmented
-
-__all__ = ["STUDIES"]
 
 _KINDS = {"ViT": ("deit_small", "vit_micro"), "ConViT": ("convit_small", "convit_micro")}
 _LARGER = {"ViT": "DeiT-B", "ConViT": "ConViT-B"}

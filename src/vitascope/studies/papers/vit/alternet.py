@@ -17,8 +17,6 @@ from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
 from vitascope.studies.papers.vit.tables import accuracy, corrupted, training_loss
 
-__all__ = ["STUDIES", "built_up"]
-
 _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alone
     "Twins-S": ("twins_svt_small", {}),
     "LeViT-128S": ("levit_128s", {}),

@@ -31,8 +31,6 @@ from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented
 from vitascope.studies.papers.vit.spectra import SPECTRA, spectra_figure, spectrum
 
-__all__ = ["STUDIES", "gap"]
-
 
 def gap(record: Record) -> float:
     """Mean confidence above accuracy, a share of 1: positive when overconfident."""

@@ -17,20 +17,32 @@ from typing import Any
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import against_figure
 from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
-from vitascope.studies.papers.scale import Scale
+from vitascope.studies.papers.scale import Role, Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
-from vitascope.studies.papers.vit.spectra import eigenvalues, exponent, spectra_figure, spectrum
+from vitascope.studies.papers.vit.spectra import (
+    LATE,
+    eigenvalues,
+    exponent,
+    spectra_figure,
+    spectrum,
+)
 from vitascope.studies.papers.vit.tables import accuracy, corrupted, training_loss
-
-__all__ = ["STUDIES"]
 
 
 def pooling(scale: Scale) -> Plan:
-    """Fig. 6: a ViT that reads off its class token, and one that averages its patches."""
-    runs = trainings(scale, ("ViT-Ti", "ViT-Ti GAP"))
-    token, gap = runs
+    """Fig. 6: a ViT that reads off its class token, and one that averages its patches.
+
+    At a desk a ConViT and a ResNet beside them, on a tenth of the images, after 1, 3 and 10 epochs.
+    """
+    desk = scale.name == "desk"
+    names = ("ViT-Ti", "ViT-Ti GAP", *(("ConViT-Ti", "ResNet-50") if desk else ()))
+    runs = trainings(scale, names, small=True, fraction=scale.small if desk else 1.0)
+    token, gap, *local = runs
     early = spectrum(scale)
-    nep, ape = eigenvalues(runs, {"early": early}, "Fig. 6")
+    times = {"early": early}
+    if desk:
+        times |= {"at 30 %": spectrum(scale, 0.3), "at the end": spectrum(scale, LATE)}
+    nep, ape = eigenvalues(runs, times, "Fig. 6")
     top1 = accuracy(runs, "Top-1 (section 2)")
     fewer, better = claimed(
         "ViT Fig. 6",
@@ -40,6 +52,25 @@ def pooling(scale: Scale) -> Plan:
         },
     )
     claims = [fewer, replace(better, paper=2.7)]
+    claims += claimed(
+        "ViT Fig. 6",
+        {
+            f"{time}, average pooling leaves fewer negative eigenvalues": nep.above(
+                token, gap, time
+            )
+            for time in list(times)[1:]
+        },
+    )
+    for label, source in zip(local, ("ViT Fig. 7", "ViT Fig. 4"), strict=False):
+        claims += claimed(
+            source,
+            {
+                f"{time}, {label} has fewer negative eigenvalues than {token}": nep.above(
+                    token, label, time
+                )
+                for time in times
+            },
+        )
 
     def figures(findings: Findings) -> list[Figure]:
         return [spectra_figure(findings, runs, early, "Hessian spectra (Fig. 6)")]
@@ -50,20 +81,24 @@ def pooling(scale: Scale) -> Plan:
 def bias(scale: Scale) -> Plan:
     """Fig. 7 and C.3: neighbourhoods and patch sizes."""
     small: dict[str, Any] = {"depth": 2}
-    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(2, 4, 8), smoke=(2, 4))
+    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
     kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
     grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
     size = scale.pick(paper={"img_size": 32}, laptop={})
+    share = scale.small if scale.name == "desk" else 1.0
 
     def vit(patch: int) -> Training:
-        args = scale.pick(paper={}, laptop=small)
-        return NETWORKS["ViT-Ti"].training(scale, patch_size=patch, **args)
+        args = {"fraction": share, "patch_size": patch, **scale.pick(paper={}, laptop=small)}
+        return NETWORKS["ViT-Ti"].training(scale, small=True, **args)
 
-    local = ("convolutional_vit_tiny", size), ("convolutional_vit_micro", small)
-    by_kernel = {
-        f"{k} x {k}": scale.training(local, recipe="cifar", kernel_size=k, patch_size=grid)
-        for k in kernels
-    }
+    micro = ("convolutional_vit_micro", small)
+    local: Role = ("convolutional_vit_tiny", size), micro, micro
+
+    def near_by(k: int) -> Training:
+        args = {"fraction": share, "kernel_size": k, "patch_size": grid}
+        return scale.few(local, recipe="cifar", **args)
+
+    by_kernel = {f"{k} x {k}": near_by(k) for k in kernels}
     by_kernel["global"] = vit(grid)
     by_patch = {f"patch {p}": vit(p) for p in patches}
     early = spectrum(scale, half=True)

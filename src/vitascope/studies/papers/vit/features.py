@@ -28,20 +28,14 @@ from vitascope.studies.papers.plan import (
     claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import IMAGENET, trainings
+from vitascope.studies.papers.vit.networks import IMAGENET, looked_into
 from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 
-__all__ = ["STUDIES", "changes", "of_kind"]
+__all__ = ["STUDIES", "changes", "in_every_seed", "of_kind", "signed"]
 
 Runs = Mapping[str, Training]
+SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
-
-
-def networks(scale: Scale) -> dict[str, Training]:
-    """ViT, ResNet, PiT and Swin, in their ImageNet form at the paper's scale."""
-    four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
-    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
-    return trainings(scale, names, imagenet=True)
 
 
 def levels(record: Record) -> list[float]:
@@ -73,6 +67,16 @@ def of_kind(*kinds: str, half: str = "") -> Any:
     return key
 
 
+def signed(kind: str) -> Any:
+    """The share of the units of a kind whose change has the sign that the paper gives it."""
+
+    def key(record: Record) -> float | None:
+        found = [change for each, change in changes(record) if each in KINDS[kind]]
+        return float(np.mean(SIGNS[kind] * np.array(found) > 0)) if found else None
+
+    return key
+
+
 def in_all(record: Record) -> float:
     """The sum of all changes: from the first map of each stage to its last."""
     return float(sum(change for _, change in changes(record)))
@@ -88,11 +92,50 @@ def _acts(runs: Runs, reading: Reading, title: str, name: str) -> Sheet:
     return Sheet.of_runs(name, title, runs, asked, corner="change at", **how)
 
 
-def _in_stages(source: str, table: Sheet, what: str, labels: Sequence[str]) -> list[Claim]:
-    """Attention lowers and MLPs raise it in networks with stages, too."""
-    lower = {f"attention lowers {what} in {k}": table.sign(k, "attention", -1) for k in labels}
-    higher = {f"MLPs raise {what} in {k}": table.sign(k, "MLP", 1) for k in labels}
-    return claimed(source, {**lower, **higher})
+def _signs(runs: Runs, reading: Reading, where: str) -> Sheet:
+    """Unit by unit: how many lower it (attention) or raise it (MLPs, convolutions)."""
+    asked = {kind: {"reading": reading, "key": signed(kind)} for kind in KINDS}
+    title = f"Units that change it as the paper says ({where})"
+    how = {"unit": "of the units, %", "digits": 0, "accuracy": False}
+    return Sheet.of_runs("signs", title, runs, asked, corner="units of", **how)
+
+
+def _kinds(training: Training) -> tuple[str, str]:
+    """Kinds of units of a network with stages: AlterNet has convolutions where others have MLPs."""
+    return ("attention", "convolution" if training.model.startswith("alternet") else "MLP")
+
+
+def _in_stages(source: str, table: Sheet, what: str, runs: Runs) -> list[Claim]:
+    """Attention lowers, MLPs and convolutions raise it in networks with stages, too."""
+    found = {}
+    for label, training in list(runs.items())[2:]:
+        for kind in _kinds(training):
+            said = "attention lowers" if kind == "attention" else f"{kind}s raise"
+            found[f"{said} {what} in {label}"] = table.sign(label, kind, SIGNS[kind])
+    return claimed(source, found)
+
+
+def in_every_seed(label: str, records: Sequence[Record]) -> str:
+    """Unit by unit: how many have the sign that the paper gives their kind, whatever the seed.
+
+    >>> values = {"kind": ["stem", "attention", "mlp"], "stage": [0, 0, 0]}
+    >>> levels = [[0.0, -1.0, 1.0], [0.0, -1.0, -2.0]]
+    >>> runs = [Record(kind="fourier", values={**values, "high": high}) for high in levels]
+    >>> in_every_seed("a ViT", runs)
+    'a ViT 1 of 1 attention, 0 of 1 MLP'
+    """
+    found = [changes(record) for record in records]
+    words = []
+    for kind, names in KINDS.items():
+        at = [i for i, (name, _) in enumerate(found[0]) if name in names]
+        same = [i for i in at if all(SIGNS[kind] * run[i][1] > 0 for run in found)]
+        words += [f"{len(same)} of {len(at)} {kind}"] if at else []
+    return f"{label} {', '.join(words)}"
+
+
+def _told(findings: Findings, runs: Runs, reading: Reading) -> str:
+    told = [in_every_seed(label, findings.of(run, reading)) for label, run in runs.items()]
+    return "Attention lowers it and the others raise it, in every seed: " + "; ".join(told) + "."
 
 
 def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tuple[Lines, ...]:
@@ -113,12 +156,13 @@ def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tu
 
 def frequencies(scale: Scale) -> Plan:
     """Fig. 2, 8, D.2: high frequencies after each unit, and noise of one frequency."""
-    runs = networks(scale)
-    vit, resnet, *staged = runs
+    runs = looked_into(scale, imagenet=True)
+    vit, resnet, *_ = runs
     fourier = Reading(name="fourier", options=scale.look())
     noise = Reading(name="frequency", options=scale.look())
     title = "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)"
     high = _acts(runs, fourier, title, "high")
+    signs = _signs(runs, fourier, "Fig. 8, D.2")
     noisy = noise_table(runs, noise, "Fig. 2b")
     claims = claimed(
         "ViT Fig. 2",
@@ -134,12 +178,15 @@ def frequencies(scale: Scale) -> Plan:
         {
             "attention lowers high frequencies in the ViT": high.sign(vit, "attention", -1),
             "MLPs raise high frequencies in the ViT": high.sign(vit, "MLP", 1),
+            "convolutions raise high frequencies in the ResNet": high.sign(
+                resnet, "convolution", 1
+            ),
             "in the ViT, early attention lowers high frequencies less than late attention": (
                 high.above(vit, vit, "early attention", "late attention")
             ),
         },
     )
-    claims += _in_stages("ViT Fig. D.2", high, "high frequencies", staged)
+    claims += _in_stages("ViT Fig. D.2", high, "high frequencies", runs)
 
     def figures(findings: Findings) -> list[Figure]:
         return [
@@ -152,13 +199,14 @@ def frequencies(scale: Scale) -> Plan:
             Figure(
                 name="high",
                 title="High frequencies after each unit (Fig. 8, D.2 right)",
-                reading="Where attention stands below its neighbours, it filters.",
+                reading="Where attention stands below its neighbours, it filters. "
+                + _told(findings, runs, fourier),
                 panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
             ),
             noise_figure(findings, runs, noise, "all networks", "Fig. 2b"),
         ]
 
-    return Plan(tables=[high, noisy], claims=claims, figures=figures)
+    return Plan(tables=[high, signs, noisy], claims=claims, figures=figures)
 
 
 def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> tuple[Lines, ...]:
@@ -182,10 +230,11 @@ def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> 
 
 def ensembling(scale: Scale) -> Plan:
     """Fig. 9, D.1: the variance of feature maps after each unit."""
-    runs = networks(scale)
-    vit, resnet, *staged = runs
+    runs = looked_into(scale, imagenet=True)
+    vit, resnet, *_ = runs
     variance = Reading(name="variance", options=scale.look())
     table = _acts(runs, variance, "Change of the log variance (Fig. 9, D.1)", "variance")
+    signs = _signs(runs, variance, "Fig. 9, D.1")
     claims = claimed(
         "ViT Fig. 9",
         {
@@ -200,15 +249,16 @@ def ensembling(scale: Scale) -> Plan:
             ),
         },
     )
-    claims += _in_stages("ViT Fig. D.1", table, "the variance", staged)
+    claims += _in_stages("ViT Fig. D.1", table, "the variance", runs)
 
     def figures(findings: Findings) -> list[Figure]:
         panels = _after_units(findings, runs, variance, "log of the variance")
-        said = "Where attention stands below its neighbours, it averages."
+        said = "Where attention stands below its neighbours, it averages. "
+        said += _told(findings, runs, variance)
         title = "Variance after each unit (Fig. 9, D.1)"
         return [Figure(name="variance", title=title, reading=said, panels=panels)]
 
-    return Plan(tables=[table], claims=claims, figures=figures)
+    return Plan(tables=[table, signs], claims=claims, figures=figures)
 
 
 STUDIES = (

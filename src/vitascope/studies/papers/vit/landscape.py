@@ -35,8 +35,6 @@ from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
 from vitascope.studies.papers.vit.tables import training_loss
 
-__all__ = ["STUDIES", "drawn_length", "rise"]
-
 PATH = Reading(name="trajectory")
 SPEED = Reading(name="throughput", options={"mode": "training", "batch_size": 96})
 THROUGHPUT = {"ResNet-50": 320, "ViT-Ti": 434, "PiT-Ti": 364, "Swin-Ti": 469}  # appendix A
@@ -70,12 +68,13 @@ def drawn_length(record: Record) -> float:
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
-    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
-    few = scale.pick(paper=0.06, laptop=scale.small)
-    runs = trainings(scale, names)
+    names = scale.pick(paper=four, laptop=four, desk=four[:2], smoke=four[:2])
+    few = scale.pick(paper=0.06, laptop=scale.small, desk=0.02)
+    share = scale.small if scale.name == "desk" else 1.0  # a tenth stands for all, for 10 epochs
+    runs = trainings(scale, names, small=True, fraction=share)
     vit, resnet, *staged = runs
     fewer = {
-        f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, fraction=few)
+        f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, small=True, fraction=few)
         for n, label in zip(names[:2], runs, strict=False)
     }
     vit_few, resnet_few = fewer

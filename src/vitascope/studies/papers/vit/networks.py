@@ -3,7 +3,9 @@
 Park and Kim 2022, https://arxiv.org/abs/2202.06709, appendix A. Each network has three forms: for
 CIFAR, for ImageNet, and the small one that stands for it on a laptop's 8 x 8 images. There timm's
 PiT and Swin have patches of one pixel and three short stages, Swin with windows of 2 x 2; at a desk
-patches of two pixels, windows of 4 x 4, and about a million parameters.
+patches of two pixels, windows of 4 x 4, and about a million parameters. A study that reads much off
+many runs takes the laptop's networks at a desk, too (``small``): micro ones, ViTs with an 8 x 8
+grid, that see an eighth of the images.
 
 Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNet). AlterNet's
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
@@ -16,7 +18,7 @@ from typing import Any
 from vitascope.studies.papers.plan import Training
 from vitascope.studies.papers.scale import IMAGENET, REAL, Role, Scale, Spec
 
-__all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented", "trainings"]
+__all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented", "looked_into", "trainings"]
 
 CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "desk": REAL, "laptop": "digits (embedded)"}
 
@@ -42,24 +44,28 @@ class Network:
     imagenet: Spec = field(default=("", {}))
     desk: Spec | None = None  # the laptop's at the size of mini when left out
 
-    def label(self, scale: Scale) -> str:
+    def label(self, scale: Scale, small: bool = False) -> str:
         """How a table calls it."""
-        small = self.short.replace("micro", "mini") if scale.name == "desk" else self.short
-        return self.name if scale.is_paper else small
+        mini = scale.name == "desk" and not small
+        short = self.short.replace("micro", "mini") if mini else self.short
+        return self.name if scale.is_paper else short
 
     def training(
         self,
         scale: Scale,
         *,
         imagenet: bool = False,
+        small: bool = False,
         changes: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Training:
         """How it is trained; ``how`` is ``fraction`` and arguments of the model."""
         spec = self.imagenet if imagenet else self.cifar
         changed = {**(_ON_IMAGENET if imagenet and scale.is_paper else {}), **(changes or {})}
-        role: Role = (spec, self.laptop, self.desk) if self.desk else (spec, self.laptop)
-        return scale.training(role, recipe="cifar", changes=changed, **how)
+        desk = self.laptop if small else self.desk
+        role: Role = (spec, self.laptop, desk) if desk else (spec, self.laptop)
+        make = scale.few if small else scale.training
+        return make(role, recipe="cifar", changes=changed, **how)
 
 
 _SWIN = {
@@ -151,9 +157,25 @@ _ALL = (
 NETWORKS = {network.name: network for network in _ALL}
 
 
-def trainings(scale: Scale, names: Iterable[str], **how: Any) -> dict[str, Training]:
+def trainings(
+    scale: Scale, names: Iterable[str], *, small: bool = False, **how: Any
+) -> dict[str, Training]:
     """Networks of these names, by what a table calls them."""
-    return {NETWORKS[n].label(scale): NETWORKS[n].training(scale, **how) for n in names}
+    found = [NETWORKS[name] for name in names]
+    return {n.label(scale, small): n.training(scale, small=small, **how) for n in found}
+
+
+def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
+    """Whose units are looked at: ViT, ResNet, PiT and Swin.
+
+    At a desk ViT, ResNet and AlterNet, all images once, the ViT with 8 blocks of 4 heads.
+    """
+    four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
+    if scale.name != "desk":
+        names = scale.pick(paper=four, laptop=four, smoke=four[:2])
+        return trainings(scale, names, imagenet=imagenet)
+    deep = trainings(scale, four[:1], small=True, depth=8, embed_dim=64, num_heads=4)
+    return deep | trainings(scale, ("ResNet-50", "AlterNet-50"), small=True)
 
 
 def augmented(scale: Scale, strong: bool) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
 from vitascope.studies.papers.plan import Findings, Reading, Sample, Sheet, Training
 
-__all__ = ["lost", "noise_figure", "noise_table"]
-
 Runs = Mapping[str, Training]
 
 

@@ -1,8 +1,8 @@
 """Does a ViT overfit small data? Training loss against test error.
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 5 and C.1 (networks and shares of the
-images), C.2 (epochs). The numbers beside ours are those of appendix C; the
-figures have more, and the text does not give them.
+images), C.2 (epochs). The numbers beside ours are those of appendix C; the figures have more, which
+the text does not give.
 
 The training loss is the mean over the last epoch, on augmented images and mixed labels, with the
 weights as they were at each step. On a laptop, small shares of the images take more epochs (as many
@@ -32,8 +32,6 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
-
-__all__ = ["STUDIES", "error", "loss_and_error", "rank", "rank_table"]
 
 _PAPER = {"ResNet-18": (2.31, 22.0), "ViT-S": (2.17, 30.4), "PiT-Ti": (2.29, 24.1)}  # appendix C
 _MORE = {  # of Fig. 5a at the paper's scale alone

@@ -14,8 +14,6 @@ from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
 from vitascope.studies.papers.vit.tables import accuracy, corrupted
 
-__all__ = ["STUDIES"]
-
 RADIUS = 0.05  # of SAM
 
 

@@ -28,9 +28,7 @@ from vitascope.studies.papers.plan import (
     claimed,
 )
 from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import CIFAR, trainings
-
-__all__ = ["STUDIES", "block_structure", "lost_at"]
+from vitascope.studies.papers.vit.networks import CIFAR, looked_into
 
 
 def block_structure(record: Record) -> float | None:
@@ -81,10 +79,9 @@ def lost_at(where: str, *kinds: str) -> dict[str, Any]:
 
 def stages(scale: Scale) -> Plan:
     """Fig. 10, D.3, D.4."""
-    four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
-    names = scale.pick(paper=four, laptop=four, smoke=("ViT-Ti", "ResNet-50"))
-    runs = trainings(scale, names)
+    runs = looked_into(scale)
     vit, resnet, *staged = runs
+    swin = staged[-1] if len(staged) > 1 else None  # a desk has AlterNet in place of PiT and Swin
     cka = Reading(name="cka", options=scale.look())
     lesion = Reading(name="lesion", options=scale.look())
     blocks = Sheet.of_runs(
@@ -97,7 +94,8 @@ def stages(scale: Scale) -> Plan:
         accuracy=False,
     )
     columns = ("start", "end", "first stage", "last stage")
-    kinds = {resnet: ("convolution",)} | dict.fromkeys((vit, *staged), ("attention", "mlp"))
+    kinds: dict[str, tuple[str, ...]] = {vit: ("attention", "mlp"), resnet: ("convolution",)}
+    kinds |= dict.fromkeys(staged, ("attention", "mlp" if swin else "convolution"))
     rows = [
         Row(
             label=f"{label}, {kind}",
@@ -120,8 +118,8 @@ def stages(scale: Scale) -> Plan:
     )
 
     claims = []
-    for name, label in zip(names[1:], (resnet, *staged), strict=True):
-        source = "ViT Fig. D.3" if name == "PiT-Ti" else "ViT Fig. 10"
+    for label in (resnet, *staged):
+        source = "ViT Fig. D.3" if swin and label == staged[0] else "ViT Fig. 10"
         text = f"{label} has more block structure than the ViT"
         claims += claimed(source, {text: blocks.above(label, vit)})
 
@@ -136,8 +134,7 @@ def stages(scale: Scale) -> Plan:
         ),
         first: matters(convolutions, "start", "end"),
     }
-    if staged:
-        swin = staged[-1]
+    if swin:
         found |= {
             "in Swin, attention matters more at the end of a stage": matters(
                 f"{swin}, attention", "end", "start"

@@ -10,8 +10,6 @@ from typing import Any
 from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
-__all__ = ["accuracy", "corrupted", "training_loss"]
-
 Runs = Mapping[str, Training]
 
 
