@@ -74,8 +74,8 @@ def test_memory_of_neighbourhood_attention_grows_with_the_patches():
     assert result.to_record().kind == "bench-neighborhood"
     for mode in (0, 1):
         (_, small, small_peer), (_, large, large_peer) = result.memory[mode::2]
-        assert large < 4.5 * small
-        assert large_peer > 6 * small_peer
+        assert large < 4.5 * small  # linear in the patches: 4
+        assert large_peer > 5 * small_peer  # the mask alone: 16; what is freed when varies a little
         assert large < large_peer
 
 
