@@ -15,7 +15,7 @@ from vitascope.report.tables.task import METRICS, task_table
 
 _TERMS = {
     "miou": (
-        "mIoU",
+        "mean IoU",
         "Intersection over union of the predicted and the labelled pixels of a class, over all "
         "images together; the mean over the classes that occur.",
     ),
@@ -98,7 +98,7 @@ def section(source: Source, styles: Styles) -> Section:
 
 
 def evaluation(source: Source, styles: Styles) -> Section:
-    """The evaluation of a run: mIoU with every class, or the VQA score."""
+    """The evaluation of a run: mean IoU with every class, or the VQA score."""
     record, values = source.record, source.record.values
     metric = "miou" if record.kind == "miou" else "vqa_score"
     where = str(source.settings("data").get("name") or "its data")

@@ -10,6 +10,7 @@ Throughput is read off finished runs, which may run side by side: for a clean nu
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -175,6 +176,7 @@ def sizes(scale: Scale) -> Plan:
             for size in names
         },
     )
+    steps = list(pairwise(inner)) if len(inner) > 2 else []  # the order, size by size
     for label in (vit, convit):
         later = f"the first layer of {label} ends less local when it is big"
         claims += claimed(
@@ -183,11 +185,26 @@ def sizes(scale: Scale) -> Plan:
                 f"the bigger {label}, the less local it ends": mean.above(
                     label, label, big, little
                 ),
+                **{
+                    f"{label} ends less local at size {more} than at {less}": mean.above(
+                        label, label, more, less
+                    )
+                    for less, more in steps
+                },
                 later: first.above(label, label, big, little),
             },
         )
     text = "the bigger the model, the more layers keep looking at position"
-    claims += claimed("ConViT Fig. 14", {text: positional.above(convit, convit, big, little)})
+    claims += claimed(
+        "ConViT Fig. 14",
+        {text: positional.above(convit, convit, big, little)}
+        | {
+            f"more layers keep looking at position at size {more} than at {less}": positional.above(
+                convit, convit, more, less
+            )
+            for less, more in steps
+        },
+    )
     every = {(kind, size): run(kind, size) for kind in PAIR for size in (*names, *inner)}
     also = [(training, reading) for training in every.values() for reading in (CURVES, LOOKS)]
 
