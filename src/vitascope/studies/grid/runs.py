@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 # Epochs whose weights a run keeps, the first weights among them. 20 epochs or more have 12: of 300
-# one stands at a tenth, and four after it, so that what falls early and climbs late is seen. One more
-# costs a micro model 0.2 s and 1 MB.
+# one stands at a tenth, and four after it, so that what falls early and climbs late is seen. One
+# more costs a micro model 0.2 s and 1 MB.
 KEPT, KEPT_OF_LONG, LONG = 6, 12, 20
 
 
