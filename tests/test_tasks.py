@@ -79,7 +79,7 @@ def test_a_network_learns_to_segment_scenes_it_has_not_seen(segmented):
     assert done.best["miou"] >= done.final["miou"]
 
 
-def test_a_segmentation_run_is_evaluated_and_has_a_page(segmented, tmp_path, capsys):
+def test_a_segmentation_run_is_evaluated_and_has_a_page(scenes, segmented, tmp_path, capsys):
     assert main(["evaluate", str(segmented), "--out", str(tmp_path / "e"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["miou"] == pytest.approx(load_task_run(segmented).final["miou"], abs=1e-6)
@@ -89,6 +89,7 @@ def test_a_segmentation_run_is_evaluated_and_has_a_page(segmented, tmp_path, cap
     assert main(["report", str(segmented), str(tmp_path / "e.json"), "--out", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert "mean IoU (%)" in text
+    assert f"% mean IoU on {scenes.name} after 10 epochs" in text  # not the way to them
     assert "Learning curves" in text
     assert "green" in text
 
