@@ -117,6 +117,21 @@ def test_layers_count_as_positional_while_their_gates_are_open_on_average():
     assert head_mean("nonlocality")(record) is None
 
 
+def test_throughputs_are_those_of_the_appendices():
+    told = {}
+    for study in ("landscape", "alternet"):
+        (table,) = (t for t in STUDIES[study].plan(PAPER).tables if t.name == "throughput")
+        told |= {(study, row.paper_label): round(row.cells[0].paper) for row in table.rows}
+    assert told == {
+        ("landscape", "ViT-Ti"): 434,
+        ("landscape", "ResNet-50"): 320,
+        ("landscape", "PiT-Ti"): 364,
+        ("landscape", "Swin-Ti"): 469,
+        ("alternet", "ResNet-50"): 394,  # AlterNet is 20 % faster
+        ("alternet", "AlterNet-50"): 473,
+    }
+
+
 def test_throughput_counts_images_and_leaves_the_model_as_it_was():
     model = create_model("convit_micro", num_classes=10).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
