@@ -117,6 +117,18 @@ def test_layers_count_as_positional_while_their_gates_are_open_on_average():
     assert head_mean("nonlocality")(record) is None
 
 
+def test_the_layers_that_stay_positional_are_the_first():
+    plan = STUDIES["sizes"].plan(PAPER)
+    (table,) = (table for table in plan.tables if table.name == "gates")
+    gates = np.array([[[0.7, 0.7]] * 3, [[0.9, 0.5], [0.3, 0.0], [0.1, 0.0]]])
+    record = Record(kind="looks", values={"epochs": [0, 8]}, arrays={"gates": gates})
+    read = [[ask.key(record) for ask in row.cells] for row in table.rows]
+    assert read == [[pytest.approx(0.7)] * 3, [pytest.approx(0.05)] * 3]
+    told = [claim.cells for claim in plan.claims if claim.table == "gates"]
+    assert [list(cells.values()) for cells in told] == [[1, -1]] * 3
+    assert all(row == table.rows[0].label for row, _ in (next(iter(cells)) for cells in told))
+
+
 def test_throughputs_are_those_of_the_appendices():
     told = {}
     for study in ("landscape", "alternet"):

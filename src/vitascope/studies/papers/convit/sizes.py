@@ -127,6 +127,31 @@ def sizes(scale: Scale) -> Plan:
             )
         ],
     )
+    first_gate, last_gate = "first layer", "last GPSA layer"
+    gates = Sheet(
+        name="gates",
+        title="Gates of the first and the last GPSA layer at the end (Fig. 14)",
+        corner="layer",
+        columns=inner,
+        unit="gate",
+        accuracy=False,
+        digits=3,
+        rows=[
+            Row(
+                label=label,
+                cells=[
+                    Ask(
+                        training=run("ConViT", size),
+                        reading=LOOKS,
+                        key=head_mean("gates", layers=layers),
+                        factor=1.0,
+                    )
+                    for size in inner
+                ],
+            )
+            for label, layers in ((first_gate, slice(0, 1)), (last_gate, slice(-1, None)))
+        ],
+    )
     top1 = table("top1", "Top-1 by size (Table 1)", 0)
     speed = table(
         "speed",
@@ -150,6 +175,7 @@ def sizes(scale: Scale) -> Plan:
         mean,
         first,
         positional,
+        gates,
     ]
     small, large, little, big = PLUS[0], PLUS[-1], inner[0], inner[-1]
     claims = claimed(
@@ -203,6 +229,12 @@ def sizes(scale: Scale) -> Plan:
                 convit, convit, more, less
             )
             for less, more in steps
+        }
+        | {
+            f"at size {size}, the first layer keeps more position than the last": gates.above(
+                first_gate, last_gate, size
+            )
+            for size in inner
         },
     )
     every = {(kind, size): run(kind, size) for kind in PAIR for size in (*names, *inner)}
