@@ -76,6 +76,7 @@ def test_a_plan_runs_nothing_and_shows_commands_that_train_understands(tmp_path,
         (["nonsense"], "no study 'nonsense'; there are: sample-efficiency"),
         (["gating", "--scale", "huge"], "huge"),
         (["gating", "--scale", "paper"], "say where the images are: --data imagenet:PATH"),
+        (["landscape", "--scale", "paper"], "say where the images are: --data cifar100:PATH"),
         (["gating", "--data", "nowhere/at/all"], "nowhere/at/all"),
         (
             ["gating", "--scale", "smoke", "--seeds", "0", "0"],

@@ -11,13 +11,12 @@ from vitascope.record import Record
 from vitascope.requests.study import StudyRequest
 from vitascope.studies.grid.executor import Engine
 from vitascope.studies.grid.keep import keep
-from vitascope.studies.grid.runs import KEPT, folder_of, images_of, recipe_of
+from vitascope.studies.grid.runs import folder_of, images_of, kept_epochs, recipe_of
 from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.core_hours import core_hours
 from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
 from vitascope.studies.papers.scale import DESK, SMOKE
-from vitascope.train import log_spaced
 from vitascope.train.trainer.loop import data_config
 
 SMALL = (  # micro networks: many runs, or an 8 x 8 grid
@@ -106,7 +105,7 @@ def test_what_is_looked_into_at_a_desk_is_trained_once():
 def test_spectra_at_a_desk_are_read_after_1_3_and_10_epochs():
     plan = catalog()["pooling"].plan(DESK)
     training, readings = next(iter(plan.wanted().values()))
-    kept = sorted(log_spaced(training.full_recipe.total_epochs, KEPT))
+    kept = kept_epochs(training.full_recipe)
     spectra = [reading.options for reading in readings.values() if reading.name == "hessian"]
     read = [min(kept, key=lambda e: abs(e - 10 * options["at"])) for options in spectra]
     assert read == [1, 3, 10]

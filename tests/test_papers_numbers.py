@@ -15,9 +15,10 @@ from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
 from vitascope.studies.papers.budget import hours, size_of
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.convit.keys import head_mean, positional_layers
+from vitascope.studies.papers.convit.published import CNNS, TRANSFORMERS
 from vitascope.studies.papers.convit.sizes import parameters_figure
 from vitascope.studies.papers.plan import Findings
-from vitascope.studies.papers.scale import LAPTOP, PAPER
+from vitascope.studies.papers.scale import DESK, LAPTOP, PAPER
 
 STUDIES = catalog()
 
@@ -116,6 +117,33 @@ def test_layers_count_as_positional_while_their_gates_are_open_on_average():
     assert head_mean("nonlocality")(record) is None
 
 
+def test_the_layers_that_stay_positional_are_the_first():
+    plan = STUDIES["sizes"].plan(PAPER)
+    (table,) = (table for table in plan.tables if table.name == "gates")
+    gates = np.array([[[0.7, 0.7]] * 3, [[0.9, 0.5], [0.3, 0.0], [0.1, 0.0]]])
+    record = Record(kind="looks", values={"epochs": [0, 8]}, arrays={"gates": gates})
+    read = [[ask.key(record) for ask in row.cells] for row in table.rows]
+    assert read == [[pytest.approx(0.7)] * 3, [pytest.approx(0.05)] * 3]
+    told = [claim.cells for claim in plan.claims if claim.table == "gates"]
+    assert [list(cells.values()) for cells in told] == [[1, -1]] * 3
+    assert all(row == table.rows[0].label for row, _ in (next(iter(cells)) for cells in told))
+
+
+def test_throughputs_are_those_of_the_appendices():
+    told = {}
+    for study in ("landscape", "alternet"):
+        (table,) = (t for t in STUDIES[study].plan(PAPER).tables if t.name == "throughput")
+        told |= {(study, row.paper_label): round(row.cells[0].paper) for row in table.rows}
+    assert told == {
+        ("landscape", "ViT-Ti"): 434,
+        ("landscape", "ResNet-50"): 320,
+        ("landscape", "PiT-Ti"): 364,
+        ("landscape", "Swin-Ti"): 469,
+        ("alternet", "ResNet-50"): 394,  # AlterNet is 20 % faster
+        ("alternet", "AlterNet-50"): 473,
+    }
+
+
 def test_throughput_counts_images_and_leaves_the_model_as_it_was():
     model = create_model("convit_micro", num_classes=10).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -186,6 +214,27 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
     assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
 
 
+def test_published_points_are_those_that_the_paper_on_swin_repeats():
+    repeated = {  # Liu et al. 2021, Table 1a: EfficientNet B3 to B7; ViT-B/16 and L/16 at 384
+        "EfficientNet, published": ((12, 81.6), (19, 82.9), (30, 83.6), (43, 84.0), (66, 84.3)),
+        "ViT, published": ((86, 77.9), (307, 76.5)),
+    }
+    ours = {**CNNS, **TRANSFORMERS}
+    assert {family: ours[family][-len(known) :] for family, known in repeated.items()} == repeated
+
+
+@pytest.mark.parametrize("scale", [LAPTOP, PAPER], ids=lambda scale: scale.name)
+def test_the_order_of_sizes_is_judged_from_each_to_the_next(scale):
+    claims = STUDIES["sizes"].plan(scale).claims
+    for figure, table, networks in (("13", "nonlocality", 2), ("14", "positional", 1)):
+        told = [c.cells for c in claims if c.source.endswith(figure) and c.table == table]
+        pairs = {tuple(column for _, column in cells) for cells in told}
+        sizes = ("Ti", "S", "B") if scale is PAPER else ("Ti+", "S+", "B+")
+        assert pairs == {(sizes[1], sizes[0]), (sizes[2], sizes[1]), (sizes[2], sizes[0])}
+        assert len(told) == 3 * networks
+        assert all(list(cells.values()) == [1, -1] for cells in told)
+
+
 def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
     plan = STUDIES["locality-in-training"].plan(PAPER)
     row = next(row for row in plan.tables[0].rows if row.label.endswith("all"))
@@ -196,12 +245,13 @@ def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
     assert [ask.key(record) for ask in row.cells] == [9.0, 5.0, 7.0]
 
 
-def test_a_long_training_is_looked_at_early_and_late_and_a_short_one_six_times():
+def test_a_long_training_is_looked_at_early_and_late_and_a_desk_run_six_times():
     paper = recipe_of(PAPER.training("DeiT-S"), 0, None)
     after = [epoch for epoch in paper.keep_epochs if epoch > 30]
     assert (len(paper.keep_epochs), after) == (12, [31, 54, 96, 170, 300])
     few = recipe_of(LAPTOP.training("DeiT-S", fraction=0.1), 0, None)  # 200 epochs of a tenth
-    assert len(few.keep_epochs) == 6
+    assert few.keep_epochs == (0, 1, 2, 3, 5, 8, 14, 24, 41, 69, 118, 200)
+    assert len(recipe_of(DESK.training("DeiT-S"), 0, None).keep_epochs) == 6
 
 
 def test_the_long_training_is_of_the_plus_models_on_cifar_100():

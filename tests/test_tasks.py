@@ -18,6 +18,7 @@ from vitascope.errors import UserError
 from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, vqa_score
 from vitascope.models.vilt import vilt
 from vitascope.record import load
+from vitascope.report.tables.task import METRICS
 from vitascope.studies.papers.budget import TASKS
 from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter, class_names
 from vitascope.studies.tasks.vqa import VQA, build_vilt, common_answers
@@ -78,7 +79,7 @@ def test_a_network_learns_to_segment_scenes_it_has_not_seen(segmented):
     assert done.best["miou"] >= done.final["miou"]
 
 
-def test_a_segmentation_run_is_evaluated_and_has_a_page(segmented, tmp_path, capsys):
+def test_a_segmentation_run_is_evaluated_and_has_a_page(scenes, segmented, tmp_path, capsys):
     assert main(["evaluate", str(segmented), "--out", str(tmp_path / "e"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["miou"] == pytest.approx(load_task_run(segmented).final["miou"], abs=1e-6)
@@ -87,9 +88,20 @@ def test_a_segmentation_run_is_evaluated_and_has_a_page(segmented, tmp_path, cap
     page = tmp_path / "page.html"
     assert main(["report", str(segmented), str(tmp_path / "e.json"), "--out", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert "mIoU" in text
+    assert "mean IoU (%)" in text
+    assert f"% mean IoU on {scenes.name} after 10 epochs" in text  # not the way to them
     assert "Learning curves" in text
     assert "green" in text
+
+
+@pytest.mark.parametrize("task", [Segmentation, VQA])
+def test_terminal_and_page_call_a_metric_by_the_same_words(task):
+    assert METRICS[task.metric] == task.metric_name
+
+
+def test_the_terminal_says_mean_iou(scenes, segmented, capsys):
+    assert segment(scenes, segmented, "--epochs", "10", "--resume") == 0  # finished: prints alone
+    assert ": mean IoU " in capsys.readouterr().out
 
 
 def test_a_segmentation_run_resumes_to_the_same_weights(scenes, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def run_evaluate(request: Evaluate) -> Result:
 
 
 def _task(request: Evaluate, done: Any) -> Result:
-    """mIoU of a segmentation run, the VQA score of one that answers questions."""
+    """Mean IoU of a segmentation run, the VQA score of one that answers questions."""
     from vitascope.report.tables.task import task_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.tasks.training import evaluate_task

@@ -1,5 +1,6 @@
 """Answer ``vitascope study``: a study of a paper, a build-up search, spectra of runs."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -97,8 +98,10 @@ def scale_of(study: Any, request: StudyRequest) -> Any:
 
     needed = study.data["paper"].lower()  # of several sources, the kind that the study names
     fitting = [word for word in request.data if f"{word.partition(':')[0]}:" in needed]
+    named = re.search(r"(\w+):path", needed) if request.scale == "paper" else None
+    usual = named[1] if named else None  # a set without its place: cifar100
     changes: dict[str, Any] = {
-        "data": next(iter([*fitting, *request.data]), None),
+        "data": next(iter([*fitting, *request.data]), usual),
         "seeds": request.seeds or tuple(range(study.seeds.get(request.scale, 0))) or None,
         **fields_of(request, ("image_size", "epochs", "recipe")),
     }

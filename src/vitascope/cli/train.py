@@ -52,6 +52,7 @@ def _classification(request: Train, given: dict[str, Any]) -> None:
 
 
 def _other(request: Train, given: dict[str, Any]) -> None:
+    from vitascope.report.tables.task import METRICS
     from vitascope.studies.tasks.training import train_task_once
 
     usual = {field.name: field.default for field in fields(Train)}
@@ -67,6 +68,6 @@ def _other(request: Train, given: dict[str, Any]) -> None:
         return
     value = 100 * done.final[done.metric]
     print(
-        f"{done.folder}: {done.metric} {value:.2f} % after {done.epochs} epochs, "
+        f"{done.folder}: {METRICS[done.metric]} {value:.2f} % after {done.epochs} epochs, "
         f"{done.seconds:.0f} s"
     )

@@ -42,7 +42,7 @@ class Train:
     out: Path
     """Folder for the run."""
     task: Literal["classification", "segmentation", "vqa"] = "classification"
-    """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), measured by mIoU;
+    """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), by its mean IoU;
     vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
     recipe: TaskRecipe = None
     epochs: Epochs = None

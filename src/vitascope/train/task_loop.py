@@ -42,6 +42,7 @@ class Task(Protocol):
 
     name: str  # "segmentation"
     metric: str  # the number that says how good a model is, larger is better: "miou"
+    metric_name: str  # in words: "mean IoU"
     steps: int  # batches of an epoch
 
     def config(self) -> dict[str, Any]:
@@ -262,7 +263,7 @@ class _Loop:
             value = row[self.task.metric]
             self.progress.tell(
                 f"epoch {epoch}: loss {row['train_loss']:.4g}, "
-                f"{self.task.metric} {100 * value:.2f} %"
+                f"{self.task.metric_name} {100 * value:.2f} %"
             )
         self.losses = [0.0, 0.0]
         self.rows.append(row)

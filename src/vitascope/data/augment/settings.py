@@ -107,8 +107,8 @@ def deit(*, repeats: int = 3) -> Augmentation:
 def cifar() -> Augmentation:
     """For 32 x 32 images, after Park and Kim 2022, appendix A (https://arxiv.org/abs/2202.06709).
 
-    The paper names RandAugment, random erasing, label smoothing 0.1, mixup and CutMix without
-    their strengths: they are DeiT's here, with shifted crops instead of resized ones, which is
+    The paper names RandAugment, random erasing, label smoothing, mixup and CutMix without their
+    strengths: they are DeiT's here, with shifted crops instead of resized ones, which is
     what DeiT's code does at 32 pixels and below.
     """
     return Augmentation(

@@ -1,6 +1,7 @@
 """Trainings and evaluations of other tasks than classification: segmentation, questions."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from vitascope.report.tables.task import METRICS, task_table
 
 _TERMS = {
     "miou": (
-        "mIoU",
+        "mean IoU",
         "Intersection over union of the predicted and the labelled pixels of a class, over all "
         "images together; the mean over the classes that occur.",
     ),
@@ -31,6 +32,12 @@ def _name(source: Source) -> str:
     return str(source.settings("model").get("name") or source.folder.resolve().name)
 
 
+def _data(source: Source) -> str:
+    """The folder of the data, without the way to it."""
+    given = str(source.settings("data").get("name") or "its data")
+    return Path(given.rpartition(":")[2]).name or given
+
+
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind) of each model; a run does not say its kind."""
     return [(_name(source), "other") for source in sources]
@@ -42,7 +49,7 @@ def section(source: Source, styles: Styles) -> Section:
     name, data, recipe = _name(source), source.settings("data"), source.settings("recipe")
     metric, final, best = str(values["metric"]), values["final"], values["best"]
     told = METRICS[metric]
-    answer = f"{name} reaches {number(100 * final[metric], 1)} % {told} on {data.get('name')} "
+    answer = f"{name} reaches {number(100 * final[metric], 1)} % {told} on {_data(source)} "
     answer += f"after {values['epochs']} epochs."
     panels = []
     for what, title, axis, factor in (
@@ -73,11 +80,12 @@ def section(source: Source, styles: Styles) -> Section:
         if panels
         else ()
     )
+    asked = "questions" if metric == "vqa_score" else "images"
     facts = [
         ("task", values["task"]),
-        ("data", data.get("name")),
-        ("to train on", data.get("train_images")),
-        ("to test on", data.get("test_images")),
+        ("data", _data(source)),
+        (f"{asked} to train on", data.get("train_images")),
+        (f"{asked} to test on", data.get("test_images")),
         ("answers" if metric == "vqa_score" else "classes", data.get("num_classes")),
         ("recipe", recipe.get("name")),
         ("took", duration(record.seconds)),
@@ -98,11 +106,10 @@ def section(source: Source, styles: Styles) -> Section:
 
 
 def evaluation(source: Source, styles: Styles) -> Section:
-    """The evaluation of a run: mIoU with every class, or the VQA score."""
+    """The evaluation of a run: mean IoU with every class, or the VQA score."""
     record, values = source.record, source.record.values
     metric = "miou" if record.kind == "miou" else "vqa_score"
-    where = str(source.settings("data").get("name") or "its data")
-    answer = f"{number(100 * values[metric], 1)} % {METRICS[metric]} on {where}."
+    answer = f"{number(100 * values[metric], 1)} % {METRICS[metric]} on {_data(source)}."
     tables = [task_table(values, str(record.config.get("run") or "model"))]
     if "per_class" in record.arrays:
         scores = np.asarray(record.arrays["per_class"], float)

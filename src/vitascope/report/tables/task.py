@@ -6,7 +6,7 @@ from typing import Any
 from vitascope.report.formatting import number
 from vitascope.report.tables.table import Table, row
 
-METRICS = {"miou": "mIoU", "pixel_accuracy": "pixel accuracy", "vqa_score": "VQA score"}
+METRICS = {"miou": "mean IoU", "pixel_accuracy": "pixel accuracy", "vqa_score": "VQA score"}
 
 
 def task_table(values: Mapping[str, Any], name: str) -> Table:

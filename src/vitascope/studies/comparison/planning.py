@@ -61,7 +61,8 @@ class ComparisonPlan:
 
     def seconds_beside(self, training: Training) -> float:
         """Of a run besides its epochs."""
-        return seconds_beside(self.counts, self.speeds[training.model])
+        plan = training.full_recipe
+        return seconds_beside(plan, self.counts, self.speeds[training.model])
 
     @property
     def lines(self) -> list[str]:

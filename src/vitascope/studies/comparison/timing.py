@@ -22,7 +22,7 @@ from vitascope.data import Dataset, EvalBatches, TrainBatches, subset
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.processes import makespan
 from vitascope.studies.grid.readings import NUM_IMAGES
-from vitascope.studies.grid.runs import KEPT
+from vitascope.studies.grid.runs import kept_epochs
 from vitascope.studies.session.models import build
 from vitascope.train import Recipe, evaluate
 from vitascope.train.distributed import TrainingProcess
@@ -113,9 +113,9 @@ def seconds_of_epoch(plan: Recipe, counts: ImageCounts, speed: Speed) -> float:
     return trained + counts.measured * speed.test / _eval_every(plan)
 
 
-def seconds_beside(counts: ImageCounts, speed: Speed) -> float:
+def seconds_beside(plan: Recipe, counts: ImageCounts, speed: Speed) -> float:
     """A run besides its epochs."""
-    looks = 2 * 2 * KEPT * NUM_IMAGES
+    looks = 2 * 2 * len(kept_epochs(plan)) * NUM_IMAGES
     return START + (looks + counts.measured) * speed.test  # test images are about as many
 
 
@@ -138,5 +138,6 @@ def duration_of(
     for training, _, _ in question.runs():
         plan = training.full_recipe
         epoch = seconds_of_epoch(plan, counts, speeds[training.model])
-        runs.append(seconds_beside(counts, speeds[training.model]) + plan.total_epochs * epoch)
+        beside = seconds_beside(plan, counts, speeds[training.model])
+        runs.append(beside + plan.total_epochs * epoch)
     return makespan(sorted(runs, reverse=True), processes)

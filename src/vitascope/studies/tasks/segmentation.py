@@ -42,7 +42,7 @@ def class_names(root: str | Path) -> tuple[str, ...]:
 class Segmentation:
     """A class for every pixel."""
 
-    name, metric = "segmentation", "miou"
+    name, metric, metric_name = "segmentation", "miou", "mean IoU"
 
     def __init__(
         self, root: str | Path, *, side: int, batch_size: int, seed: int = 0, num_workers: int = 0

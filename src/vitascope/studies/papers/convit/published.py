@@ -1,6 +1,7 @@
 """The published networks beside ConViT in its Fig. 2 right: (million parameters, ImageNet top-1).
 
-Left out is VT (Wu et al. 2020), which the figure also shows: its numbers could not be checked.
+EfficientNet B3 to B7 and ViT have the same numbers in Table 1a of Liu et al. 2021 (Swin). Left out
+is VT (Wu et al. 2020), which the figure also shows: its numbers could not be checked.
 """
 
 Points = tuple[tuple[float, float], ...]

@@ -10,6 +10,7 @@ Throughput is read off finished runs, which may run side by side: for a clean nu
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -126,6 +127,31 @@ def sizes(scale: Scale) -> Plan:
             )
         ],
     )
+    first_gate, last_gate = "first layer", "last GPSA layer"
+    gates = Sheet(
+        name="gates",
+        title="Gates of the first and the last GPSA layer at the end (Fig. 14)",
+        corner="layer",
+        columns=inner,
+        unit="gate",
+        accuracy=False,
+        digits=3,
+        rows=[
+            Row(
+                label=label,
+                cells=[
+                    Ask(
+                        training=run("ConViT", size),
+                        reading=LOOKS,
+                        key=head_mean("gates", layers=layers),
+                        factor=1.0,
+                    )
+                    for size in inner
+                ],
+            )
+            for label, layers in ((first_gate, slice(0, 1)), (last_gate, slice(-1, None)))
+        ],
+    )
     top1 = table("top1", "Top-1 by size (Table 1)", 0)
     speed = table(
         "speed",
@@ -149,6 +175,7 @@ def sizes(scale: Scale) -> Plan:
         mean,
         first,
         positional,
+        gates,
     ]
     small, large, little, big = PLUS[0], PLUS[-1], inner[0], inner[-1]
     claims = claimed(
@@ -175,6 +202,7 @@ def sizes(scale: Scale) -> Plan:
             for size in names
         },
     )
+    steps = list(pairwise(inner)) if len(inner) > 2 else []  # the order, size by size
     for label in (vit, convit):
         later = f"the first layer of {label} ends less local when it is big"
         claims += claimed(
@@ -183,11 +211,32 @@ def sizes(scale: Scale) -> Plan:
                 f"the bigger {label}, the less local it ends": mean.above(
                     label, label, big, little
                 ),
+                **{
+                    f"{label} ends less local at size {more} than at {less}": mean.above(
+                        label, label, more, less
+                    )
+                    for less, more in steps
+                },
                 later: first.above(label, label, big, little),
             },
         )
     text = "the bigger the model, the more layers keep looking at position"
-    claims += claimed("ConViT Fig. 14", {text: positional.above(convit, convit, big, little)})
+    claims += claimed(
+        "ConViT Fig. 14",
+        {text: positional.above(convit, convit, big, little)}
+        | {
+            f"more layers keep looking at position at size {more} than at {less}": positional.above(
+                convit, convit, more, less
+            )
+            for less, more in steps
+        }
+        | {
+            f"at size {size}, the first layer keeps more position than the last": gates.above(
+                first_gate, last_gate, size
+            )
+            for size in inner
+        },
+    )
     every = {(kind, size): run(kind, size) for kind in PAIR for size in (*names, *inner)}
     also = [(training, reading) for training in every.values() for reading in (CURVES, LOOKS)]
 

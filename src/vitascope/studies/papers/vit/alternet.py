@@ -2,7 +2,7 @@
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 12a (building it up), 12b and 12c
 (accuracy, corruptions, spectra on CIFAR-100), E.1 and C.1 right (ImageNet). The text gives no
-numbers of these figures.
+numbers of these figures, and of appendix E AlterNet's training throughput.
 
 Deviation: Fig. 12a is a search that decides on held-out images (``vitascope study buildup``);
 here its networks are trained one and all, and the test set is what the table shows.
@@ -15,7 +15,12 @@ from vitascope.studies.papers.scale import Scale, Spec
 from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS, trainings
 from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
-from vitascope.studies.papers.vit.tables import accuracy, corrupted, training_loss
+from vitascope.studies.papers.vit.tables import (
+    accuracy,
+    corrupted,
+    training_loss,
+    training_throughput,
+)
 
 _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alone
     "Twins-S": ("twins_svt_small", {}),
@@ -38,6 +43,9 @@ def alternet(scale: Scale) -> Plan:
     three = {label: runs[label] for label in (vit, resnet, alter)}
     table = corrupted(scale, runs, "Fig. 12b")
     nep, ape = eigenvalues(three, {"early": early}, "Fig. 12c")
+    pair = {label: runs[label] for label in (resnet, alter)}
+    known = {"ResNet-50": 473 / 1.2, "AlterNet-50": 473.0}  # "20% faster"
+    speed = training_throughput(pair, known, "appendix E")
     claims = claimed(
         "ViT Fig. 12",
         {
@@ -52,6 +60,8 @@ def alternet(scale: Scale) -> Plan:
             "AlterNet has fewer negative eigenvalues than the ViT": nep.above(vit, alter),
         },
     )
+    faster = "AlterNet trains faster than the pre-activation ResNet"
+    claims += claimed("ViT App. E", {faster: speed.above(alter, resnet)})
 
     def figures(findings: Findings) -> list[Figure]:
         return [
@@ -65,7 +75,7 @@ def alternet(scale: Scale) -> Plan:
             spectra_figure(findings, three, early, "Hessian spectra early in training (Fig. 12c)"),
         ]
 
-    return Plan(tables=[table, nep, ape], claims=claims, figures=figures)
+    return Plan(tables=[table, nep, ape, speed], claims=claims, figures=figures)
 
 
 def built_up(scale: Scale) -> dict[str, Training]:

@@ -20,11 +20,9 @@ from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, surfaces
 from vitascope.studies.papers.plan import (
-    Ask,
     Findings,
     Plan,
     Reading,
-    Row,
     Sheet,
     Study,
     Training,
@@ -33,10 +31,9 @@ from vitascope.studies.papers.plan import (
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
-from vitascope.studies.papers.vit.tables import training_loss
+from vitascope.studies.papers.vit.tables import training_loss, training_throughput
 
 PATH = Reading(name="trajectory")
-SPEED = Reading(name="throughput", options={"mode": "training", "batch_size": 96})
 THROUGHPUT = {"ResNet-50": 320, "ViT-Ti": 434, "PiT-Ti": 364, "Swin-Ti": 469}  # appendix A
 Runs = Mapping[str, Training]
 
@@ -93,32 +90,7 @@ def landscape(scale: Scale) -> Plan:
         digits=2,
         accuracy=False,
     )
-    speed = Sheet(
-        name="throughput",
-        title="Training throughput (appendix A; the paper's on an RTX 2080 Ti or a T4)",
-        corner="network",
-        columns=["updates"],
-        unit="images a second",
-        digits=0,
-        accuracy=False,
-        log=True,
-        rows=[
-            Row(
-                label=label,
-                paper_label=name,
-                cells=[
-                    Ask(
-                        training=runs[label],
-                        reading=SPEED,
-                        key="images_per_second",
-                        paper=THROUGHPUT[name],
-                        factor=1,
-                    )
-                ],
-            )
-            for name, label in zip(names, runs, strict=True)
-        ],
-    )
+    speed = training_throughput(runs, {name: THROUGHPUT[name] for name in names}, "appendix A")
     claims = claimed(
         "ViT Fig. 1",
         {

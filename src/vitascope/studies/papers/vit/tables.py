@@ -1,4 +1,4 @@
-"""Tables that several studies have, a row per network: accuracy, robustness, training loss.
+"""Tables that several studies have, a row per network: accuracy, robustness, loss, throughput.
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709, section 2 and Fig. 12. They read CIFAR-100-C
 and ImageNet-C as published; here the corruptions are made from the test images.
@@ -7,10 +7,11 @@ and ImageNet-C as published; here the corruptions are made from the test images.
 from collections.abc import Mapping
 from typing import Any
 
-from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
+from vitascope.studies.papers.plan import Ask, Reading, Row, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
 Runs = Mapping[str, Training]
+SPEED = Reading(name="throughput", options={"mode": "training", "batch_size": 96})
 
 
 def accuracy(runs: Runs, title: str, name: str = "top1", corner: str = "network") -> Sheet:
@@ -31,3 +32,23 @@ def training_loss(runs: Runs, title: str, name: str = "nll") -> Sheet:
     asked = {"NLL": {"key": "train_nll", "factor": 1}}
     how: dict[str, Any] = {"unit": "NLL, nats", "digits": 3, "accuracy": False, "log": True}
     return Sheet.of_runs(name, title, runs, asked, **how)
+
+
+def training_throughput(runs: Runs, known: Mapping[str, float], where: str) -> Sheet:
+    """Images a second of updates, batches of 96; ``known`` is the paper's, by its names."""
+    asked: dict[str, Any] = {"reading": SPEED, "key": "images_per_second", "factor": 1}
+    rows = [
+        Row(label=label, paper_label=name, cells=[Ask(training=run, paper=known[name], **asked)])
+        for (label, run), name in zip(runs.items(), known, strict=True)
+    ]
+    return Sheet(
+        name="throughput",
+        title=f"Training throughput ({where}; the paper's on an RTX 2080 Ti or a T4)",
+        corner="network",
+        columns=["updates"],
+        rows=rows,
+        unit="images a second",
+        digits=0,
+        accuracy=False,
+        log=True,
+    )
