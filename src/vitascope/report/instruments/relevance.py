@@ -43,8 +43,9 @@ def relevance(models: Sequence[Seen]) -> Figure:
         title="Relevance: what the prediction depends on",
         reading=sentence(joined(parts)),
         how="Maps: one column per image, lit where the prediction depends on it. Curves: the "
-        "answer's probability while the most relevant places are hidden (deletion, low is good) or shown "
-        "on an empty image (insertion, high is good); dashed: the same places in random order. "
+        "answer's probability while the most relevant places are hidden (deletion, low is good) "
+        "or shown on an empty image (insertion, high is good); dashed: the same places in random "
+        "order. "
         "± is the standard error over images.",
         panels=tuple(panel for seen in models for panel in _panels(seen, len(models) > 1)),
         definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "
