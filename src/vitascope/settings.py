@@ -231,7 +231,7 @@ def fields_of(request: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(request, name) for name in names}
 
 
-def made_from(request: Any, kind: type[T], **own: Any) -> T:
+def made_from(request: Any, kind: type[T], /, **own: Any) -> T:
     """A dataclass whose fields are a request's of the same name, but for those given here.
 
     >>> @dataclass

@@ -99,8 +99,9 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     if share is not None:
         kept = run.recipe.keep_epochs
         options["epoch"] = min(kept, key=lambda epoch: abs(epoch - share * run.epochs))
-    words = {"model": str(run.folder), "data": training.data, "measures": (name,)}
-    usual = InspectRequest.of(Inspect(**words, seed=run.seed))
+    usual = InspectRequest.of(
+        Inspect(model=str(run.folder), data=training.data, measures=(name,), seed=run.seed)
+    )
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(usual.curvature, key)}
     asked = replace(usual, curvature=replace(usual.curvature, **curved), **options)
     return inspect_subject(asked).records[name]

@@ -225,7 +225,7 @@ def chosen_images(dataset: Dataset, recipe: Recipe) -> tuple[ImageSet, ImageSet]
 
 
 def training_batches(
-    dataset: Dataset, recipe: Recipe, *, seed: int = 0, **place: int
+    dataset: Dataset, recipe: Recipe, *, seed: int = 0, **place: Any
 ) -> TrainBatches:
     """The batches that a recipe trains on; ``place`` is the rank among so many processes."""
     images = subset(dataset.train, recipe.subset)
