@@ -19,11 +19,12 @@ from vitascope.layers.context_broadcasting.broadcast import context_broadcast, m
 from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 from vitascope.layers.context_broadcasting.whole_image import visible
 from vitascope.models.suffix import read_name
-from vitascope.models.weights import load_weights, save_weights
+from vitascope.models.weights import load_weights
 from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import open_session, reopen
 from vitascope.train import recipe
+from vitascope.train.run_folder.files import save_tensors
 from vitascope.train.trainer.optimizer import parameter_groups
 
 KINDS = ("cb", "cb_s", "cb_gate", "cb_hybrid")
@@ -275,7 +276,7 @@ def test_scales_have_names_that_last(tmp_path, images):
     assert added == [f"blocks.{i}.mlp.context_broadcast.scale" for i in range(2)]
     with torch.no_grad():
         model.blocks[1].mlp.context_broadcast.scale.fill_(3.0)
-    save_weights(model, tmp_path / "model.safetensors")
+    save_tensors(tmp_path / "model.safetensors", model.state_dict())
     again = load_weights(vitascope.broadcast(small(), "cb_s"), tmp_path / "model.safetensors")
     torch.testing.assert_close(again(images), model(images))
 

@@ -50,9 +50,10 @@ from fuzzing import (
 from vitascope.data import Augmentation, EvalBatches, TrainBatches, load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.models.weights import load_weights, save_weights
+from vitascope.models.weights import load_weights
 from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.session.evaluation import evaluate_subject
+from vitascope.train.run_folder.files import save_tensors
 
 FIXTURES = Path(__file__).parent / "fixtures"
 WORK = 10  # seconds of computing; a case takes a tenth of one
@@ -278,7 +279,7 @@ def make_imagenet(root: Path) -> None:
 def make_weights(root: Path) -> None:
     """A model's weights in both formats."""
     model = small()
-    save_weights(model, root / "model.safetensors")
+    save_tensors(root / "model.safetensors", model.state_dict())
     torch.save({"model": model.state_dict()}, root / "model.pth")
     torch.save(model.state_dict(), root / "old.pth", _use_new_zipfile_serialization=False)
 

@@ -132,20 +132,11 @@ def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.buildup import BuildUp
     from vitascope.studies.comparison.question import Comparison
     from vitascope.studies.grid.executor import Engine
-    from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.inspect import InspectRequest
 
-    pairs = [
-        (Comparison, Compare),
-        (BuildUp, Buildup),
-        (Engine, StudyRequest),
-        (InspectRequest, Inspect),
-    ]
-    for inner, request in [*pairs, (Curvature, Inspect)]:
+    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, StudyRequest)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters
         same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}
-        same -= {"batch_size"} if inner is Curvature else set()
         assert len(same) > 2
         for name in same:
             default = own[name].default

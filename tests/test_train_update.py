@@ -93,8 +93,8 @@ def test_batch_norms_do_not_count_the_perturbed_pass():
 @pytest.mark.parametrize("parts", [2, 3])
 def test_an_accumulated_batch_gives_the_update_of_the_whole(parts):
     whole, split = tiny(), tiny()
-    _, (loss, _) = updated(whole, batch(), optimizer="adamw")
-    _, (split_loss, _) = updated(split, batch(), optimizer="adamw", accumulation=parts)
+    _, (loss, _, _) = updated(whole, batch(), optimizer="adamw")
+    _, (split_loss, _, _) = updated(split, batch(), optimizer="adamw", accumulation=parts)
     torch.testing.assert_close(split_loss, loss)
     for a, b in zip(split.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
@@ -224,7 +224,7 @@ def test_only_the_distillation_head_learns_from_the_teacher(tmp_path):
 def test_a_model_with_one_head_uses_it_for_both_terms():
     model, teacher, given = tiny(), SaysSeven(3), batch()
     teacher.forward = lambda x: torch.tensor([[0.0, 5.0, 0.0]]).expand(len(x), 3)
-    _, (loss, nll) = updated(model, given, teacher=Teacher(teacher), distillation="hard")
+    _, (loss, nll, _) = updated(model, given, teacher=Teacher(teacher), distillation="hard")
     logits = tiny()(given.images)
     expected = F.cross_entropy(logits, given.labels) + F.cross_entropy(logits, torch.ones(8).long())
     torch.testing.assert_close(loss / 8, expected / 2)

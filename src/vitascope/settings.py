@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vitascope.errors import UserError
 
@@ -38,11 +38,13 @@ __all__ = [
     "command_line",
     "fields_of",
     "flat",
+    "made_from",
     "recorded_as",
     "typed",
     "with_option",
 ]
 
+T = TypeVar("T")
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
 
 
@@ -227,3 +229,21 @@ def recorded_as(line: str) -> Iterator[None]:
 def fields_of(request: Any, names: Iterable[str]) -> dict[str, Any]:
     """Fields that have the same name elsewhere."""
     return {name: getattr(request, name) for name in names}
+
+
+def made_from(request: Any, kind: type[T], /, **own: Any) -> T:
+    """A dataclass whose fields are a request's of the same name, but for those given here.
+
+    >>> @dataclass
+    ... class Wish:
+    ...     seed: int
+    ...     num_images: int
+    >>> @dataclass
+    ... class Request:
+    ...     seed: int = 3
+    ...     images: int = 8
+    >>> made_from(Request(), Wish, num_images=8)
+    Wish(seed=3, num_images=8)
+    """
+    wanted = {field.name for field in fields(kind)} - own.keys()  # type: ignore[arg-type]
+    return kind(**fields_of(request, wanted & vars(request).keys()), **own)

@@ -6,7 +6,7 @@ from vitascope.answers.engine import this_machine
 from vitascope.answers.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
-from vitascope.settings import fields_of
+from vitascope.settings import made_from
 
 
 def run_compare(request: Compare) -> Result:
@@ -25,8 +25,8 @@ def run_compare(request: Compare) -> Result:
     from vitascope.studies.comparison.compare import compare as compared
     from vitascope.studies.comparison.planning import Wish
 
-    wish = Wish(**fields_of(request, ("budget", "tune", "match")))
-    answer = compared(question_of(request), request.out, this_machine(request), wish)
+    question, wish = question_of(request), made_from(request, Wish)
+    answer = compared(question, request.out, this_machine(request), wish)
     page = write_folder_page(request.out)
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
@@ -59,12 +59,12 @@ def question_of(request: Compare) -> Any:
     from vitascope.studies.grid.train_command import recipe_from
 
     models = at_patch_sizes(request.models, request.patch_sizes)
-    return Comparison(
+    return made_from(
+        request,
+        Comparison,
         models=models,
         recipe=recipe_from(request.recipe, request.epochs, request.set),
         overrides=request.set,
         data=source_of(request),
         rates=rates_from(request.rates, models),
-        **fields_of(request, ("fractions", "seeds", "image_size", "margin")),
-        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -6,7 +6,7 @@ from typing import Any
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.compare import Compare
 from vitascope.requests.study import StudyRequest
-from vitascope.settings import fields_of
+from vitascope.settings import made_from
 
 
 def engine_of(request: StudyRequest) -> Any:
@@ -14,12 +14,13 @@ def engine_of(request: StudyRequest) -> Any:
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.grid.train_command import pairs
 
-    return Engine(
+    return made_from(
+        request,
+        Engine,
         kind=request.engine,
         processes=processes_of(request),
         options=pairs(request.slurm, "--slurm"),
         quiet=request.quiet or request.json,
-        **fields_of(request, ("gpus", "nodes", "hours")),
     )
 
 

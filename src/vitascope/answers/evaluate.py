@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from fractions import Fraction
 from typing import Any
 
 from vitascope.answers.result import FORMATS, Result
@@ -16,6 +15,7 @@ from vitascope.threads import use_threads
 def run_evaluate(request: Evaluate) -> Result:
     """Accuracy, likelihood and calibration; with ``on``, robustness."""
     use_threads(request.threads)
+    from vitascope.studies.inspection.robustness import Trial
     from vitascope.studies.session.models import class_pairs
     from vitascope.studies.tasks.training import load_task_run
 
@@ -29,7 +29,7 @@ def run_evaluate(request: Evaluate) -> Result:
         "map_classes": class_pairs(request.map_classes),
         **fields_of(request, ("pretrained", "image_size", "batch_size", "device", "split")),
     }
-    trial = _trial(request)
+    trial = Trial.of(request)
     return _robustness(request, trial, how) if trial.on else _accuracy(request, how)
 
 
@@ -69,36 +69,6 @@ def _accuracy(request: Evaluate, how: dict[str, Any]) -> Result:
         values=dict(found.values),
         notes=tuple(f"note: {note}" for note in found.config["notes"]),
     )
-
-
-def _trial(request: Evaluate) -> Any:
-    """What is done to the images."""
-    from vitascope.studies.inspection.robustness import Trial, on_names
-
-    same = (
-        *("sizes", "fill", "against", "steps", "frequencies", "window", "rms", "severities"),
-        *("num_bins", "seed"),
-    )
-    epsilons = request.epsilons
-    return Trial(
-        on=on_names(request.on),
-        epsilons=None if epsilons is None else tuple(map(_number, epsilons)),
-        clamp=request.clamp or None,
-        corrupted=None if request.corrupted is None else str(request.corrupted),
-        **fields_of(request, same),
-    )
-
-
-def _number(word: str) -> float:
-    """A number or a fraction.
-
-    >>> _number("0.5"), _number("1/4")
-    (0.5, 0.25)
-    """
-    try:
-        return float(Fraction(word))
-    except (ValueError, ZeroDivisionError):
-        raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {word!r}") from None
 
 
 def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Answer ``vitascope inspect``: look inside a model, or list its units."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vitascope.answers.result import Result
 from vitascope.progress import Progress
 from vitascope.requests.inspect import Inspect
-from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 def run_inspect(request: Inspect) -> Result:
     """Look inside a model, or list its units."""
     use_threads(request.threads)
-    from vitascope.studies.inspection.inspect import inspect_subject, list_units
+    from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject, list_units
 
-    asked = _inspect_request(request)
+    asked = InspectRequest.of(request)
     if request.list:
         return _units(list_units(asked), request)
     with Progress("inspecting", quiet=request.quiet or request.json) as bar:
@@ -48,37 +47,6 @@ def run_inspect(request: Inspect) -> Result:
         notes=(*left_out(found.records), *(f"note: {note}" for note in found.notes)),
     )
     return result if request.out is None else replace(result, written=result.save(request.out))
-
-
-def _inspect_request(request: Inspect) -> Any:
-    """The question to the instruments."""
-    from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.inspect import InspectRequest
-    from vitascope.studies.session.models import class_pairs
-
-    same = (
-        *("data", "layers", "units", "batch_size", "image_size", "epoch", "other", "query", "grid"),
-        *("pretrained", "seed", "device"),
-    )
-    curved = (
-        *("tolerance", "points", "directions", "along", "weight_decay", "batch_norm", "double"),
-        *("recipe", "processes"),
-    )
-    return InspectRequest(
-        subject=request.model,
-        measures=tuple(name for word in request.measures for name in word.split(",") if name),
-        num_images=request.images,
-        map_classes=class_pairs(request.map_classes),
-        num_prefix_tokens=request.prefix_tokens,
-        explorer=request.out is not None,
-        curvature=Curvature(
-            num_batches=request.batches,
-            num_eigenvalues=request.eigenvalues,
-            parts=None if request.out is None else request.out / "parts",
-            **fields_of(request, curved),
-        ),
-        **fields_of(request, same),
-    )
 
 
 def _units(found: "Record", request: Inspect) -> Result:

@@ -8,7 +8,7 @@ from vitascope.answers.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.requests.compare import Compare
-from vitascope.settings import fields_of
+from vitascope.settings import made_from
 
 
 def run_pretrained(request: Compare) -> Result:
@@ -67,11 +67,11 @@ def pretrained_question(request: Compare) -> Any:
     from vitascope.studies.pretrained.question import PretrainedQuestion
 
     name = "finetune" if request.recipe == Compare.recipe else request.recipe
-    return PretrainedQuestion(
+    return made_from(
+        request,
+        PretrainedQuestion,
         data=source_of(request),
         models=DEFAULT if request.models == Compare.models else request.models,
         recipe=recipe_from(name, request.epochs, request.set),
         budget=None if request.budget is None else seconds_from(request.budget),
-        **fields_of(request, ("seeds", "image_size", "margin", "probe_only")),
-        **fields_of(request, ("validation", "folds", "metric")),
     )

@@ -10,7 +10,7 @@ from vitascope.progress import Progress
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.spectra import Spectra
 from vitascope.requests.study import StudyRequest
-from vitascope.settings import fields_of
+from vitascope.settings import fields_of, made_from
 from vitascope.threads import use_threads
 
 
@@ -23,11 +23,11 @@ def run_buildup(request: Buildup) -> Result:
     from vitascope.studies.buildup import BuildUp, build_up
     from vitascope.studies.grid.train_command import pairs, recipe_from
 
-    same = ("data", "base", "seeds", "validation", "margin", "max_candidates", "image_size")
-    question = BuildUp(
+    question = made_from(
+        request,
+        BuildUp,
         model_args=pairs(request.model_args, "--model-args"),
         recipe=recipe_from(request.recipe, request.epochs, request.set),
-        **fields_of(request, same),
     )
     with Progress(quiet=request.quiet or request.json) as bar:
         answer = build_up(question, request.out, this_machine(request), progress=bar.tell)
@@ -46,23 +46,10 @@ def run_spectra(request: Spectra) -> Result:
     from vitascope.report.folder_page import write_record_figures
     from vitascope.report.tables.spectra import spectra_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.spectra import spectra
 
-    plan = Curvature(
-        num_batches=request.batches,
-        num_eigenvalues=request.eigenvalues,
-        **fields_of(request, ("tolerance", "batch_norm", "processes")),
-    )
     with Progress("spectra", quiet=request.quiet or request.json) as bar:
-        answer = spectra(
-            request.runs,
-            request.out,
-            epochs=request.epochs,
-            plan=plan,
-            seed=request.seed,
-            on_step=bar.show,
-        )
+        answer = spectra(request, bar.show)
     figures = write_record_figures(request.out, {"spectra": answer}, (*FORMATS, "pdf"))
     return Result(
         records={"spectra": answer},

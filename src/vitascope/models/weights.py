@@ -18,12 +18,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
-from vitascope.record import atomic_write
 
 _BIAS = "pos_proj.bias"
 _WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema")
@@ -175,10 +174,3 @@ def load_weights(model: nn.Module, path: str | Path) -> nn.Module:
     check_finite(state.items(), parameters, path)
     model.load_state_dict(state)
     return model
-
-
-def save_weights(model: nn.Module, path: str | Path) -> None:
-    """Write the model's state dict as safetensors, atomically."""
-    state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    with atomic_write(path) as stream:
-        stream.write(save(state))

@@ -37,7 +37,7 @@ class Buildup:
 
     data: Data
     base: str = "resnet"
-    """The network to start from, one whose stages are declared; resnet: resnet_micro for images of
+    """The network to start from, which must declare its stages; resnet: resnet_micro for images of
     at most 64 pixels, resnet_preact_50 for larger ones."""
     model_args: tuple[str, ...] = ()
     """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
@@ -47,7 +47,7 @@ class Buildup:
     seeds: tuple[Seed, ...] = (0, 1)
     """One run per seed and network; their mean decides."""
     validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
-    """Share of each class's training images that is held out to decide by."""
+    """Share of each class's training images that is held out to decide on."""
     margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
     """Points of top-1 that a block must bring to be kept; a tie is not kept."""
     max_candidates: Count | None = None

@@ -44,14 +44,14 @@ class Compare:
     """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
     grid may bring accuracy and costs compute; the table has both."""
     pretrained: bool = False
-    """Which pretrained backbone: probe frozen features, fine-tune the best (recipe finetune), and
-    recommend one."""
+    """Compare pretrained backbones instead of training from scratch: probe their frozen features,
+    fine-tune the best (recipe finetune), and recommend one."""
     probe_only: bool = False
     """With --pretrained: stop after the probe."""
     groups: str | None = None
     """Images that belong together, such as a patient's or a video's: a column of csv:, or a pattern
-    on file names (its first bracket, if there is one). No group is on two sides of a split, and its
-    images count together in every interval."""
+    on file names (its first bracket, if there is one). A group is never divided by a split, and
+    confidence intervals count it as one."""
     class_names: Path | None = None
     """A file of readable class names: lines of folder,name."""
     fractions: tuple[float, ...] = (0.1, 1.0)
@@ -59,26 +59,26 @@ class Compare:
     seeds: tuple[Seed, ...] = (0, 1, 2)
     """One run per seed; more seeds give smaller error bars."""
     margin: Annotated[float, Within(0, 100)] = 1.0
-    """Points of top-1 that do not matter: a cheaper model is taken if it is shown to be no further
-    behind the best."""
+    """Points of top-1 that are too few to matter: a cheaper model is recommended if it is shown to
+    lose no more than this to the best."""
     validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
-    """Share of each class's training images that is held out and chooses the model; test images
-    only tell how good it is. 0: the test images choose too."""
+    """Share of each class's training images that is held out to choose the model; test images only
+    measure how good the choice is. 0: choose on the test images too."""
     folds: Annotated[int, Within(2, 100)] | None = None
-    """Hold every training image out once, in so many parts, instead of one validation share; where
-    the source has no test images, of all images. For few images: 5."""
+    """Cross-validate over this many folds of the training images, instead of holding one validation
+    share out; where the source has no test images, of all images. For few images: 5."""
     metric: Literal["top1", "balanced"] = "top1"
-    """Share of images that are right, or its mean over classes, for classes of unequal size."""
+    """top1: share of images classified correctly; balanced: mean of that share over the classes."""
     tune: bool = False
-    """Find a learning rate for each model first, on validation images: a quarter, a half, once and
-    twice the recipe's, in short runs. Done by itself where a --budget has room."""
+    """Find a learning rate for each model first, in short runs with 1/4, 1/2, 1 and 2 times the
+    recipe's, measured on validation images. Automatic where a --budget leaves time for it."""
     rates: tuple[str, ...] = ()
     """Learning rates of models, as NAME=VALUE, such as those that --tune found."""
     match: Literal["compute"] | None = None
-    """Change the widths of our models so that all take the multiply-adds of the first."""
+    """Change the widths of our models so that all have as many multiply-adds as the first."""
     budget: str | None = None
-    """End within this time: 90s, 20m, 2h. Left out are, as far as need be, small fractions, then
-    dear models, then epochs, and it is said what; never seeds."""
+    """Finish within this time: 90s, 20m, 2h. As far as needed, small fractions are left out first,
+    then expensive models, then epochs, never seeds; the output says which."""
     recipe: RecipeName = "laptop"
     epochs: Epochs = None
     set: Changes = ()

@@ -24,7 +24,7 @@ __all__ = ["Evaluate"]
 class Evaluate:
     """Measure top-1, top-5, NLL and calibration error; with --on, robustness.
 
-    Classes of --data are those of the run by name, all or some of them.
+    Classes of --data are matched to the run's by name; they may be some of them.
 
     --on takes occlusion, fgsm, pgd, frequency, corruptions and calibration. The same seed gives the
     same numbers.
@@ -48,7 +48,7 @@ class Evaluate:
     pretrained: TimmWeights = False
     map_classes: ClassNames = ()
     split: Literal["test", "train", "all"] = "test"
-    """Which images; without a test set of their own a fifth is for testing, or all of them."""
+    """Which images. Where the source has no test set, test is a fifth of them; all is every one."""
     images: int | None = None
     """How many of them, drawn with the seed; all when left out."""
     seed: int = 0

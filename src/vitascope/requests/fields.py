@@ -45,7 +45,7 @@ Data = Annotated[
 TestData = Annotated[str | None, arg(help="Images; a run's own test images when left out.")]
 ClassNames = Annotated[
     tuple[str, ...],
-    arg(help="Which class of the model a class of the images is: puppy=dog kitten=cat."),
+    arg(help="The model's names for classes of the images: puppy=dog kitten=cat."),
 ]
 RecipeName = Annotated[
     str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, linear.")
@@ -60,8 +60,8 @@ TaskRecipe = Annotated[
 Epochs = Annotated[
     Count | None,
     arg(
-        help="Epochs on all images; the recipe's when left out. The warm-up keeps its share of "
-        "them."
+        help="Epochs on all images; the recipe's when left out. The warm-up stays the same "
+        "share of them."
     ),
 ]
 Changes = Annotated[

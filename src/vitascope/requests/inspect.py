@@ -27,7 +27,7 @@ class Inspect:
     Measures: nonlocality, gates, entropy, maps, fourier, variance, norms, cka, masking, lesion, and
     with --out explorer (every patch's attention, for `vitascope report`). All that make sense for
     the model are taken unless --measures names some. Taken only when named:
-    relevance (what the answer rests on),
+    relevance (which parts of an image the prediction depends on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, blocks, density, landscape, trajectory on augmented training images.
 
@@ -65,7 +65,7 @@ class Inspect:
     query: tuple[Annotated[float, Within(0, 1)], Annotated[float, Within(0, 1)]] = (0.5, 0.5)
     """The patch whose maps are drawn: down and across, 0 to 1."""
     grid: tuple[Count, Count] | None = None
-    """Patches down and across, for a model whose tokens cannot be followed."""
+    """Patches down and across, for a model whose tokens cannot be traced to image positions."""
     prefix_tokens: Annotated[int, Within(0)] | None = None
     """Class and other tokens before the patches, for such a model."""
     pretrained: TimmWeights = False

@@ -16,7 +16,7 @@ __all__ = ["Predict"]
 class Predict:
     """Classify image files with a trained run.
 
-    Writes one line a file: file,label,probability, then the next of --top. Files that cannot be
+    Writes one line per file: file,label,probability, then the next of --top. Files that cannot be
     read are named and left out.
 
     Examples:
@@ -32,7 +32,7 @@ class Predict:
     out: Path | None = None
     """Write the answers to this file; printed when left out."""
     top: Count = 1
-    """How many classes of each file, the likeliest first."""
+    """How many classes to give for each file, the most probable first."""
     temperature: str | None = None
     """Divide the logits by it: a number, or the calibration.json of `vitascope evaluate RUN --on
     calibration --out FOLDER`."""

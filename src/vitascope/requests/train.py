@@ -23,7 +23,7 @@ __all__ = ["Train"]
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a model into a folder that can be resumed to the same bits.
+    """Train a model into a run folder; a run that was stopped resumes to bit-identical results.
 
     Examples:
       vitascope train --model convit_micro --data digits --recipe laptop --epochs 4 --out runs/a
@@ -47,13 +47,13 @@ class Train:
     recipe: TaskRecipe = None
     epochs: Epochs = None
     fraction: float | None = None
-    """Train on this share of each class; epochs grow by its inverse if the recipe says so."""
+    """Train on this share of each class; with scale_epochs in the recipe, epochs grow to match."""
     validation: float | None = None
-    """Hold this share of each class's training images out, and measure on it, not on the test
+    """Hold out this share of each class's training images, and measure on it instead of the test
     images."""
     fold: str | None = None
     """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5.
-    Where the source has no test images, all are dealt out."""
+    Where the source has no test images, the folds are of all images."""
     set: Changes = ()
     model_args: tuple[str, ...] = ()
     """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2; for
@@ -79,12 +79,12 @@ class Train:
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
     trackers: tuple[str, ...] | None = None
-    """Where else metrics are logged: tensorboard (when left out), wandb, mlflow, comet_ml, aim,
-    clearml, dvclive, swanlab, trackio."""
+    """Experiment trackers that also get the metrics: tensorboard (when left out), wandb, mlflow,
+    comet_ml, aim, clearml, dvclive, swanlab, trackio."""
     no_tracking: bool = False
-    """Log metrics nowhere else."""
+    """Use no tracker: metrics are only in the run folder."""
     pictures: bool = False
     """Send the trackers pictures of attention maps, gates and nonlocality too, at about ten epochs
-    of the run, at equal ratios (tensorboard, wandb, aim, clearml, swanlab)."""
+    spaced evenly on a log scale (tensorboard, wandb, aim, clearml, swanlab)."""
     json: Json = False
     quiet: Quiet = False

@@ -51,10 +51,10 @@ def hessian(models: Sequence[Seen]) -> Figure:
     bars = tuple(_bars(models, side, sign) for side, sign in (("negative", -1), ("positive", 1)))
     return Figure(
         name="hessian",
-        title="How convex, how sharp",
+        title="Largest Hessian eigenvalues: how convex, how sharp",
         reading=joined(parts),
         panels=(in_order("in order", series), *bars),
-        how="A line that rises left of zero is a loss that bends down in some directions. Steps: "
+        how="Values left of zero: directions in which the loss curves downwards. Steps: "
         "eigenvalues of a size, the negative ones apart from the positive ones.",
         definition="The few eigenvalues of largest magnitude of the Hessian of NLL + l2, of each "
         "mini-batch (Park & Kim, Fig. 4).",
@@ -273,7 +273,7 @@ def trajectory(models: Sequence[Seen]) -> Figure:
         floor=0.0,
     )
     panel = Lines(
-        title="off the straight way",
+        title="distance from the straight line",
         x_label="share of the way gone",
         y_label="angle (degrees)",
         marks=True,
@@ -282,10 +282,10 @@ def trajectory(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="trajectory",
-        title="The way to the optimum",
+        title="Training trajectory",
         reading=joined(parts),
         panels=(polar, panel),
-        how="From (1, 0), the first weights, to (0, 0), the last; a straight way has no height.",
+        how="From (1, 0), the first weights, to (0, 0), the last; a straight line has no height.",
         definition="dw_t = w_t − w_end; r_t = |dw_t| / |dw_0|, θ_t the angle between dw_t and dw_0 "
         "(Park & Kim, Fig. 1b).",
     )

@@ -104,7 +104,7 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
         f"{number(float(shares[true, said]), 1)} % of its images."
     )
     panel = Heat(
-        title="rows: the true class; columns: what was said",
+        title="rows: true class; columns: predicted class",
         rows=classes,
         columns=classes,
         values=shares,
@@ -117,7 +117,7 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
             name="confusion",
             title=_of("Confusion matrix", model),
             reading=reading,
-            how="The diagonal is right.",
+            how="The diagonal counts correct predictions.",
             panels=(panel,),
         ),
     )

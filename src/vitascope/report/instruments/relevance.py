@@ -40,11 +40,12 @@ def relevance(models: Sequence[Seen]) -> Figure:
         )
     return Figure(
         name="relevance",
-        title="What the answer rests on",
+        title="Relevance: what the prediction depends on",
         reading=sentence(joined(parts)),
-        how="Maps: one column per image, lit where the answer rests on it. Curves: probability "
-        "of the answer while the most relevant places are hidden (deletion, low is good) or shown "
-        "on an empty image (insertion, high is good); dashed: the same places in random order. "
+        how="Maps: one column per image, lit where the prediction depends on it. Curves: the "
+        "answer's probability while the most relevant places are hidden (deletion, low is good) "
+        "or shown on an empty image (insertion, high is good); dashed: the same places in random "
+        "order. "
         "± is the standard error over images.",
         panels=tuple(panel for seen in models for panel in _panels(seen, len(models) > 1)),
         definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "

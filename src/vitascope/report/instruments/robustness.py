@@ -81,7 +81,7 @@ def occlusion(models: Sequence[Seen]) -> Figure:
         0.0,
         f"hidden centre (% of side, {models[0].values['fill']})",
         name="occlusion",
-        title="With the middle hidden",
+        title="Accuracy with the centre hidden",
         definition="A box in the centre of the image is filled; accuracy on what is left.",
     )
 
@@ -190,9 +190,9 @@ def reliability(models: Sequence[Seen], bins: Sequence[Mapping[str, Any]], readi
     )
     return Figure(
         name="calibration",
-        title="As sure as it should be?",
+        title="Calibration: accuracy against confidence",
         reading=reading,
-        how="Below the dotted line the model is too sure."
+        how="Below the dotted line the model is overconfident."
         + (" Band: 95 % interval of each bin's accuracy." if "low" in ends else ""),
         panels=(panel,),
         definition="ECE = Σ_m |B_m|/N |accuracy(B_m) − confidence(B_m)| over bins of confidence.",

@@ -79,7 +79,7 @@ def variance(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="variance",
-        title="Gathering or spreading",
+        title="Variance of the feature maps",
         reading=joined(parts, 3),
         panels=(panel,),
         how=marks_told(models),
@@ -105,7 +105,7 @@ def _falls(seen: Seen, found: Sequence[float]) -> str:
 
 
 def cka(models: Sequence[Seen]) -> Figure:
-    """Which units see the images alike, one matrix per model."""
+    """Similarity of the units, one matrix per model."""
     panels, parts = [], []
     for seen in models:
         values = np.asarray(seen.values["similarity"], float)
@@ -126,7 +126,7 @@ def cka(models: Sequence[Seen]) -> Figure:
         )
     return Figure(
         name="cka",
-        title="Which units see the images alike",
+        title="Similarity of the units (CKA)",
         reading=joined(parts),
         how="Yellow: alike up to rotation and scale; dark: independent.",
         panels=tuple(panels),
@@ -155,7 +155,7 @@ def lesion(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="lesion",
-        title="Which units are needed",
+        title="Accuracy lost without each unit",
         reading=joined(parts or ["No unit was dropped"]),
         how=f"One unit is dropped at a time, nothing is trained again. {marks_told(models)}",
         panels=(panel,),
@@ -192,7 +192,7 @@ def masking(models: Sequence[Seen]) -> Figure:
     panel = Dots(y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
     return Figure(
         name="masking",
-        title="Without positions, without content",
+        title="Accuracy without positions, and without content",
         reading=joined(parts),
         how="Masked at test time, nothing is trained again.",
         panels=(panel,),

@@ -33,14 +33,14 @@ def says(record: Record) -> str:
     if clear < tried:
         found += f" {_undecided(rows[1:])}"
     if one:
-        found += " One seed a network: another may differ, so nothing is decided."
+        found += " One seed per network: another may differ, so nothing is decided."
     if not record.values["complete"]:
         found += " The rule has blocks left to try."
     return found
 
 
 def _undecided(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the changes that are not decided would have had to be."""
+    """The smallest change that would have been found, where nothing is decided."""
     seen = [row["detectable"] for row in rows if row.get("detectable") is not None]
     more = "More seeds or images would tell more"
     return f"{more}: here {min(seen):.1f} points or more would be found." if seen else f"{more}."

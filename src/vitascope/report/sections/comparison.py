@@ -24,13 +24,13 @@ _ACCURACY = {
     ),
 }
 _CHOICE = {
-    "validation": "Held out of the training images: by these the model is chosen. Accuracies and "
-    "leads are of test images, which chose nothing.",
+    "validation": "Held out of the training images, to choose the model. Accuracies and leads are "
+    "measured on test images, which chose nothing.",
     "held-out": "Every training image was held out once, in one of the folds, and tested by a "
-    "model that had not seen it: by these images the model is chosen. Intervals take the overlap "
+    "model that had not seen it; the model is chosen on these images. Intervals take the overlap "
     "of the training sets into account (Nadeau and Bengio 2003).",
-    "test": "The test images chose the model and measure it too, which flatters the best of "
-    "several.",
+    "test": "The test images choose the model and measure it too, so the accuracy of the best of "
+    "several is too high.",
 }
 _TERMS = (
     (

@@ -1,4 +1,4 @@
-"""Evaluations: how often models are right on labelled images, and whether they are as sure."""
+"""Evaluations: how often models are right on labelled images, and how well calibrated they are."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     said = [f"{names[i]} {share}" for i, share in zip(order[1:], shares[1:], strict=True)]
     lead = f"{first} most often: {shares[0]}" if several else f"{first} on {shares[0]}"
     answer = joined([lead, *said], 3)
-    leads = ["The 95 % interval is of so many images, not of the spread over seeds."]
+    leads = ["The 95 % interval is for this number of images, without the spread over seeds."]
     if several:
         leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
     figures = _figures(sources, names, chosen)

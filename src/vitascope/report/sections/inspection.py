@@ -49,7 +49,7 @@ def _sittings(sources: Sequence[Source]) -> list[Session]:
 
 
 def _one_run(first: Session, second: Session) -> bool:
-    """Whether two sittings held different instruments to the same weights of a run."""
+    """Whether two inspections ran different instruments on the same weights of a run."""
     one, two = (_any(session).record.config for session in (first, second))
     same = all(one.get(what) == two.get(what) for what in ("run", "epoch", "model"))
     return bool(one.get("run")) and same and not first.keys() & second.keys()
@@ -160,7 +160,7 @@ def _agains(session: Session, title: str) -> Iterator[Again]:
 
 
 def _images_a_pass(session: Session) -> Any:
-    """--batch-size; the mini-batches of training images that curvature is taken of are not it."""
+    """--batch-size; curvature has mini-batches of training images of its own."""
     configs = [source.record.config for source in session.values()]
     own = [config for config in configs if "augmented_by" not in config]
     return own[0].get("batch_size") if own else None

@@ -29,11 +29,14 @@ KINDS = {"hard": "cnn", "soft": "convit", "none": "vit"}
 TERMS = (
     (
         "k-NN",
-        "The nearest training images by the cosine of frozen features vote; k by inner folds.",
+        "Vote of the k nearest training images by cosine of frozen features; k by inner folds.",
     ),
-    ("Linear", "Logistic regression on frozen features; its penalty by inner cross-validation."),
-    ("Fine-tuned", "The linear head first, then all weights trained on, the first layers slowly."),
-    ("ImageNet", "Top-1 as published, the order one would go by without these images."),
+    ("Linear", "Logistic regression on frozen features; penalty chosen by inner cross-validation."),
+    (
+        "Fine-tuned",
+        "The linear head is fitted first, then all weights, early layers slower.",
+    ),
+    ("ImageNet", "Published top-1: how one would choose without these images."),
 )
 
 
@@ -125,7 +128,7 @@ def leads(record: Record) -> list[str]:
     if static and here:
         same = static[0] == here[0]
         found.append(
-            f"ImageNet accuracy alone would have taken {names[static[0]]}, "
+            f"ImageNet accuracy alone would have chosen {names[static[0]]}, "
             f"{'the same' if same else 'not the best here'}."
         )
     taken = values["recommendation"]["model"]
@@ -193,8 +196,8 @@ def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
         name="pretrained",
         title="Accuracy against cost",
         reading=(
-            f"Of frozen features those of {names[best['model']]} are right most often with a "
-            f"linear head: {number(100 * best['linear'], 1)} %."
+            f"With a linear head on frozen features, {names[best['model']]} is the most accurate: "
+            f"{number(100 * best['linear'], 1)} %."
         ),
         how="Up and to the left is better.",
         panels=panels,

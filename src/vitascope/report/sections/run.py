@@ -73,7 +73,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     question = "Which training ends best?" if several else f"How good did {names[0]} become?"
     if several and len(seeds) == 1:
         leads.append(
-            "One seed a model: the spread is not known, and small differences mean little."
+            "One seed per model: the spread is not known, and small differences mean little."
         )
     figures = _figures(sources, names, styles)
     return Section(

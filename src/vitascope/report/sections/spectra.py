@@ -56,7 +56,7 @@ def section(source: Source, styles: Styles) -> Section:
         name="spectra",
         title="Eigenvalues of the Hessian",
         reading=answer,
-        how="A line left of zero is a loss that bends down there.",
+        how="Left of zero are directions in which the loss curves downwards.",
         panels=tuple(panels),
     )
     return Section(
@@ -67,7 +67,7 @@ def section(source: Source, styles: Styles) -> Section:
         answer=answer,
         leads=(
             "“Undecided” in the table: with other mini-batches the difference might be the other "
-            "way round. All of it speaks of these runs; another seed may differ.",
+            "way round. This holds for these runs; another seed may differ.",
         ),
         figures=(figure,),
         tables=(spectra_table(record, styles),),

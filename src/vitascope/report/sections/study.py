@@ -23,14 +23,14 @@ _SCALES = {
 }
 _VERDICTS = (
     "Agrees, disagrees, undecided, not testable here",
-    "A claim of the paper is tried on our numbers. It is decided when the 95 % interval of the "
+    "A claim of the paper is tested on our numbers. It is decided when the 95 % interval of the "
     "contrast, over test images and seeds, lies on one side. Otherwise it is not testable here if "
     "the paper's own effect is smaller than what would be found here four times of five, and "
     "undecided if we should have seen it, or if the paper gives no number.",
 )
 _WITHIN_NOISE = (
     "Agrees, disagrees, within noise",
-    "A claim of the paper is tried on our numbers. Within noise: our seeds differ as much as "
+    "A claim of the paper is tested on our numbers. Within noise: our seeds differ as much as "
     "the claim says the models do, so that it is neither confirmed nor refuted.",
 )
 _SPREAD = ("±", "One standard deviation over seeds.")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
+from vitascope.requests.compare import Compare
 from vitascope.settings import Seed, Side, Within, check, command_line
 from vitascope.studies.comparison.advice import Metric
 from vitascope.studies.grid.executor import Wanted
@@ -43,19 +44,21 @@ class Comparison:
     """The question in full."""
 
     data: str
-    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
-    fractions: tuple[float, ...] = (0.1, 1.0)
-    seeds: tuple[Seed, ...] = (0, 1, 2)
+    models: tuple[str, ...] = Compare.models
+    fractions: tuple[float, ...] = Compare.fractions
+    seeds: tuple[Seed, ...] = Compare.seeds
     recipe: Recipe
     image_size: Side | None = None
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
     subset_per_seed: bool = True  # a fraction is drawn anew with each seed
-    margin: Annotated[float, Within(0, 100)] = 1.0  # points a cheaper model may be behind
+    margin: Annotated[float, Within(0, 100)] = (
+        Compare.margin
+    )  # points a cheaper model may be behind
     # share of the training images that choose the model; 0: the test images do
-    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
+    validation: Annotated[float, Within(0, 1, open_high=True)] = Compare.validation
     folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
-    metric: Metric = "top1"
+    metric: Metric = Compare.metric
     rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
     model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
     start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`

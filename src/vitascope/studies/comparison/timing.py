@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from vitascope.data import Dataset, EvalBatches, TrainBatches, subset
+from vitascope.data import Dataset, EvalBatches
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.processes import makespan
 from vitascope.studies.grid.readings import NUM_IMAGES
@@ -26,6 +26,7 @@ from vitascope.studies.grid.runs import kept_epochs
 from vitascope.studies.session.models import build
 from vitascope.train import Recipe, evaluate
 from vitascope.train.distributed import TrainingProcess
+from vitascope.train.trainer.loop import training_batches
 from vitascope.train.trainer.optimizer import build_optimizer
 from vitascope.train.trainer.update import Update
 
@@ -78,17 +79,7 @@ def _timed(name: str, dataset: Dataset, plan: Recipe, model_args: Mapping[str, A
     engine = TrainingProcess(plan)
     model = engine.prepare(build(name, dataset, drop_path=plan.drop_path, **model_args).model)
     update = Update(engine, model, build_optimizer(engine.plain(model), plan), plan, seed=0)
-    images = subset(dataset.train, plan.subset)
-    batches = TrainBatches(
-        images,
-        batch_size=plan.batch_size,
-        augmentation=plan.augmentation,
-        num_classes=len(images.classes),
-        flips=dataset.flips,
-        seed=0,
-        mean=dataset.mean,
-        std=dataset.std,
-    )
+    batches = training_batches(dataset, plan)
     model.train()
     ends, seconds = [perf_counter()], list[float]()
     for number, batch in enumerate(batches.epoch(0)):

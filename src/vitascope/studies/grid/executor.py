@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
+from vitascope.requests.study import StudyRequest
 from vitascope.settings import Processes, Within, check
 from vitascope.studies.grid.processes import side_by_side
 from vitascope.studies.grid.runs import (
@@ -35,11 +36,12 @@ Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 class Engine:
     """Which engine, and what it is told."""
 
-    kind: Literal["local", "slurm"] = "local"
+    kind: Literal["local", "slurm"] = StudyRequest.engine
     processes: Processes = 1  # runs at a time on this machine
-    gpus: Annotated[int, Within(0, 1024)] = 8  # of one run on a cluster
-    nodes: Processes = 1
-    hours: Annotated[float, Within(0, open_low=True)] = 72.0  # of one run on a cluster, at most
+    gpus: Annotated[int, Within(0, 1024)] = StudyRequest.gpus  # of one run on a cluster
+    nodes: Processes = StudyRequest.nodes
+    # of one run on a cluster, at most
+    hours: Annotated[float, Within(0, open_low=True)] = StudyRequest.hours
     options: dict[str, Any] = field(default_factory=dict)  # submitit's: slurm_partition, ...
     cluster: str | None = None  # submitit's; "debug" and "local" run here
     quiet: bool = False

@@ -24,32 +24,46 @@ from vitascope.models.weights import read_state
 from vitascope.progress import Steps
 from vitascope.record import Record
 from vitascope.requests.inspect import Inspect
+from vitascope.settings import made_from
 from vitascope.studies.grid.processes import watch_parent
 from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 
+BATCH_SIZE = 16  # images per mini-batch, the paper's
 CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curvature:
-    """How curvature is measured; the defaults are the paper's, with fewer batches."""
+    """How curvature is measured, as records keep it; defaults are :class:`Inspect`'s."""
 
-    num_batches: int = Inspect.batches
-    batch_size: int = 16  # images per mini-batch
-    num_eigenvalues: int = Inspect.eigenvalues
-    tolerance: float = Inspect.tolerance  # relative error of an eigenvalue
-    points: int = Inspect.points  # of a landscape along each direction
-    along: Literal["random", "input", "eigenvectors"] = Inspect.along
-    directions: int = Inspect.directions
-    weight_decay: float | None = None  # the recipe's when left out
-    batch_norm: Literal["running", "batch"] = Inspect.batch_norm
-    double: bool = False  # compute in float64
-    recipe: str | None = None  # of augmentation and weight decay; a run's own when left out
-    processes: int = Inspect.processes
+    num_batches: int
+    batch_size: int = BATCH_SIZE
+    num_eigenvalues: int
+    tolerance: float
+    points: int
+    along: Literal["random", "input", "eigenvectors"]
+    directions: int
+    weight_decay: float | None
+    batch_norm: Literal["running", "batch"]
+    double: bool
+    recipe: str | None
+    processes: int
     parts: Path | None = None  # where finished parts are kept, to go on from
+
+    @classmethod
+    def of(cls, request: Inspect, parts: Path | None = None) -> "Curvature":
+        """What a request asks."""
+        return made_from(
+            request,
+            cls,
+            num_batches=request.batches,
+            batch_size=BATCH_SIZE,
+            num_eigenvalues=request.eigenvalues,
+            parts=parts,
+        )
 
     def __post_init__(self) -> None:
         if self.processes < 1:

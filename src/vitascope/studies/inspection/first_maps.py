@@ -31,22 +31,18 @@ class InitialMaps:
         return Record(kind="first-look", values=values, arrays={"maps": self.maps}, seed=None)
 
 
-def initial_maps(
-    strengths: tuple[float, ...] = STRENGTHS,
-    centres: tuple[tuple[float, float], ...] = CENTRES,
-    side: int = 14,
-) -> InitialMaps:
-    """Maps of heads with these centres (equation 5), on a square grid; nothing in them is random.
+def initial_maps(strengths: tuple[float, ...] = STRENGTHS, side: int = 14) -> InitialMaps:
+    """Maps of heads at ``CENTRES`` (equation 5), on a square grid; nothing in them is random.
 
     >>> found = initial_maps(strengths=(20.0,), side=5)
     >>> np.argwhere(found.maps[0, 0] > 0.99).tolist(), found.query  # down, across
     ([[1, 3]], (2, 2))
     """
     query = (side // 2, side // 2)
-    offsets = torch.tensor(centres, dtype=torch.float64)
+    offsets = torch.tensor(CENTRES, dtype=torch.float64)
     maps = []
     for strength in strengths:
         score = dense_score(window_weight(offsets, strength), (side, side))
         position = score.softmax(dim=-1)[:, query[0] * side + query[1]]  # (H, N)
-        maps.append(position.reshape(len(centres), side, side).numpy())
+        maps.append(position.reshape(len(CENTRES), side, side).numpy())
     return InitialMaps(np.stack(maps), strengths, query)

@@ -1,15 +1,16 @@
 """What `vitascope inspect` is asked: which instruments, on which images, with which options."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vitascope.errors import UserError, unknown
 from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.requests.inspect import Inspect
+from vitascope.settings import made_from
 from vitascope.studies.inspection.curvature import CURVATURE, Curvature
 from vitascope.studies.inspection.robustness import ROBUSTNESS
-from vitascope.studies.session.models import open_session
+from vitascope.studies.session.models import class_pairs, open_session
 from vitascope.studies.session.session import Session
 
 MEASURES = (*STREAMING, "gates", "masking", "lesion")
@@ -19,27 +20,42 @@ EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or
 
 @dataclass(frozen=True, kw_only=True)
 class InspectRequest:
-    """Which model, images, instruments and options."""
+    """What is measured, as records keep it; defaults are :class:`Inspect`'s."""
 
     subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
-    data: str | None = None  # a run's own when left out
-    measures: tuple[str, ...] = ()  # when left out, all of MEASURES that make sense
-    layers: tuple[str, ...] = Inspect.layers  # wildcards for attention layers
-    units: tuple[str, ...] = Inspect.units  # wildcards for units
-    num_images: int = Inspect.images  # test images, drawn with the seed
-    batch_size: int = Inspect.batch_size
-    image_size: int | None = None  # side; the model's own when left out
-    map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
-    epoch: int | None = None  # of a run: the weights kept then
-    other: str | None = None  # a second model, for CKA between the two
-    query: tuple[float, float] = Inspect.query  # of the maps: down and across, 0 to 1
-    grid: tuple[int, int] | None = None  # patches, where they cannot be found out
-    num_prefix_tokens: int | None = None  # tokens before the patches there
-    pretrained: bool = False  # timm's weights for a model given by name
-    seed: int = Inspect.seed  # of random weights and of the choice of images
-    device: str | None = None
-    curvature: Curvature = field(default_factory=Curvature)
-    explorer: bool = False  # also the maps of every patch, for a page; or name it in measures
+    data: str | None
+    measures: tuple[str, ...]  # when empty, all of MEASURES that make sense
+    layers: tuple[str, ...]
+    units: tuple[str, ...]
+    num_images: int
+    batch_size: int
+    image_size: int | None
+    map_classes: Mapping[str, str]  # images' class -> model's
+    epoch: int | None
+    other: str | None
+    query: tuple[float, float]
+    grid: tuple[int, int] | None
+    num_prefix_tokens: int | None
+    pretrained: bool
+    seed: int
+    device: str | None
+    curvature: Curvature
+    explorer: bool  # also the maps of every patch, for a page; or name it in measures
+
+    @classmethod
+    def of(cls, request: Inspect) -> "InspectRequest":
+        """What a request asks."""
+        return made_from(
+            request,
+            cls,
+            subject=request.model,
+            measures=tuple(name for word in request.measures for name in word.split(",") if name),
+            num_images=request.images,
+            map_classes=class_pairs(request.map_classes),
+            num_prefix_tokens=request.prefix_tokens,
+            curvature=Curvature.of(request, request.out and request.out / "parts"),
+            explorer=request.out is not None,
+        )
 
     def __post_init__(self) -> None:
         for name in self.measures:

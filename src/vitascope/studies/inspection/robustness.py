@@ -1,11 +1,13 @@
 """Robustness and calibration of a model: occlusion, FGSM, PGD, noise, corruptions.
 
-A trial names the measures and the options that differ from their defaults. Every measure gets the
+A trial names the measures and the options that are not left to them. Every measure gets the
 same images, in the same order; all randomness comes from the seed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -20,52 +22,65 @@ from vitascope.errors import UserError, unknown
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 from vitascope.record import Record
+from vitascope.requests.evaluate import Evaluate
+from vitascope.settings import fields_of
 
-# Measure -> the fields of a trial that it takes.
+# Measure -> its options.
 ROBUSTNESS: dict[str, tuple[str, ...]] = {
     "occlusion": ("sizes", "fill"),
     "fgsm": ("epsilons", "against"),
-    "pgd": ("epsilons", "against", "steps", "seed"),
-    "frequency": ("frequencies", "window", "rms", "clamp", "seed"),
-    "corruption": ("severities", "seed"),
-    "calibration": ("num_bins", "seed"),
+    "pgd": ("epsilons", "against", "steps"),
+    "frequency": ("frequencies", "window", "rms", "clamp"),
+    "corruption": ("severities", "corrupted"),
+    "calibration": ("num_bins",),
 }
+SEEDED = ("pgd", "frequency", "corruption", "calibration")  # measures with randomness
 ON = tuple("corruptions" if name == "corruption" else name for name in ROBUSTNESS)  # as --on says
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Which robustness measures, with which options; None is the measure's own default."""
+    """Which robustness measures, with which options of :class:`Evaluate`."""
 
     on: tuple[str, ...]
-    sizes: tuple[float, ...] | None = None  # of the hidden centre, shares of the side
-    fill: str | None = None  # black or mean
-    epsilons: tuple[float, ...] | None = None  # of pixels in [0, 1]
-    against: str | None = None  # label or prediction
-    steps: int | None = None  # of PGD
-    frequencies: tuple[float, ...] | None = None  # in pi
-    window: float | None = None  # its width, in pi
-    rms: float | None = None  # of the noise, pixels in [0, 1]
-    clamp: bool | None = None  # clip the noisy pixels
-    severities: tuple[int, ...] | None = None
-    corrupted: str | None = None  # folder of a published -C set, read instead of made
-    num_bins: int | None = None
-    seed: int = 0
+    given: Mapping[str, Any] = field(default_factory=dict)  # option -> value
+    seed: int = Evaluate.seed
 
     def __post_init__(self) -> None:
-        takers: dict[str, list[str]] = {"corrupted": ["corruption"]}
-        for name, fields in ROBUSTNESS.items():
-            for field in fields:
-                takers.setdefault(field, []).append(name)
-        for field, names in takers.items():
-            if field != "seed" and getattr(self, field) is not None and not set(names) & {*self.on}:
+        for option in self.given:
+            names = [name for name, options in ROBUSTNESS.items() if option in options]
+            if not set(names) & {*self.on}:
                 words = " or ".join(names).replace("corruption", "corruptions")
-                raise UserError(f"--{field.replace('_', '-')} is for {words}: add that to --on")
+                raise UserError(f"--{option.replace('_', '-')} is for {words}: add that to --on")
+
+    @classmethod
+    def of(cls, request: Evaluate) -> "Trial":
+        """What a request asks."""
+        options = fields_of(request, dict.fromkeys(chain(*ROBUSTNESS.values())))
+        if request.epsilons is not None:
+            options["epsilons"] = tuple(map(_number, request.epsilons))
+        if request.corrupted is not None:
+            options["corrupted"] = str(request.corrupted)
+        options["clamp"] = request.clamp or None
+        given = {name: value for name, value in options.items() if value is not None}
+        return cls(on=on_names(request.on), given=given, seed=request.seed)
 
     def options(self, name: str) -> dict[str, Any]:
         """Arguments of one measure that are not left to its defaults."""
-        known = {field: getattr(self, field) for field in ROBUSTNESS[name]}
-        return {field: value for field, value in known.items() if value is not None}
+        seed = {"seed": self.seed} if name in SEEDED else {}
+        return {key: self.given[key] for key in ROBUSTNESS[name] if key in self.given} | seed
+
+
+def _number(word: str) -> float:
+    """A number or a fraction.
+
+    >>> _number("0.5"), _number("1/4")
+    (0.5, 0.25)
+    """
+    try:
+        return float(Fraction(word))
+    except (ValueError, ZeroDivisionError):
+        raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {word!r}") from None
 
 
 def on_names(words: Iterable[str]) -> tuple[str, ...]:
@@ -115,7 +130,7 @@ def measure_robustness(
     """
     begun = perf_counter()
     mean, std = statistics
-    if name == "corruption" and trial.corrupted is not None:
+    if name == "corruption" and "corrupted" in trial.given:
         found = _published(trial, model, batches, statistics, on_step, relabel)
     elif name == "calibration":
         found = measure.calibration(model, batches, **trial.options(name), on_step=on_step)
@@ -123,7 +138,7 @@ def measure_robustness(
         run = getattr(measure, name)
         found = run(model, batches, mean=mean, std=std, **trial.options(name), on_step=on_step)
     record: Record = found.to_record()
-    asked = {field: value for field, value in asdict(trial).items() if value is not None}
+    asked = {"on": trial.on, **trial.given, "seed": trial.seed}
     return replace(record, config=asked, seed=trial.seed, seconds=perf_counter() - begun)
 
 
@@ -137,22 +152,21 @@ def _published(
 ) -> Any:
     """Corrupted images as they were published; the clean ones are those of the trial."""
     images = next(iter(batches)).images
+    known = trial.options("corruption")
+    known.pop("seed")
+    folder = known.pop("corrupted")
     if images.shape[1] != 3:
-        raise UserError(f"{trial.corrupted} has colour images; the model takes grey ones")
-    sets = corrupted_sets(str(trial.corrupted), image_size=images.shape[-1])
+        raise UserError(f"{folder} has colour images; the model takes grey ones")
+    sets = corrupted_sets(folder, image_size=images.shape[-1])
     mean, std = (tuple(part) for part in statistics)
 
     def read(name: str, severity: int) -> Any:
         images = relabel(sets.images(name, severity))
         return EvalBatches(images, batch_size=batches.batch_size, mean=mean, std=std)
 
-    known = trial.options("corruption")
-    known.pop("seed", None)
     names = [name for name in CORRUPTIONS if name in sets.names]
     if not names:
-        raise UserError(
-            f"{trial.corrupted} has none of the 15 corruptions: {', '.join(sets.names)}"
-        )
+        raise UserError(f"{folder} has none of the 15 corruptions: {', '.join(sets.names)}")
     return corruption_of_sets(
         model, read, clean=batches, corruptions=names, on_step=on_step, **known
     )

@@ -11,8 +11,7 @@ Every run is measured on mini-batches that its own recipe augments.
 `vitascope study spectra RUN RUN ... --epochs 1` takes about a minute a run of the micro models.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,7 +22,9 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.spectrum import negative_share, positive_mean
 from vitascope.progress import OnStep
 from vitascope.record import Record
-from vitascope.studies.inspection.curvature import Curvature
+from vitascope.requests.inspect import Inspect
+from vitascope.requests.spectra import Spectra
+from vitascope.settings import made_from
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.studies.stats import contrast_of_batches
 from vitascope.train import load_run
@@ -80,46 +81,27 @@ def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
     return {"verdict": verdict, "change": found.value, "low": found.low, "high": found.high}
 
 
-def spectra(
-    runs: Sequence[str],
-    out: Path,
-    *,
-    epochs: Sequence[int] = (),
-    plan: Curvature | None = None,
-    seed: int = 0,
-    on_step: OnStep = lambda what, done, total: None,
-) -> Record:
+def spectra(request: Spectra, on_step: OnStep) -> Record:
     """Measure every run at every epoch, write ``out/spectra.json``, and return it.
 
-    Args:
-        runs: Folders of runs; the others are compared with the first.
-        out: Folder for records; finished mini-batches are kept there and not measured again.
-        epochs: At which the runs kept their weights; their last ones when left out.
-        plan: How.
-        seed: Of the mini-batches.
-        on_step: Progress.
+    Finished mini-batches are kept in ``out`` and not measured again.
     """
+    runs, out = request.runs, request.out
     names = [Path(run).name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise UserError(f"give runs with different folder names, not {', '.join(names) or 'none'}")
     for run in runs:
         load_run(run)  # a folder that holds none is an error
-    started, plan = perf_counter(), plan or Curvature()
+    started = perf_counter()
     rows: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     config: Mapping[str, Any] = {}
-    for epoch in epochs or (None,):
+    for epoch in request.epochs or (None,):
         for run, name in zip(runs, names, strict=True):
             home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
-            request = InspectRequest(
-                subject=run,
-                measures=("hessian",),
-                epoch=epoch,
-                seed=seed,
-                num_images=4,
-                curvature=replace(plan, parts=home / "parts"),
-            )
-            found = inspect_subject(request, on_step).records["hessian"]
+            own = {"model": run, "measures": ("hessian",), "epoch": epoch, "images": 4, "out": home}
+            asked = InspectRequest.of(made_from(request, Inspect, **own))
+            found = inspect_subject(asked, on_step).records["hessian"]
             found.save(home / "hessian")
             values, config = found.arrays["eigenvalues"], found.config
             arrays[home.name] = values
@@ -137,7 +119,7 @@ def spectra(
         kind="spectra",
         values={"rows": rows, "reference": names[0]},
         arrays=arrays,
-        seed=seed,
+        seed=request.seed,
         config={"runs": names, **{key: config[key] for key in _KEPT if key in config}},
         seconds=perf_counter() - started,
     )

@@ -165,8 +165,8 @@ def task_hours(task: str) -> float:
     return _gpu_hours(giga, samples * recipe(task).epochs)
 
 
-def gigabytes(training: Training, batch: int = 128) -> float | None:
-    """Memory of one GPU with ``batch`` images on it, from parameters and multiply-adds alone.
+def gigabytes(training: Training) -> float | None:
+    """Memory of one GPU with 128 images on it, from parameters and multiply-adds alone.
 
     A block of width D takes 12 D^2 multiply-adds a token, so activations of 34 D bytes a token and
     block are 34 x multiply-adds / (12 D), with D from the parameters of 12 blocks.
@@ -175,7 +175,7 @@ def gigabytes(training: Training, batch: int = 128) -> float | None:
     if size is None:
         return None
     width = (size[0] * 1e6 / (12 * 12)) ** 0.5
-    activations = 34 * size[1] * 1e9 / (12 * width) * batch
+    activations = 34 * size[1] * 1e9 / (12 * width) * 128
     return (16 * size[0] * 1e6 + activations) / 1e9
 
 

@@ -23,9 +23,10 @@ from torch.nn import functional as F
 from vitascope.capture import logits_of
 from vitascope.data import Dataset, subset
 from vitascope.measure.curvature.products import HessianProducts
+from vitascope.requests.inspect import Inspect
 from vitascope.studies.grid.runs import images_of, is_finished, recipe_of
 from vitascope.studies.grid.training import Reading, Training
-from vitascope.studies.inspection.curvature import Curvature
+from vitascope.studies.inspection.curvature import BATCH_SIZE
 from vitascope.studies.papers.plan import Plan
 from vitascope.studies.session.models import build
 
@@ -72,12 +73,12 @@ class Pace:
         40.0
         """
         asked = reading.options
-        batches = asked.get("num_batches", Curvature.num_batches)
+        batches = asked.get("num_batches", Inspect.batches)
         if reading.name == "hessian":
             return batches * PRODUCTS * self.product  # type: ignore[no-any-return]
         if reading.name == "landscape":
-            points = asked.get("points", Curvature.points) ** 2
-            return points * batches * Curvature.batch_size * self.step / 3  # type: ignore[no-any-return]
+            points = asked.get("points", Inspect.points) ** 2
+            return points * batches * BATCH_SIZE * self.step / 3  # type: ignore[no-any-return]
         return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3  # type: ignore[no-any-return]
 
 
@@ -97,7 +98,7 @@ def pace_of(training: Training, readings: Iterable[Reading] = (), steps: int = 2
     spectra = [reading for reading in readings if reading.name == "hessian"]
     product = 0.0
     if spectra:
-        each = spectra[0].options.get("batch_size", Curvature.batch_size)
+        each = spectra[0].options.get("batch_size", BATCH_SIZE)
         product = _timed(_product(model, dataset, each), steps)
     return Pace(step=_timed(update, steps) / batch, product=product)
 

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
+from vitascope.requests.compare import Compare
 from vitascope.settings import Seed, Side, Within, check
 from vitascope.studies.comparison.advice import Metric
 from vitascope.studies.comparison.question import Comparison
@@ -18,13 +19,15 @@ class PretrainedQuestion:
 
     data: str
     models: tuple[str, ...] = DEFAULT
-    seeds: tuple[Seed, ...] = (0, 1, 2)
+    seeds: tuple[Seed, ...] = Compare.seeds
     image_size: Side | None = None  # the candidates' own when left out
-    margin: Annotated[float, Within(0, 100)] = 1.0  # points a cheaper model may be behind
+    margin: Annotated[float, Within(0, 100)] = (
+        Compare.margin
+    )  # points a cheaper model may be behind
     # share of the training images that choose the model; 0: the test images do
-    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
+    validation: Annotated[float, Within(0, 1, open_high=True)] = Compare.validation
     folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
-    metric: Metric = "top1"
+    metric: Metric = Compare.metric
     probe_only: bool = False
     budget: float | None = None  # seconds of the whole
     recipe: Recipe = field(default_factory=lambda: recipe("finetune"))

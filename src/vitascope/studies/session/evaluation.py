@@ -139,7 +139,7 @@ def evaluate_on(
         )
     model = session.model
     if opened.class_map is not None:
-        if trial.corrupted is not None:
+        if "corrupted" in trial.given:
             raise UserError(
                 "--corrupted has all of the model's classes, --data only some: give others"
             )

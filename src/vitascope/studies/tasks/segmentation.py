@@ -42,7 +42,8 @@ def class_names(root: str | Path) -> tuple[str, ...]:
 class Segmentation:
     """A class for every pixel."""
 
-    name, metric, metric_name = "segmentation", "miou", "mean IoU"
+    name, metric, label = "segmentation", "miou", "mean IoU"
+    columns: tuple[str, ...] = ("miou", "pixel_accuracy")
 
     def __init__(
         self, root: str | Path, *, side: int, batch_size: int, seed: int = 0, num_workers: int = 0

@@ -16,7 +16,9 @@ from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter
 from vitascope.studies.tasks.vqa import VQA, build_vilt
 from vitascope.train.device import device_of
-from vitascope.train.task_loop import Task, TaskRun, load_task_run, train_task
+from vitascope.train.run_folder.run import Run, load_task_run
+from vitascope.train.trainer.loop import train_task
+from vitascope.train.trainer.task import Task
 
 __all__ = ["PREFIXES", "evaluate_task", "load_task_run", "train_task_once"]
 
@@ -62,7 +64,7 @@ def train_task_once(
     seed: int = 0,
     num_workers: int = 0,
     **how: Any,
-) -> TaskRun:
+) -> Run:
     """Train from the words of a command; ``how`` is ``resume``, ``device`` and ``quiet``."""
     plan = recipe_from(recipe, epochs, changes)
     side = image_size or _SIDES[task]
@@ -75,7 +77,7 @@ def train_task_once(
 
 
 def evaluate_task(
-    run: TaskRun, data: str | None = None, *, device: str | None = None, num_workers: int = 0
+    run: Run, data: str | None = None, *, device: str | None = None, num_workers: int = 0
 ) -> Record:
     """Measure a finished run on its own test data, or on the validation part of other data."""
     started, config = perf_counter(), run.config

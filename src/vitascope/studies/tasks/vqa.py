@@ -58,7 +58,8 @@ def common_answers(questions: Sequence[Question], least: int = LEAST) -> dict[st
 class VQA:
     """Which of the common answers is right."""
 
-    name, metric, metric_name = "vqa", "vqa_score", "VQA score"
+    name, metric, label = "vqa", "vqa_score", "VQA score"
+    columns: tuple[str, ...] = ("vqa_score",)
 
     def __init__(
         self, root: str | Path, *, side: int, batch_size: int, seed: int = 0, num_workers: int = 0

@@ -4,15 +4,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vitascope.train.evaluation import Evaluation
+from vitascope.train.trainer.task import Learning
 
 
 class MetricsLog:
     """Rows of ``metrics.jsonl`` and what the next one is made of; all of it fits in JSON."""
 
-    def __init__(self, total_epochs: int, labels: bool) -> None:
-        self.total_epochs = total_epochs
-        self.labels = labels  # whether an image has one label: not when images are mixed
+    def __init__(self, total_epochs: int, task: Learning, labels: bool | None) -> None:
+        self.total_epochs, self.task = total_epochs, task
+        self.labels = labels  # whether an image has one label: not when images are mixed; None:
+        # another task, whose sums are of batches
         self.rows: list[dict[str, Any]] = []
         self.sums = [0.0, 0.0, 0.0]  # loss, NLL and images of this epoch on this process
         self.seconds = 0.0  # before this process took over
@@ -30,14 +31,15 @@ class MetricsLog:
     def row(self, epoch: int, step: int, lr: float, sums: list[float]) -> dict[str, Any]:
         """The line of an epoch whose images have been trained on, still without a measurement."""
         loss, nll, images = sums
+        row = {"epoch": epoch, "step": step, "train_loss": loss / images}
+        measured = {**dict.fromkeys(self.task.columns), "lr": lr}
+        if self.labels is None:
+            return row | measured
         return {
-            "epoch": epoch,
-            "step": step,
-            "train_loss": loss / images,
+            **row,
             "train_nll": (nll if self.labels else loss) / images,
             "train_nll_of": "labels" if self.labels else "loss on mixed targets",
-            **dict.fromkeys(("test_nll", "test_error", "top1", "top5", "ece")),
-            "lr": lr,
+            **measured,
             "images_per_second": images / self._epoch_seconds(),
         }
 
@@ -63,32 +65,26 @@ class MetricsLog:
     def load(self, values: Mapping[str, Any], main: bool) -> None:
         """The reverse of :meth:`values`; sums over processes go on in the main one."""
         self.rows = list(values["rows"])
-        self.seconds, self.epoch_seconds = values["seconds"], values["epoch_seconds"]
+        self.seconds, self.epoch_seconds = values["seconds"], values.get("epoch_seconds", 0.0)
+        if "losses" in values:  # of a task in an earlier version: loss and batches
+            values = {"sums": [values["losses"][0], *values["losses"]]}
         self.sums = list(values["sums"]) if main else [0.0, 0.0, 0.0]
 
     def is_best(self, row: Mapping[str, Any]) -> bool:
-        """Whether no epoch before had as high a top-1."""
-        return all(row["top1"] > r["top1"] for r in self.rows if r["top1"] is not None)
+        """Whether no epoch before was measured as good."""
+        metric = self.task.metric
+        return all(row[metric] > r[metric] for r in self.rows if r[metric] is not None)
 
     def line(self) -> str:
         """The last row, for a reader."""
         row = self.rows[-1]
-        top1 = "" if row["top1"] is None else f"  top-1 {100 * row['top1']:.1f} %"
-        return (
-            f"epoch {row['epoch']}/{self.total_epochs}  loss {row['train_loss']:.4f}{top1}  "
-            f"lr {row['lr']:.2g}  {row['images_per_second']:.0f} img/s"
-        )
+        told = f"epoch {row['epoch']}/{self.total_epochs}  loss {row['train_loss']:.4f}"
+        if row[self.task.metric] is not None:
+            told += f"  {self.task.label} {100 * row[self.task.metric]:.1f} %"
+        told += f"  lr {row['lr']:.2g}"
+        if self.labels is not None:
+            told += f"  {row['images_per_second']:.0f} img/s"
+        return told
 
     def _epoch_seconds(self) -> float:
         return self.epoch_seconds + time.perf_counter() - self.epoch_since
-
-
-def columns(found: Evaluation, prefix: str = "") -> dict[str, Any]:
-    """A measurement as columns of a row."""
-    return {
-        f"{prefix}test_nll": found.nll,
-        f"{prefix}test_error": found.error,
-        f"{prefix}top1": found.top1,
-        f"{prefix}top5": found.top5,
-        f"{prefix}ece": found.ece,
-    }

@@ -33,10 +33,11 @@ from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.files import explain_write_errors
 
-__all__ = ["Run", "differences", "enter", "finish", "load_run", "write_metrics"]
+__all__ = ["Run", "differences", "enter", "finish", "load_run", "load_task_run", "write_metrics"]
 
 _LATER = ("classes", "crop_pct", "interpolation")  # earlier runs do not say these of their images
-_SAME = ("recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
+_KINDS = ("run", "task")  # of records: classification, another task
+_SAME = ("task", "recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +46,14 @@ class Run:
 
     folder: Path
     final: Mapping[str, Any]  # the last line of metrics.jsonl
-    best: Mapping[str, Any]  # the line with the highest top-1
+    best: Mapping[str, Any]  # the line with the highest metric
     seconds: float  # of training and evaluation, over all its resumptions
     epochs: int
     steps: int
     seed: int
     world_size: int
+    task: str = "classification"
+    metric: str = "top1"  # the number that says how good it is
 
     @property
     def recipe(self) -> Recipe:
@@ -103,7 +106,7 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
                 f"{folder} holds a run with another config: {'; '.join(found)}; resume with the "
                 "same config or choose another folder"
             )
-        return load_run(folder) if (folder / "record.json").exists() else None
+        return load_run(folder, _KINDS) if (folder / "record.json").exists() else None
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         body = {"format": FORMAT, **config, "made": provenance()}
@@ -144,32 +147,47 @@ def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def finish(folder: Path, rows: Sequence[Mapping[str, Any]], config: Any, **values: Any) -> Run:
+def finish(
+    folder: Path, rows: Sequence[Mapping[str, Any]], config: Any, metric: str, **values: Any
+) -> Run:
     """Write the record that makes a run finished."""
-    measured = [row for row in rows if row["top1"] is not None]
-    best = max(measured, key=lambda row: row["top1"])
+    measured = [row for row in rows if row[metric] is not None]
+    best = max(measured, key=lambda row: row[metric])
     body = {"final": rows[-1], "best": best, **values}
-    seconds = values["seconds"]
+    kind, seconds = "run", values["seconds"]
+    if "task" in config:
+        kind, body = "task", {"task": config["task"], "metric": metric, **body}
     with explain_write_errors(folder / "record.json"):
-        Record(kind="run", values=body, config=config, seed=config["seed"], seconds=seconds).save(
+        Record(kind=kind, values=body, config=config, seed=config["seed"], seconds=seconds).save(
             folder / "record"
         )
-    return load_run(folder)
+    return load_run(folder, _KINDS)
 
 
-def load_run(folder: str | Path) -> Run:
-    """The finished run in ``folder``."""
+def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
+    """The finished run in ``folder``; of kind "run" (classification) or "task" (another)."""
     folder = Path(folder)
     if not (folder / "record.json").exists():
         what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
         raise UserError(f"{folder} {what}; resume it, or train one there")
     stored = record.load(folder / "record.json")
-    values: dict[str, Any] = {name: stored.values.get(name) for name in _STORED}
-    wrong = [name for name, kind in _STORED.items() if not isinstance(values[name], kind)]
-    if stored.kind != "run" or wrong:
-        what = f"of {stored.kind!r}" if stored.kind != "run" else f"without {', '.join(wrong)}"
+    fields, found = _STORED, stored.values
+    if stored.kind == "task":
+        fields = {**_STORED, "task": str, "metric": str}
+        found = {"seconds": stored.seconds, "world_size": 1, **found}  # earlier ones do not say
+    values: dict[str, Any] = {name: found.get(name) for name in fields}
+    wrong = [name for name, kind in fields.items() if not isinstance(values[name], kind)]
+    if stored.kind not in kinds or wrong:
+        what = f"without {', '.join(wrong)}" if stored.kind in kinds else f"of {stored.kind!r}"
         raise UserError(f"{folder / 'record.json'} is not a run's: it is a record {what}")
     return Run(folder=folder, seed=stored.seed or 0, **values)
+
+
+def load_task_run(folder: str | Path) -> Run | None:
+    """The finished run of another task than classification; None if there is something else."""
+    path = Path(folder) / "record.json"
+    is_task = path.is_file() and record.load(path).kind == "task"
+    return load_run(folder, ("task",)) if is_task else None
 
 
 _STORED: dict[str, Any] = {  # values of a run's record

@@ -41,10 +41,11 @@ from vitascope.train.run_folder.run import Run, enter
 from vitascope.train.trainer.distill import Teacher
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
 from vitascope.train.trainer.stop import Interrupted, catch_stop_signals
+from vitascope.train.trainer.task import Classification, Learning, Task
 from vitascope.train.trainer.trainer import Trainer
 from vitascope.train.trainer.update import Update
 
-__all__ = ["check_trainable", "data_config", "train"]
+__all__ = ["check_trainable", "data_config", "train", "train_task"]
 
 
 def train(
@@ -100,19 +101,11 @@ def train(
     images, tests = chosen_images(dataset, recipe)
     _check_fit(model, images.size, len(images.classes))
     process = TrainingProcess(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
-    shared: dict[str, Any] = {"mean": dataset.mean, "std": dataset.std, "num_workers": num_workers}
-    place: dict[str, Any] = {"rank": process.rank, "world_size": process.world_size}
-    batches = TrainBatches(
-        images,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        num_classes=len(images.classes),
-        flips=dataset.flips,
-        seed=seed,
-        **shared,
-        **place,
+    place = {"rank": process.rank, "world_size": process.world_size, "num_workers": num_workers}
+    batches = training_batches(dataset, recipe, seed=seed, **place)
+    test_batches = EvalBatches(
+        tests, batch_size=recipe.eval_batch, mean=dataset.mean, std=dataset.std, **place
     )
-    test_batches = EvalBatches(tests, batch_size=recipe.eval_batch, **shared, **place)
     config = {
         "recipe": recipe.to_dict(),
         "model": dict(model_config or {"class": type(model).__name__}),
@@ -121,31 +114,99 @@ def train(
         "seed": seed,
         "world_size": process.world_size,
     }
-    taken = out.exists() and ((out / "config.yaml").exists() or not out.is_dir())
-    finished = process.agreed(enter(out, config, resume) if process.main and taken else None)
+    finished = _finished(process, model, out, config, resume)
     if finished is not None:
-        model.load_state_dict(load_file(finished.weights))
-        return finished  # type: ignore[no-any-return]
+        return finished
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(teacher)
         teacher.to(process.device)
         teacher.meet(dataset.mean, dataset.std, images.size, images.classes)
+    task = Classification(process, batches, test_batches)
+    with _two_heads(model, teacher is not None):
+        return _fit(
+            process, model, task, recipe, out, config, resume, quiet, observers, teacher=teacher
+        )
+
+
+def train_task(
+    model: nn.Module,
+    task: Task,
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    resume: bool = False,
+    device: str | None = None,
+    quiet: bool = False,
+    model_config: Mapping[str, Any] | None = None,
+) -> Run:
+    """Train ``model`` in place on another task than classification; in one process.
+
+    A recipe's augmentation is of images with labels and not used: a task has its own. The other
+    arguments and what is raised are those of :func:`train`.
+    """
+    check_value(seed, Seed, "seed")
+    for name in ("ema", "sam"):
+        if getattr(recipe, name) is not None:
+            raise UserError(f"recipe field {name} is for classification; leave it null here")
+    if recipe.distillation != "none" or recipe.accumulation != 1 or recipe.subset.fraction != 1:
+        raise UserError("distillation, accumulation and fractions are for classification alone")
+    config = {
+        "task": task.name,
+        "recipe": recipe.to_dict(),
+        "model": dict(model_config or {"class": type(model).__name__}),
+        "data": task.config(),
+        "teacher": None,
+        "seed": seed,
+    }
+    process = TrainingProcess(recipe, device=device)
+    if process.world_size > 1:
+        raise UserError(f"{task.name} runs in one process; start it without torchrun")
+    finished = _finished(process, model, Path(out), config, resume)
+    if finished is not None:
+        return finished
+    return _fit(process, model, task, recipe, Path(out), config, resume, quiet, task=task)
+
+
+def _finished(
+    process: TrainingProcess, model: nn.Module, out: Path, config: Mapping[str, Any], resume: bool
+) -> Run | None:
+    """The run of this config that is in the folder already, its weights in the model."""
+    taken = out.exists() and ((out / "config.yaml").exists() or not out.is_dir())
+    run: Run | None = process.agreed(enter(out, config, resume) if process.main and taken else None)
+    if run is not None:
+        model.load_state_dict(load_file(run.weights))
+    return run
+
+
+def _fit(
+    process: TrainingProcess,
+    model: nn.Module,
+    learned: Learning,
+    recipe: Recipe,
+    out: Path,
+    config: Mapping[str, Any],
+    resume: bool,
+    quiet: bool,
+    observers: Sequence[Observer] = (),
+    **losses: Any,
+) -> Run:
+    """All epochs that are left; ``losses`` are the teacher or the task of an update."""
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(frozen(model, recipe.freeze))
-        stack.enter_context(_two_heads(model, teacher is not None))
         spare = deepcopy(model) if process.fsdp and process.main else model
         prepared = process.prepare(model)
         stack.callback(process.release, prepared)
         optimizer = build_optimizer(process.plain(prepared), recipe)
-        update = Update(process, prepared, optimizer, recipe, seed=seed, teacher=teacher)
+        update = Update(process, prepared, optimizer, recipe, seed=config["seed"], **losses)
         # all has been checked; from here on something is written
         if process.main:
             stack.enter_context(lock_folder(out))
             enter(out, config, resume)
         request = stack.enter_context(catch_stop_signals())
-        total = recipe.total_epochs * len(batches) * recipe.batch_size
-        loop = Trainer(process, update, recipe, out, batches, test_batches, request, config, spare)
+        total = recipe.total_epochs * learned.steps * recipe.batch_size
+        loop = Trainer(process, update, recipe, out, learned, request, config, spare)
         loop.observers = [*observers, keep_weights(recipe.keep_epochs)]
         loop.restore()
         done_before, hidden = loop.step * recipe.batch_size, quiet or not process.main
@@ -161,6 +222,24 @@ def chosen_images(dataset: Dataset, recipe: Recipe) -> tuple[ImageSet, ImageSet]
     """The images that a recipe trains on, and those it is measured on."""
     tests = Subset(first_classes=recipe.subset.first_classes)
     return subset(dataset.train, recipe.subset), subset(dataset.test, tests)
+
+
+def training_batches(
+    dataset: Dataset, recipe: Recipe, *, seed: int = 0, **place: Any
+) -> TrainBatches:
+    """The batches that a recipe trains on; ``place`` is the rank among so many processes."""
+    images = subset(dataset.train, recipe.subset)
+    return TrainBatches(
+        images,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        num_classes=len(images.classes),
+        mean=dataset.mean,
+        std=dataset.std,
+        flips=dataset.flips,
+        seed=seed,
+        **place,
+    )
 
 
 def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
@@ -193,16 +272,7 @@ def check_trainable(model: nn.Module, dataset: Dataset, recipe: Recipe) -> None:
     _check_fit(model, images.size, len(images.classes))
     with frozen(model, recipe.freeze):
         build_optimizer(model, recipe)
-    TrainBatches(
-        images,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        num_classes=len(images.classes),
-        flips=dataset.flips,
-        seed=0,
-        mean=dataset.mean,
-        std=dataset.std,
-    )
+    training_batches(dataset, recipe)
 
 
 def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -> None:

@@ -12,22 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.data import EvalBatches, TrainBatches
 from vitascope.progress import Progress
 from vitascope.train.distributed import TrainingProcess
-from vitascope.train.evaluation import Evaluation, evaluate
 from vitascope.train.observe import Observer, restoring_state
-from vitascope.train.predictions import save_predictions
+from vitascope.train.predictions import Predictions, save_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder import resume_file as checkpoint
 from vitascope.train.run_folder.files import save_tensors
-from vitascope.train.run_folder.metrics_log import MetricsLog, columns
+from vitascope.train.run_folder.metrics_log import MetricsLog
 from vitascope.train.run_folder.resume_file import Checkpoint
 from vitascope.train.run_folder.run import Run, finish, write_metrics
 from vitascope.train.trackers import PROJECT, flat_config, log_pictures
 from vitascope.train.trainer.optimizer import training_mode
 from vitascope.train.trainer.schedule import learning_rate
 from vitascope.train.trainer.stop import Interrupted, StopRequest, diverged
+from vitascope.train.trainer.task import Learning
 from vitascope.train.trainer.update import Update
 
 
@@ -40,29 +39,29 @@ class Trainer:
         update: Update,
         recipe: Recipe,
         folder: Path,
-        batches: TrainBatches,
-        tests: EvalBatches,
+        task: Learning,
         request: StopRequest,
         config: Mapping[str, Any],
         spare: nn.Module,
     ) -> None:
         self.process, self.update, self.recipe, self.folder = process, update, recipe, folder
-        self.batches, self.tests, self.request, self.config = batches, tests, request, config
+        self.task, self.request, self.config = task, request, config
         self.spare = spare  # an unsharded model for observers
         self.model = process.plain(update.model)
-        self.lr = learning_rate(recipe, len(batches))
+        self.lr = learning_rate(recipe, task.steps)
         self.observers: Sequence[Observer] = ()
         self.progress = Progress(quiet=True)
         self.messages: list[str] = []
         self.step = 0
-        self.metrics_log = MetricsLog(recipe.total_epochs, labels=not recipe.augmentation.mixes)
+        labels = not recipe.augmentation.mixes if update.task is None else None
+        self.metrics_log = MetricsLog(recipe.total_epochs, task, labels)
         self.saved = -1  # step of the last checkpoint
         self.pending: list[tuple[Tensor, Tensor, int]] = []
         # looking at the loss waits for the device: every step on a CPU, now and then elsewhere
         alone = process.world_size == 1 and process.device.type == "cpu"
         self.look_every = 1 if alone else 8
-        num_classes = config["data"]["num_classes"]
-        self.limit = recipe.explode * math.log(max(2, num_classes))
+        guess = math.log(max(2, config["data"]["num_classes"]))  # the loss of a uniform guess
+        self.limit = recipe.explode * guess if update.task is None else math.inf
 
     def restore(self) -> None:
         """Go to where the last good checkpoint left off, or write the first."""
@@ -87,7 +86,7 @@ class Trainer:
         """All epochs that are left, then the final weights and the record."""
         self._greet()
         self.process.accelerator.init_trackers(PROJECT, flat_config(self.config))
-        epochs, steps = self.recipe.total_epochs, len(self.batches)
+        epochs, steps = self.recipe.total_epochs, self.task.steps
         if self.step == 0:
             self._observe(0)
         while len(self.metrics_log.rows) < epochs:
@@ -104,12 +103,11 @@ class Trainer:
         training_mode(self.update.model)
         self.metrics_log.begin()
         every = self.recipe.checkpoint_steps
-        for batch in self.batches.epoch(epoch, start=start):
-            loss, nll = self.update(batch, self.step, self.lr(self.step))
-            self.pending.append((loss, nll, len(batch)))
+        for batch in self.task.batches(epoch, start):
+            self.pending.append(self.update(batch, self.step, self.lr(self.step)))
             self.step += 1
             self.progress.advance(self.recipe.batch_size)
-            if self.step % self.look_every == 0 or self.step % len(self.batches) == 0:
+            if self.step % self.look_every == 0 or self.step % self.task.steps == 0:
                 self._look()
             if every is not None and self.step % every == 0:
                 self.save()
@@ -136,7 +134,7 @@ class Trainer:
             raise self._diverged(worst)
         for (a, b), count in zip(table.tolist(), counts, strict=True):
             self.metrics_log.add(a, b, count)
-        if stop and self.step % len(self.batches):  # at an epoch's end it is measured first
+        if stop and self.step % self.task.steps:  # at an epoch's end it is measured first
             self.save()
             raise Interrupted(self.folder, self.step, self.request.signal_name or "a signal")
 
@@ -144,26 +142,23 @@ class Trainer:
         row = self.metrics_log.row(epoch, self.step, self.lr(self.step - 1), self._summed())
         if epoch % self.recipe.eval_every and epoch < self.recipe.total_epochs:
             return row
-        found = self._evaluate()
-        row |= columns(found)
-        if epoch == self.recipe.total_epochs and found.predictions and self.process.main:
-            save_predictions(self.folder, found.predictions)
+        found, predictions = self._measured()
+        row |= found
+        if epoch == self.recipe.total_epochs and predictions and self.process.main:
+            save_predictions(self.folder, predictions)
         if self.update.average is not None:
             with self.update.average.applied(self.model):
-                row |= columns(self._evaluate(), "ema_")
+                row |= {f"ema_{name}": value for name, value in self._measured()[0].items()}
         if self.recipe.keep_best and self.metrics_log.is_best(row):
             state = self.process.model_state(self.update.model)
             if self.process.main:
                 save_tensors(self.folder / "best.safetensors", state)
         return row
 
-    def _evaluate(self) -> Evaluation:
-        rounds = None
-        if self.process.fsdp:
-            mine = torch.tensor([float(len(self.tests))], device=self.process.device)
-            rounds = int(self.process.accelerator.gather(mine).max())
+    def _measured(self) -> tuple[dict[str, Any], Predictions | None]:
         with self.process.accelerator.autocast():
-            return evaluate(self.model, self.tests, combine=self.process.total, rounds=rounds)
+            found = self.task.measure(self.model)
+        return found, found.pop("predictions", None)
 
     def _observe(self, epoch: int) -> None:
         state = self.process.model_state(self.update.model) if self.process.fsdp else None
@@ -217,7 +212,7 @@ class Trainer:
         begin = f"from step {self.step}" if self.step else "from the start"
         self.progress.tell(
             f"{self.config['data']['name']}: {count:,} parameters, "
-            f"{self.recipe.total_epochs} epochs of {len(self.batches)} steps "
+            f"{self.recipe.total_epochs} epochs of {self.task.steps} steps "
             f"on {where} ({self.process.device}), {begin}"
         )
 
@@ -234,6 +229,7 @@ class Trainer:
                     self.folder,
                     self.metrics_log.rows,
                     self.config,
+                    self.task.metric,
                     seconds=self.metrics_log.total_seconds(),
                     epochs=len(self.metrics_log.rows),
                     steps=self.step,

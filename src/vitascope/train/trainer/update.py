@@ -21,6 +21,7 @@ from vitascope.train.trainer import sam
 from vitascope.train.trainer.distill import Teacher, distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import set_lr
+from vitascope.train.trainer.task import Task
 
 
 def reseed(seed: int, step: int, rank: int) -> None:
@@ -29,7 +30,7 @@ def reseed(seed: int, step: int, rank: int) -> None:
 
 
 class Update:
-    """Model, optimizer, EMA and teacher, and the update that joins them."""
+    """Model, optimizer, EMA, and teacher or task, and the update that joins them."""
 
     def __init__(
         self,
@@ -40,16 +41,20 @@ class Update:
         *,
         seed: int,
         teacher: Teacher | None = None,
+        task: Task | None = None,
     ) -> None:
         self.process, self.model, self.recipe, self.seed = process, model, recipe, seed
         self.optimizer: Any = process.accelerator.prepare_optimizer(optimizer)
-        self.teacher = teacher
+        self.teacher, self.task = teacher, task  # no task: classification
         self.learning = [p for p in model.parameters() if p.requires_grad]
         plain = process.plain(model)
         self.average = Average(plain, recipe.ema) if recipe.ema is not None else None
 
-    def __call__(self, batch: Batch, step: int, lr: float) -> tuple[Tensor, Tensor]:
-        """Make update number ``step``; return the summed loss and NLL of this process's images."""
+    def __call__(self, batch: Any, step: int, lr: float) -> tuple[Tensor, Tensor, int]:
+        """Make update number ``step``; return loss and NLL as sums over so many images.
+
+        The images are this process's. A task has its mean loss twice, counted once.
+        """
         set_lr(self.optimizer, lr)
         self.optimizer.zero_grad()
         sums = self._backward(batch, step)
@@ -66,9 +71,17 @@ class Update:
             self.average.update(self.process.plain(self.model))
         return sums
 
-    def _backward(self, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
+    def _backward(self, batch: Any, step: int) -> tuple[Tensor, Tensor, int]:
         """Add the gradients of the batch's mean loss to what is there."""
         reseed(self.seed, step, self.process.rank)
+        if self.task is None:
+            return (*self._classify(batch), len(batch))
+        with self.process.accelerator.autocast():
+            loss = self.task.loss(self.model, batch, self.process.device)
+        self.process.accelerator.backward(loss)
+        return loss.detach(), loss.detach(), 1
+
+    def _classify(self, batch: Batch) -> tuple[Tensor, Tensor]:
         device, parts = self.process.device, min(self.recipe.accumulation, len(batch))
         images, targets = batch.images, batch.targets
         losses, nlls = [], []
