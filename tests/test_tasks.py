@@ -99,7 +99,7 @@ def test_a_segmentation_run_is_evaluated_and_has_a_page(scenes, segmented, tmp_p
 
 @pytest.mark.parametrize("task", [Segmentation, VQA])
 def test_terminal_and_page_call_a_metric_by_the_same_words(task):
-    assert METRICS[task.metric] == task.metric_name
+    assert METRICS[task.metric] == task.label
 
 
 def test_the_terminal_says_mean_iou(scenes, segmented, capsys):

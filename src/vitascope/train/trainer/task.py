@@ -15,7 +15,7 @@ class Learning(Protocol):
     """What the trainer needs of a task; :class:`Classification`, or a :class:`Task`."""
 
     metric: str  # the number that says how good a model is, larger is better: "miou"
-    label: str  # the same in words: "mIoU"
+    label: str  # the same in words: "mean IoU"
     columns: tuple[str, ...]  # all that is measured
     steps: int  # batches of an epoch
 
