@@ -27,9 +27,11 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(INSTALLED) $@
 
 # Pin every package that `make setup` installs. Pins that are there stay: delete a line of
-# constraints.txt, or give it another version, to move a package.
+# constraints.txt, or give it another version, to move a package. From 25.3 on pip reads what
+# packages ask for without downloading them.
 lock:
 	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip $(PIP) 'pip>=25.3'
 	build/lock/bin/python -m pip $(PIP) --dry-run --report build/lock/report.json '.[test]'
 	$(PYTHON) tools/lock.py build/lock/report.json constraints.txt
 

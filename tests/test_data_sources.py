@@ -412,7 +412,7 @@ def test_a_data_set_that_the_hub_cannot_give_is_named(monkeypatch):
 )
 def test_a_missing_library_names_the_extra(monkeypatch, module, source, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UserError, match=rf"pip install vitascope\[{extra}\]"):
+    with pytest.raises(UserError, match=rf"pip install 'vitascope\[{extra}\]"):
         load(source)
 
 

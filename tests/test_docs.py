@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -133,6 +134,12 @@ def test_links_and_images_lead_somewhere(page):
 @pytest.mark.parametrize("page", [*EVERY, *RECORDS], ids=named)
 def test_nothing_names_a_path_of_the_machine_it_was_made_on(page):
     assert MACHINE_PATH.search(text(page)) is None
+
+
+def test_the_first_page_says_what_every_extra_is_for():
+    project = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]
+    told = re.findall(r"^\| `(\w+)` \|", text(DOCS / "index.md"), re.MULTILINE)
+    assert {*told, "docs", "test"} == set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("line", commands())

@@ -1,5 +1,6 @@
 """The built wheel works from an empty folder, without the checkout."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def run(*words: str, cwd: Path) -> str:
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), "OMP_NUM_THREADS": "1"}  # no PYTHONPATH
+    """A command as a user types it there: without our PYTHONPATH, with their settings of pip."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    env["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -43,7 +43,7 @@ def read(source: str) -> Any:
         import datasets
     except ImportError as error:
         raise UserError(
-            f"hf:{source} needs the library datasets: pip install vitascope[hub]"
+            f"hf:{source} needs the library datasets: pip install 'vitascope[hub]'"
         ) from error
     if os.path.exists(os.path.expanduser(source)):
         try:

@@ -51,7 +51,7 @@ def expand(pattern: str) -> list[Path]:
         from webdataset.shardlists import expand_urls
     except ImportError as error:
         raise UserError(
-            f"wds:{pattern} needs the library webdataset: pip install vitascope[shards]"
+            f"wds:{pattern} needs the library webdataset: pip install 'vitascope[shards]'"
         ) from error
     if _count(pattern) > MOST_SHARDS:
         raise UserError(
