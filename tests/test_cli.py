@@ -84,7 +84,9 @@ def test_bench_prints_ratios_and_keeps_a_record(tmp_path, capsys):
 def test_bench_training_times_our_loop_beside_its_peers(capsys, tmp_path):
     from vitascope.bench.training import time_training
 
-    result = time_training(batch_size=8, steps=2, rounds=1)
+    one = {"ViT": "vit_micro"}
+    result = time_training(batch_size=8, steps=2, rounds=1, shares_of=one)
+    assert [row[0] for row in result.shares] == ["ViT"]
     assert [row[0].split(" / ")[1] for row in result.speed] == ["bare steps", "timm steps"] * 2
     assert all(rate > 0 for rate in result.images_per_second.values())
     assert load(result.to_record().save(tmp_path / "t")).kind == "bench-training"

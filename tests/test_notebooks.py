@@ -13,7 +13,7 @@ BOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"
 def test_a_notebook_runs_and_its_last_cell_shows_something(path, tmp_path):
     book = nbformat.read(path, as_version=4)
     assert not [cell for cell in book.cells if cell.get("outputs")]  # kept without outputs
-    NotebookClient(book, timeout=280, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(book, timeout=800, resources={"metadata": {"path": str(tmp_path)}}).execute()
     last = [output for output in book.cells[-1].outputs if output.output_type == "execute_result"]
     assert {"text/html", "image/png"} & set(last[0].data)
 

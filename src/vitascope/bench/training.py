@@ -10,7 +10,7 @@ Evaluation is outside of all three. Then, for every small model of ours, the sha
 matrix product that its steps reach: :mod:`vitascope.bench.machine_share`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.machine_share import machine_shares
+from vitascope.bench.machine_share import SMALL_MODELS, machine_shares
 from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
@@ -132,6 +132,7 @@ def time_training(
     steps: int = 20,
     rounds: int = 5,
     threads: int = 1,
+    shares_of: Mapping[str, str] = SMALL_MODELS,
     progress: Callable[[str], object] = lambda stage: None,
 ) -> TrainingBenchmark:
     """Let the candidates take turns, with the laptop's and with CIFAR's augmentation."""
@@ -157,7 +158,7 @@ def time_training(
                 speed.append((pair, *times.speed("vitascope", peer)))
             for who in seconds:
                 rates[f"{name}: {who}"] = steps * batch_size / times.median(who)
-        shares = machine_shares(rounds=rounds, progress=progress)
+        shares = machine_shares(shares_of, rounds=rounds, progress=progress)
     config = {"model": model, "batch_size": batch_size, "steps": steps, "rounds": rounds}
     config |= {"threads": threads, "img_size": 32}
     seconds_in_all = perf_counter() - started
