@@ -1,4 +1,8 @@
-"""The way attention is computed changes nothing but the time it takes."""
+"""The way a layer is computed changes nothing but the time it takes."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -58,3 +62,21 @@ def test_maps_of_a_resnet_have_their_channels_last():
     images = torch.randn(2, 3, 16, 16)
     _, found = model.forward_intermediates(images)
     assert all(one.is_contiguous(memory_format=torch.channels_last) for one in found)
+
+
+NARROW = """
+import torch
+from vitascope import create_model
+model = create_model("resnet_micro", num_classes=3, widths=[4, 8, 8]).train()
+for _ in range(10):
+    model(torch.randn(16, 3, 8, 8)).sum().backward()
+print("whole")
+"""
+
+
+def test_a_narrow_resnet_leaves_the_memory_of_others_alone_on_a_processor_with_avx2():
+    """As the allocator sees it: ended by "corrupted size" or the like where it is not so."""
+    env = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}  # read before torch's first convolution
+    words = [sys.executable, "-c", NARROW]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr[-500:]

@@ -83,6 +83,10 @@ class PreActResNet(nn.Module):
             kernel, stride = max(kernel, 2 * stem_stride - 1), stem_stride
         first, width = widths[0] // BLOCKS[block].expansion, widths[-1]
         self.stem = nn.Conv2d(in_chans, first, kernel, stride, padding=kernel // 2, bias=False)
+        # channels last are faster; but with AVX2 oneDNN writes past the gradient of a strided 1 x 1
+        # convolution that has fewer than eight channels in that order
+        few = min(first, *widths) < 8
+        self.memory_format = torch.contiguous_format if few else torch.channels_last
         self.pool = nn.MaxPool2d(3, 2, padding=1) if pooling == 2 else nn.Identity()
         self.stages = residual_stages(
             self.kinds,
@@ -142,7 +146,7 @@ class PreActResNet(nn.Module):
             )
         if any("a" in word for word in self.kinds):
             index(x.shape[2]), index(x.shape[3])  # compilers stall over windows of symbolic sizes
-        return self.pool(self.stem(x).contiguous(memory_format=torch.channels_last))
+        return self.pool(self.stem(x).contiguous(memory_format=self.memory_format))
 
     def run_stage(self, stage: int, x: Tensor) -> Tensor:
         """One stage."""
