@@ -319,7 +319,7 @@ def test_timms_surface_works(images):
     assert (one - other).abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("position", ["front", "end"])
+@pytest.mark.parametrize("position", [pytest.param("front", marks=pytest.mark.slow), "end"])
 def test_compiled_without_a_graph_break_it_gives_the_same(position, images):
     model = vitascope.broadcast(small(), "cb_s", position, "both")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

@@ -277,6 +277,7 @@ def test_windows_padded_inside_the_attention_are_refused_in_the_middle():
         model(torch.randn(1, 3, 32, 32))
 
 
+@pytest.mark.slow
 def test_windows_compile_and_export():
     make = WINDOWED["swin"][0]
     model = vitascope.broadcast(shaken(make()).float(), "cb_s", where="both")

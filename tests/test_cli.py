@@ -50,6 +50,7 @@ def test_models_lists_ours_and_with_a_pattern_timms(capsys):
     assert "resnet18" in capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 def test_the_table_counts_what_the_paper_counts(capsys, tmp_path):
     assert main(["models", "--table", "--json", "--out", str(tmp_path / "t")]) == 0
     rows = json.loads(capsys.readouterr().out)

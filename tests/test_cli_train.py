@@ -43,6 +43,7 @@ def test_a_run_keeps_the_line_that_was_typed(run):
     assert COMMAND not in os.environ
 
 
+@pytest.mark.slow
 def test_the_kept_line_gives_the_same_weights_whatever_the_threads_are_then(tmp_path):
     words = [*WORDS, "--model", "vit_micro", "--quiet", "--threads", "2", "--fraction", "0.05"]
     try:
@@ -157,6 +158,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, says, capsys, tmp_path, mo
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_two_processes_of_torchrun_train_one_run(tmp_path):
     """Launched as the help says; the run must know that it has two processes."""
     words = [*WORDS, "--model", "vit_micro", "--out", str(tmp_path / "a"), "--device", "cpu"]

@@ -66,6 +66,7 @@ def test_batches_are_those_training_would_see_and_a_seed_brings_them_back(run):
     assert recipe_of("vit_micro").name == "laptop"
 
 
+@pytest.mark.slow
 def test_processes_share_the_batches_of_a_spectrum_and_agree_with_one(run, tmp_path):
     words = ["--measures", "hessian", "--double", "--tolerance", "1e-6"]
     words += ["--eigenvalues", "2"]

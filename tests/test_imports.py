@@ -120,7 +120,13 @@ def test_help_does_not_import_torch(words):
     assert out.endswith("set()\ndone\n")
 
 
-@pytest.mark.parametrize("first", ["vitascope", "vitascope.layers", "vitascope.data"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "vitascope",
+        *(pytest.param(f"vitascope.{x}", marks=pytest.mark.slow) for x in ("layers", "data")),
+    ],
+)
 def test_whatever_is_imported_first_timm_knows_our_models_and_torchvision_is_whole(first):
     """Beside a CPU-only torch: with declared operators, and transforms that work."""
     out = run(

@@ -227,6 +227,7 @@ def test_every_instrument_gives_finite_numbers_or_refuses(family):
             measure.together(model, batches, [name])
 
 
+@pytest.mark.slow
 def test_robustness_and_curvature_are_finite_on_every_family(family):
     _, model, images = family
     batches = [((torch.rand_like(images) - 0.5) / 0.25, torch.arange(4))]

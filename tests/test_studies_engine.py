@@ -92,6 +92,7 @@ def test_submitit_makes_runs_and_leaves_finished_ones_alone(tmp_path):
     assert finished(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_is_named_with_its_logs(tmp_path):
     broken = TEACHER.but(model="vit_mikro")
     engine = replace(DEBUG, cluster="local", gpus=0, hours=0.1)  # in a process of its own
@@ -118,6 +119,7 @@ def test_several_gpus_are_a_torchrun():
     assert "--rdzv-endpoint=$HEAD:29500" in many
 
 
+@pytest.mark.slow
 def test_a_launched_run_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     training = TEACHER.but(validation=0.2)

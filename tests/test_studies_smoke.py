@@ -15,6 +15,8 @@ from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.scale import SMOKE
 
 STUDIES = catalog()
+# Those that take longest; what they read is read by others, too.
+LONG = {"ablation", "alternet", "convexity", "fine-grid-changes", "large-models", "sizes"}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,10 @@ def check_samples(plan, findings):
 CHECKS = {Lines: check_lines, Dots: check_dots}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in STUDIES],
+)
 def test_every_study_runs_and_leaves_a_whole_record(name, out):
     study = STUDIES[name]
     answer(study, SMOKE, out, Engine(quiet=True))

@@ -133,6 +133,7 @@ def test_two_processes_give_the_loss_curve_of_one(runs, tmp_path):
     assert_close(home / "plain", tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_a_sharded_model_trains_like_a_whole_one_and_resumes(runs, tmp_path):
     folder = runs[0] / "sharded"
     assert [p.name for p in sorted((folder / "checkpoint").iterdir())][-1] == "step-000000008"
