@@ -247,6 +247,7 @@ def test_exported_with_a_free_batch_size_it_gives_the_same(two_stages, size):
     torch.testing.assert_close(program.module()(others), two_stages(others))
 
 
+@pytest.mark.slow
 def test_onnx_gives_the_same(two_stages, tmp_path):
     import onnxruntime  # writes files of its own when imported: only here
 

@@ -145,6 +145,7 @@ def test_attention_over_training_of_many_layers_has_a_line_per_layer(monkeypatch
     assert [line.label for line in panels[0].series] == ["layer 1", "layer 2", "layer 3"]
 
 
+@pytest.mark.slow
 def test_figures_of_a_comparison_are_written_for_papers_with_their_fonts(tmp_path):
     record = made_up(fractions=(0.1, 1.0), labels=("A$^2$ <b>", "ViT", "CNN"))
     written = write_record_figures(tmp_path, {"compare": record}, ("png", "svg", "pdf"))

@@ -161,7 +161,7 @@ def test_with_five_seeds_and_2000_images_the_best_is_called_clear():
 
 
 @pytest.mark.parametrize(
-    ("count", "seeds", "images", "spread"), [(2, 5, 500, 1.0), (2, 2, 359, 2.0), (4, 3, 359, 1.0)]
+    ("count", "seeds", "images", "spread"), [(2, 5, 500, 1.0), (2, 2, 359, 2.0)]
 )
 def test_equal_models_are_seldom_called_clear(count, seeds, images, spread):
     world = World(accuracies=(85.0,) * count, spreads=(spread,) * count, seeds=seeds, images=images)

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-PAGES = ("demo", "whole", "crowded", "evil")
+CROWDED = pytest.param("crowded", marks=pytest.mark.slow)
+PAGES = ("demo", "whole", CROWDED, "evil")
 
 # Everything the Tab key should stop at: of radio buttons with one name only the chosen one.
 STOPS = """() => [...document.querySelectorAll(
@@ -70,7 +71,7 @@ def tab_through(page) -> list[tuple[str, float]]:
     raise AssertionError(f"Tab never leaves the page; it stands at {stops[-1]}")
 
 
-@pytest.mark.parametrize("name", ["demo", "whole", "crowded"])
+@pytest.mark.parametrize("name", ["demo", "whole", CROWDED])
 def test_tab_reaches_everything_in_order_and_shows_where_it_is(visit, request, name):
     page = visit(request.getfixturevalue(name))
     stops = tab_through(page)
@@ -134,7 +135,7 @@ def test_headings_do_not_skip_a_level(visit, request, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["demo", "whole", "crowded"])
+@pytest.mark.parametrize("name", ["demo", "whole", CROWDED])
 def test_text_stands_out_from_its_background(visit, request, name, scheme):
     page = visit(request.getfixturevalue(name), color_scheme=scheme)
     seen, faint = page.evaluate(FAINT)
