@@ -55,10 +55,9 @@ browser:
 	|| { echo "The tests need Chromium: install it (on Debian, as root: apt-get install chromium)" \
 	     "or run: make test CHROMIUM=/path/to/chrome" >&2; exit 1; }
 
-# A file goes to one worker as a whole: what its tests share is made once. In the order of their
-# names, so that short doctests, not long files, come last and both workers end together.
+# A file goes to one worker as a whole: what its tests share is made once.
 test: lint browser
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # The tests once more, rounded as on another CPU and on two threads. Each setting changes bits:
 # ATen's vectorised kernels (sums, softmax), MKL's products and solvers behind torch, OpenBLAS's
@@ -71,7 +70,7 @@ portable: export OMP_NUM_THREADS = 2
 # A thread that waits sleeps: two workers of two threads on two cores would spin against each other.
 portable: export OMP_WAIT_POLICY = PASSIVE
 portable: $(READY) browser
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # The checks that take minutes, instead of those of `make test`: a whole comparison, the page of a
 # large model, the long fuzz runs.

@@ -195,6 +195,7 @@ class Logits(nn.Module):
         return self.model(images).logits
 
 
+@pytest.mark.slow
 def test_a_hugging_face_model_is_measured():
     from transformers import ViTConfig, ViTForImageClassification
 

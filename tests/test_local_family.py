@@ -130,6 +130,7 @@ def test_exported_with_a_free_batch_size_it_gives_the_same(name, sizes):
     torch.testing.assert_close(program.module()(others), model(others))
 
 
+@pytest.mark.slow
 def test_compiled_without_a_graph_break_it_gives_the_same():
     model = randomised(create_model("convolutional_vit_micro", num_classes=5, **LARGE)).eval()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")

@@ -46,6 +46,7 @@ def test_every_figure_of_the_paper_has_a_study(figure):
     assert find(f"ViT Fig. {figure}") in STUDIES
 
 
+@pytest.mark.slow
 def test_every_network_of_the_papers_scale_can_be_built():
     made = {(t.model, repr(t.model_args)): t for t in wanted("paper").values()}
     for training in made.values():

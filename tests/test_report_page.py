@@ -225,6 +225,7 @@ def test_heads_a_layer_lacks_do_not_count(tmp_path):
     assert "nan" not in html.split("</style>")[1].lower()
 
 
+@pytest.mark.slow
 def test_a_very_large_comparison_is_thinned_to_stay_small(tmp_path):
     shape = {"num_models": 12, "fractions": (0.05, 0.1, 0.3, 0.5, 1.0), "seeds": (0, 1, 2)}
     html, _ = page_of(tmp_path, **shape, num_layers=10, num_heads=9, num_epochs=300)

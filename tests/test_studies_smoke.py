@@ -15,8 +15,16 @@ from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.scale import SMOKE
 
 STUDIES = catalog()
-# Those that take longest; what they read is read by others, too.
-LONG = {"ablation", "alternet", "convexity", "fine-grid-changes", "large-models", "sizes"}
+# Those that take longest; what they read is read by others, too, or in test_curvature.py.
+LONG = {
+    "ablation",
+    "alternet",
+    "convexity",
+    "fine-grid-changes",
+    "landscape",
+    "large-models",
+    "sizes",
+}
 
 
 @pytest.fixture(scope="module")

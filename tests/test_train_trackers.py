@@ -96,6 +96,7 @@ WORDS = ["train", "--data", "digits", "--epochs", "2", "--fraction", "0.1", "--q
 WORDS += ["--set", "scale_epochs=false", "batch_size=64"]
 
 
+@pytest.mark.slow
 def test_pictures_of_the_heads_are_in_the_event_file_and_the_weights_are_the_same(tmp_path):
     words = [*WORDS, "--model", "convit_micro"]
     assert main([*words, "--out", str(tmp_path / "a"), "--pictures"]) == 0
