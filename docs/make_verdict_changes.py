@@ -118,7 +118,7 @@ def changes_page(before: Mapping[str, Sequence[Claim]], records: Mapping[str, Re
         "and the runs were made anew, with other subsets for each seed.",
         f"{changed} of {len(pairs)} claims are decided otherwise than before. What was within "
         "noise is now undecided, or not testable here where the paper's own effect is smaller "
-        "than what would be found four times of five: no change, as nothing was decided.",
+        "than what is detected with 80 % power: no change, as nothing was decided.",
         *([as_markdown(_crossed(pairs))] if pairs else []),
         *([as_markdown(table)] if rows else []),
         *_left_out(before, anew, len(pairs)),

@@ -127,8 +127,8 @@ def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
             content = read(name)
         except KeyError:
             raise UserError(
-                f"{path} has no file {name!r}; {kind} is made of {', '.join((*train, test, meta))}; "
-                f"a folder of class folders is given as it is: --data {path}"
+                f"{path} has no file {name!r}; {kind} is made of {', '.join((*train, test, meta))}"
+                f"; a folder of class folders is given as it is: --data {path}"
             ) from None
         except OSError as error:
             raise damaged(name, reason(error)) from error

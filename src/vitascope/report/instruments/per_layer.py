@@ -85,9 +85,9 @@ def joined(parts: Sequence[str], most: int = 4) -> str:
 
 
 def sentence(words: str) -> str:
-    """Words that begin as a sentence does.
+    """Words that begin as a sentence does; a model keeps its name.
 
     >>> sentence("at first"), sentence("vit_micro looks")
-    ('At first', 'Vit_micro looks')
+    ('At first', 'vit_micro looks')
     """
-    return words[:1].upper() + words[1:]
+    return words if "_" in words.partition(" ")[0] else words[:1].upper() + words[1:]

@@ -9,6 +9,7 @@ from vitascope.figure import Dots, Figure, Lines, Panel, restored
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import listed
+from vitascope.report.instruments.per_layer import sentence
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
 from vitascope.report.tables.claims import CountedClaim, tested
@@ -25,7 +26,7 @@ _VERDICTS = (
     "Agrees, disagrees, undecided, not testable here",
     "A claim of the paper is tested on our numbers. It is decided when the 95 % interval of the "
     "contrast, over test images and seeds, lies on one side. Otherwise it is not testable here if "
-    "the paper's own effect is smaller than what would be found here four times of five, and "
+    "the paper's own effect is smaller than what is detected here with 80 % power, and "
     "undecided if we should have seen it, or if the paper gives no number.",
 )
 _WITHIN_NOISE = (
@@ -136,7 +137,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
     sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
     return JudgedClaim(
         source=str(item.get("source") or ""),
-        text=text[:1].upper() + text[1:],
+        text=sentence(text),
         reading=str(item.get("reading") or ""),
         badge=Badge(words=verdict, sign=sign, tone=tone),
         p_value=tested(item).p_value,

@@ -235,6 +235,6 @@ def _sentence(told: Mapping[str, Any]) -> str:
     if told["one_run"]:
         said += f" The interval and p = {told['p_value']:.2g} speak of these runs alone."
     if told["detectable"] is not None:
-        said += f" {told['detectable']:.{digits}f} would be found four times of five"
+        said += f" Detectable with 80 % power: {told['detectable']:.{digits}f}"
         said += f"; the paper has {signed(told['paper'])}." if told["paper"] is not None else "."
     return said
