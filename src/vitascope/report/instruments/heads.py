@@ -8,7 +8,7 @@ from vitascope.figure import Figure, Lines, Maps, Panel, Series, Style
 from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
-from vitascope.report.instruments.per_layer import along, joined, sentence
+from vitascope.report.instruments.per_layer import along, joined, layer_names, sentence
 from vitascope.report.tables.table import TableRow
 
 FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
@@ -203,7 +203,6 @@ def _to_tokens(seen: Seen) -> Lines:
         for n in layers
     }
     names = list(dict.fromkeys(token for found in by_layer.values() for token in found))
-    at = short_names(layers)
     series = []
     for place, token in enumerate(names):
         found = [by_layer[name].get(token) for name in layers]
@@ -220,7 +219,7 @@ def _to_tokens(seen: Seen) -> Lines:
         x_label="attention layer",
         y_label="share of attention (%)",
         series=tuple(series),
-        x_names=tuple(f"{int(n) + 1}" if n.isdigit() else n for n in at),
+        x_names=layer_names(layers),
         floor=0.0,
         include=(0.0,),
         marks=True,

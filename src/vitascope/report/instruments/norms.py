@@ -6,9 +6,9 @@ import numpy as np
 
 from vitascope.figure import Figure, Lines, Maps, Panel, Series
 from vitascope.record import Record
-from vitascope.report.formatting import number, short_names
+from vitascope.report.formatting import number
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
-from vitascope.report.instruments.per_layer import along, joined
+from vitascope.report.instruments.per_layer import along, joined, layer_names
 from vitascope.report.tables.table import TableRow
 
 
@@ -66,13 +66,13 @@ def _spread(seen: Seen) -> list[np.ndarray]:
 
 
 def _drawn(seen: Seen) -> Lines:
-    layers = short_names(seen.values["layers"]) if seen.values["layers"] else []
+    layers = seen.values["layers"]
     lines = {"what high patches draw": "drawn", "if attention were even": "even"}
     return Lines(
         title=f"{seen.label}: attention",
         x_label="attention layer",
         y_label="share of attention (%)",
-        x_names=tuple(f"{int(n) + 1}" if n.isdigit() else n for n in layers),
+        x_names=layer_names(layers),
         series=tuple(
             Series(
                 label=label,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from vitascope.errors import UserError
+from vitascope.progress import time_in_words
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.training import changed_recipe
 
@@ -48,9 +49,7 @@ def in_words(seconds: float) -> str:
     >>> in_words(40), in_words(400), in_words(40_000)
     ('40 seconds', '7 minutes', '11.1 hours')
     """
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    return time_in_words(seconds, ("seconds", "minutes", "hours"))
 
 
 def fit(
