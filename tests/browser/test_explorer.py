@@ -157,7 +157,7 @@ def test_a_plain_model_alone_has_its_gate_switch_off_with_the_reason(visit, reco
     path.write_text(page(records[:1]))
     tab = settled(visit(path))
     assert tab.locator("input[name=ex-gate]").nth(2).is_disabled()
-    assert "No gates here" in tab.locator("#ex-why").inner_text()
+    assert "has no gates" in tab.locator("#ex-why").inner_text()
     assert tab.locator(".ex-card").count() == 1
 
 
@@ -235,11 +235,11 @@ def test_a_network_without_attention_shows_what_its_answers_rest_on(visit, tmp_p
     path.write_text(page([explorer_record("resnet_micro"), explorer_record("vit_micro")]))
     tab = settled(visit(path))
     transformer, network = tab.locator(".ex-card").all()
-    assert "without attention" in network.inner_text()
+    assert "has no attention" in network.inner_text()
     assert network.locator(".ex-rest").count() == 1
     assert transformer.locator(".ex-rest").count() == 3
     canvas = network.locator(".ex-rest canvas")
-    assert "the answer rests most on row" in canvas.get_attribute("aria-label")
+    assert "the prediction depends most on row" in canvas.get_attribute("aria-label")
     before = canvas.evaluate(PIXELS)
     press(tab, "ex-image", 1)
     settled(tab)

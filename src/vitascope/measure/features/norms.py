@@ -1,4 +1,4 @@
-"""Norms of tokens: do a few patches become much larger than the others, where, and who looks there?
+"""Token norms: patches of unusually high norm, where they lie, how much attention they draw.
 
 Large vision transformers turn some patches of plain background into "artifacts": tokens of high
 norm that hold nothing of their place and draw attention from everywhere; extra register tokens take

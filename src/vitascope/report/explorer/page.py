@@ -1,10 +1,9 @@
-"""The explorer: every patch's attention, under the pointer, in a page that needs no server.
+"""The attention explorer as a section of a page: markup, script, style and data; no server.
 
-A section of a page from explorer records: markup, script and style. The maps stand in the page as
-base64 inside JSON that cannot end its element; the script reads them as
-:mod:`vitascope.report.explorer.attention_maps` does, and without it a few maps are drawn. Two
-models are shown side by side (ConViT, https://arxiv.org/abs/2103.10697, Fig. 7: log colour scale,
-query boxed).
+The maps are base64 inside JSON, escaped so that it cannot end its script element; the script reads
+them as :mod:`vitascope.report.explorer.attention_maps` does. Without JavaScript the page shows a
+few maps as drawings. Two models are shown side by side (ConViT, https://arxiv.org/abs/2103.10697,
+Fig. 7: log colour scale, query boxed).
 """
 
 import base64
@@ -125,16 +124,16 @@ def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str
 
 
 def _still(record: Record) -> list[tuple[str, Markup]]:
-    """The middle patch in the first and the last layer's first head, and what the answer rests on.
+    """Attention of the middle patch in the first and last layer, head 1, and relevance maps.
 
-    Drawn without a script. In class attention the class token looks.
+    Drawn without a script. In class attention it is the attention of the class token.
     """
     layers, drawn = record.values["layers"], []
     for one in record.values.get("relevance") or ():
         row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
         name = RELEVANCE_NAMES.get(one["method"], one["method"])
         svg = _svg(row / max(row.sum(), 1.0), None, row.shape, "Relevance of each place")
-        drawn.append((f"rests on: {name}", svg))
+        drawn.append((f"depends on: {name}", svg))
     for number in dict.fromkeys((0, len(layers) - 1)) if layers else ():
         layer, epoch = layers[number], len(record.values["epochs"]) - 1
         h, w = layer["grid"]

@@ -55,7 +55,7 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
         panels = (_of_one_fraction(comparison, rows[0]),)
     return Figure(
         name="efficiency",
-        title="How much each image teaches" if len(rows) > 1 else "Accuracy",
+        title="Accuracy against training images" if len(rows) > 1 else "Accuracy",
         reading=readings.efficiency_reading(comparison),
         how=how.strip(),
         panels=panels,

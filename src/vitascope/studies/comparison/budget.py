@@ -1,8 +1,8 @@
-"""A comparison that ends in the time there is: what is left out, in which order, and said so.
+"""Time budget of a comparison: what is left out, and in which order, until it fits.
 
 Fractions go first, the smallest before the others: the answer is about most images. Then
-candidates, the dearest first, down to two. Then epochs, down to a tenth. Seeds stay: below three
-the spread between runs is hardly known.
+candidates, the most expensive first, down to two. Then epochs, down to a tenth. Seeds stay: below
+three the spread between runs is hardly known.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ def fit(
         question: What was asked.
         budget: Seconds there are.
         duration: Seconds that a question takes.
-        cost: Seconds of one image of each model, by which the dearest is known.
+        cost: Seconds of one image of each model, to know the most expensive.
 
     Raises:
         UserError: If even the least takes longer; it says how long.

@@ -1,4 +1,4 @@
-"""What speaks against trusting a comparison: said in the badge of its headline.
+"""Cautions about the result of a comparison, shown in the badge of its headline.
 
 Each is a few words for the badge and a sentence with the numbers and what to do.
 """

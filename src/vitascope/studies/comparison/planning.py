@@ -1,4 +1,4 @@
-"""From what was asked to what is trained: matched, timed, within the budget, and tuned.
+"""Plan of a comparison: matched widths, expected time, time budget and tuning of learning rates.
 
 The plan is kept as ``plan.json`` in the folder, so that the same command goes on with it, though
 steps take a little longer or shorter every time they are timed.
