@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from explorer_making import row_distance, token_shares
 from vitascope import capture, measure
 from vitascope.cli import main
 from vitascope.data import load
@@ -26,16 +27,6 @@ def attention(count, size, width, strength=1.0):
     """Softmax maps of random queries and keys."""
     query, key = torch.randn(2, count, size, width)
     return (strength * query @ key.mT).softmax(-1)
-
-
-def row_distance(maps, layer):
-    """How far each row of maps looks, by the places that a described layer says. (..., Q)"""
-    places = []
-    for part in ("query_axes", "key_axes"):
-        down, across = np.meshgrid(*layer[part], indexing="ij")
-        places.append(np.stack([down.ravel(), across.ravel()], axis=-1))
-    gaps = np.linalg.norm(places[0][:, None] - places[1], axis=-1)
-    return (maps * gaps).sum(-1)
 
 
 def variation(found, maps):
@@ -286,7 +277,7 @@ def test_the_class_token_is_kept_as_a_query_and_its_share_of_every_row_as_a_key(
     assert layer["query_tokens"] == layer["key_tokens"] == ("class token",)
     truth = used[layer["name"]].roll(-1, -2)  # the class token's row last
     for image in range(4):
-        shares = record.arrays[f"shares/{layer['name']}"][0, image] / 65535
+        shares = token_shares(record, layer["name"], image=image)
         np.testing.assert_allclose(shares[..., 0], truth[image, :, :, 0], atol=1e-4)
         rows = stored_maps.with_tokens(record, layer["name"], image=image)
         among = truth[image, :, :, 1:] / truth[image, :, :, 1:].sum(-1, keepdim=True)
