@@ -19,7 +19,7 @@ def run_compare(request: Compare) -> Result:
         raise UserError("--probe-only is for --pretrained; give that too")
     from vitascope import record
     from vitascope.report.exports import write_figures
-    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.page import write_folder_page
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared

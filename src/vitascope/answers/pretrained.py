@@ -14,7 +14,7 @@ from vitascope.settings import made_from
 def run_pretrained(request: Compare) -> Result:
     """Which pretrained backbone suits the images."""
     from vitascope.report.exports import write_figures
-    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.page import write_folder_page
     from vitascope.report.tables.pretrained import pretrained_text
     from vitascope.studies.pretrained.answer import choose_pretrained
 

@@ -6,22 +6,18 @@ few maps as drawings. Two models are shown side by side (ConViT, https://arxiv.o
 Fig. 7: log colour scale, query boxed).
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.data import RELEVANCE_NAMES, as_json, data_of, labels_of
 from vitascope.report.figures.style import COLOURS
+from vitascope.report.page_templates import asset, environment, script_hash
 
 MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
@@ -36,14 +32,10 @@ class ExplorerPart:
     style: str
 
 
-def _asset(name: str) -> str:
-    return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 _PARTS = ("explorer_choice.js", "explorer_maps.js", "explorer_drawing.js", "explorer.js")
-_BODY = "\n".join(map(_asset, _PARTS))
+_BODY = "\n".join(map(asset, _PARTS))
 EXPLORER_SCRIPT = f'(function () {{\n"use strict";\n{_BODY}}})();\n'
-EXPLORER_STYLE = _asset("explorer.css")
+EXPLORER_STYLE = asset("explorer.css")
 
 
 def section(
@@ -67,7 +59,7 @@ def section(
     errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
     text = {**data, "live": live} if live else data
     html = (
-        _environment()
+        environment()
         .get_template("explorer.html")
         .render(
             data=as_json(text),
@@ -91,16 +83,15 @@ def section(
 def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> str:
     """A whole page with nothing but the explorer."""
     part = section(records, live=live)
-    script = _asset("script.js") + part.script
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    script = asset("script.js") + part.script
     text = (
-        _environment()
+        environment()
         .get_template("live.html")
         .render(
             title=", ".join(labels_of(records)),
-            hash=base64.b64encode(digest).decode("ascii"),
+            hash=script_hash(script),
             colours=COLOURS,
-            style=Markup(_asset("style.css") + part.style),
+            style=Markup(asset("style.css") + part.style),
             script=Markup(script),
             body=part.html,
         )
@@ -171,15 +162,4 @@ def _svg(
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}"'
         f' shape-rendering="crispEdges">{"".join(paths)}{frame}</svg>'
-    )
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("vitascope.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
