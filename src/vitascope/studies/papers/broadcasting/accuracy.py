@@ -19,7 +19,7 @@ import numpy as np
 
 from vitascope.figure import Figure
 from vitascope.record import Record
-from vitascope.studies.papers.figures import curves_figure, lines, over
+from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
 from vitascope.studies.papers.plan import (
     Findings,
     Plan,
@@ -32,7 +32,6 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import IMAGENET, ROLES, Role, Scale
 
-CURVES = Reading(name="curves")
 BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
 
 _TINY: Role = (("deit_tiny_distilled", {}), ("vit_micro_distilled", ROLES["DeiT-Ti"][1][1]))
