@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def over(
     )
 
 
-def lines(title: str, series: Sequence[Series], *, x: str, y: str, **how: bool) -> Lines:
+def lines(title: str, series: Sequence[Series], *, x: str, y: str, **how: Any) -> Lines:
     """A panel of lines; ``x`` and ``y`` name the axes, ``how`` is ``x_log`` and ``joined``."""
     return Lines(title=title, x_label=x, y_label=y, series=tuple(series), **how)
 
