@@ -91,7 +91,7 @@ def light() -> Augmentation:
     return Augmentation(crop="resized", scale=(0.6, 1.0))
 
 
-def deit() -> Augmentation:
+def deit(*, repeats: int = 3) -> Augmentation:
     """DeiT's and ConViT's (https://arxiv.org/abs/2012.12877, Table 9)."""
     return Augmentation(
         crop="resized",
@@ -100,7 +100,7 @@ def deit() -> Augmentation:
         mixup=0.8,
         cutmix=1.0,
         label_smoothing=0.1,
-        repeats=3,
+        repeats=repeats,
     )
 
 
@@ -111,4 +111,4 @@ def cifar() -> Augmentation:
     strengths: they are DeiT's here, with shifted crops instead of resized ones, which is
     what DeiT's code does at 32 pixels and below.
     """
-    return replace(deit(), crop="pad", repeats=1)
+    return replace(deit(repeats=1), crop="pad")
