@@ -190,9 +190,8 @@ def cka(
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
         prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    found: CKA = run_instrument(
+    return run_instrument(
         model,
         batches,
         lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),
     )
-    return found

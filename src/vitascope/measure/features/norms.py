@@ -184,7 +184,6 @@ def norms(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: TokenNorms = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingNorms(structure, units), **known
     )
-    return found

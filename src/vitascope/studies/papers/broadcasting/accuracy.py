@@ -106,7 +106,7 @@ def _surprise(record: Record) -> np.ndarray | None:
     probability = record.arrays.get("probability")
     if probability is None or not (probability > 0).all():
         return None
-    return -np.log(probability.astype(float))  # type: ignore[no-any-return]
+    return -np.log(probability.astype(float))
 
 
 def _distilled(scale: Scale) -> list[Sheet]:
