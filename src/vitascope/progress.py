@@ -10,8 +10,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TextIO
 
-__all__ = ["OnStep", "Progress", "Steps"]
-
 OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
 
 SECONDS = 30.0  # between two lines off a terminal

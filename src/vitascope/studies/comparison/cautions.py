@@ -11,8 +11,6 @@ from itertools import pairwise
 from vitascope.studies import stats
 from vitascope.studies.comparison.evidence import Evidence, FractionResults
 
-__all__ = ["Caution", "Trainings", "cautions"]
-
 
 @dataclass(frozen=True)
 class Caution:

@@ -28,8 +28,6 @@ from vitascope.studies.comparison.tuning import FACTORS, SHARE
 from vitascope.studies.grid.training import Training, changed_recipe
 from vitascope.train import Recipe
 
-__all__ = ["ComparisonPlan", "Wish", "make_plan", "save_plan"]
-
 SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
 
 

@@ -27,8 +27,6 @@ from vitascope.studies.grid.runs import (
 )
 from vitascope.studies.grid.training import Reading, Training
 
-__all__ = ["Engine", "Wanted", "run_all"]
-
 Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 
