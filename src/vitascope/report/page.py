@@ -88,4 +88,4 @@ def _links(section: Section) -> list[tuple[str, str]]:
     tables = "Table" if len(section.tables) == 1 else "Tables"
     found += [("table-1", tables)] * bool(section.tables)
     found += [("definitions", "Definitions")] * bool(section.terms)
-    return found + [("again", "Again")] * bool(section.agains)
+    return found + [("again", "How to reproduce it")] * bool(section.agains)

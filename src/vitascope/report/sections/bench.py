@@ -34,7 +34,7 @@ def section(source: Source, styles: Styles) -> Section:
     panel = Dots(y_label=unit, groups=tuple(shown), series=(series,))
     figure = Figure(
         name=f"speed {name}",
-        title="Against its peers",
+        title="Speed against peers",
         reading=f"{answer}.",
         how=about,
         panels=(panel,),
