@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -73,3 +75,27 @@ def with_evil_names(record: Record) -> Record:
         part, _, rest = key.partition("/")
         arrays[f"{part}/{names.get(rest, rest)}"] = value
     return replace(record, values=values, arrays=arrays)
+
+
+def token_shares(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
+    """What each query gives to class tokens and registers, of 1. (H, queries, tokens)"""
+    return record.arrays[f"shares/{layer}"][epoch, image] / 65535
+
+
+def distances(layer: dict[str, Any]) -> np.ndarray:
+    """Between queries and keys of a described layer, in patches. (Q, K)"""
+    places = []
+    for part in ("query_axes", "key_axes"):
+        down, across = np.meshgrid(*layer[part], indexing="ij")
+        places.append(np.stack([down.ravel(), across.ravel()], axis=-1))
+    return np.linalg.norm(places[0][:, None] - places[1], axis=-1)
+
+
+def row_distance(maps: np.ndarray, layer: dict[str, Any]) -> np.ndarray:
+    """How far each row looks (ConViT, equation 8, one row). (..., Q)"""
+    return (maps * distances(layer)).sum(-1)
+
+
+def row_entropy(maps: np.ndarray) -> np.ndarray:
+    """How spread each row is, in nats. (..., Q)"""
+    return -(maps * np.log(np.where(maps > 0, maps, 1.0))).sum(-1)

@@ -7,14 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from vitascope.answers.result import Result
 from vitascope.record import Record, load
 from vitascope.report.contents import EXPLORER, compose
 from vitascope.report.contents import KINDS as SHOWN
+from vitascope.report.exports import write_figures
 from vitascope.report.page import write_report
 from vitascope.report.records import Found, Source, find
 
 KINDS = ("convit", "vit", "cnn", "other")
 LABELS = ("ConViT", "ViT", "ResNet", "Mixer")
+
+
+def write_record_figures(folder: Path, records: dict[str, Record], formats: tuple[str, ...]):
+    """The figures that a report of these records has, as files."""
+    report = Result(records=records, summary="", values=None).report()
+    return write_figures(report, folder, formats)
 
 
 def made_up(
@@ -172,10 +180,13 @@ def check_drawn_again_without_torch(folder, names):
     """The figures of records are made from the records alone, to the same bytes."""
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.report.folder_page import write_record_figures\n"
+        "from vitascope.answers.result import Result\n"
+        "from vitascope.report.exports import write_figures\n"
         "folder, *names = sys.argv[1:]\n"
         "records = {name: load(Path(folder) / name) for name in names}\n"
-        "assert len(write_record_figures(Path(folder) / 'again', records)) == 2 * len(names)\n"
+        "report = Result(records=records, summary='', values=None).report()\n"
+        "written = write_figures(report, Path(folder) / 'again', ('png', 'svg'))\n"
+        "assert len(written) == 2 * len(names)\n"
         "assert 'torch' not in sys.modules"
     )
     command = [sys.executable, "-c", code, str(folder), *names]

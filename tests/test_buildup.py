@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from commands import started
+from report_making import write_record_figures
 from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles
-from vitascope.report.folder_page import write_record_figures
 from vitascope.report.records import Source
 from vitascope.report.sections.buildup import says, section
 from vitascope.report.tables.buildup import buildup_table

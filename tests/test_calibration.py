@@ -5,26 +5,15 @@ import pytest
 import torch
 from scipy.special import softmax
 from scipy.stats import binomtest
-from torch import nn
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
+from model_making import Says
 from vitascope import measure
 from vitascope.data import Batch
 from vitascope.errors import UserError
 from vitascope.measure.robustness.calibration import scores
 from vitascope.measure.robustness.temperature import fit_temperature, nll
 from vitascope.train import evaluate
-
-
-class Says(nn.Module):
-    """Gives its images back as logits."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return x.flatten(1) * self.scale
 
 
 def made_up(number=400, classes=10, seed=0, temperature=1.0):

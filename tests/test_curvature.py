@@ -111,7 +111,7 @@ def test_density_and_trajectory_are_measured_and_told(run, tmp_path, capsys):
     assert path.values["radius"][-1] == 0
     told = capsys.readouterr().out
     assert "trace of the Hessian" in told
-    assert "angle to the straight way" in told
+    assert "angle to the straight line" in told
 
 
 def test_a_run_that_kept_no_weights_says_how_to_keep_them(tmp_path, capsys):

@@ -111,14 +111,6 @@ def test_in_class_attention_the_class_tokens_row_is_stored_and_drawn(records):
     assert still.count("<rect") == 1  # the middle patch of the first layer
 
 
-def test_the_reference_reads_uniform_rows_as_uniform():
-    layer = {"query_axes": [[0, 1], [0, 1]], "key_axes": [[0, 1], [0, 1]]}
-    maps = np.full((1, 4, 4), 0.25)
-    np.testing.assert_allclose(stored_maps.row_distance(maps, layer), (2 + np.sqrt(2)) / 4)
-    np.testing.assert_allclose(stored_maps.row_entropy(maps), np.log(4))
-    np.testing.assert_allclose(stored_maps.row_entropy(np.eye(4)[None]), 0)
-
-
 def test_the_section_needs_no_torch():
     code = "import sys, vitascope.report.explorer; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

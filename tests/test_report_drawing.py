@@ -205,10 +205,11 @@ def bowl(side: int = 11) -> Surface:
     return Surface(title="", x=axis, y=axis, values=np.add.outer(4 * axis**2, axis**2))
 
 
-def test_a_surface_is_interpolated_smoothly_and_keeps_its_numbers():
-    x, y, found = smooth(bowl())
+@pytest.mark.parametrize("log", [False, True])
+def test_a_surface_is_interpolated_smoothly_and_keeps_its_numbers(log):
+    x, y, found = smooth(replace(bowl(), log=log, values=bowl().values + 1e-3))
     assert len(x) > 50
-    np.testing.assert_allclose(found, np.add.outer(4 * x**2, y**2), atol=1e-6)
+    np.testing.assert_allclose(found, np.add.outer(4 * x**2, y**2) + 1e-3, atol=1e-6)
     holed = bowl()
     holed.values[0, 0] = np.nan
     _, _, found = smooth(holed)

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from report_making import made_up, write_page
+from report_making import made_up, write_page, write_record_figures
 from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.page_renderer import draw_panel
-from vitascope.report.folder_page import write_record_figures
 from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_readings import (
     efficiency_reading,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from make_results import section
 
+from report_making import write_record_figures
 from vitascope.cli import main
 from vitascope.record import Record, load
-from vitascope.report.folder_page import write_record_figures
 from vitascope.report.tables.spectra import spectra_table
 from vitascope.studies.inspection.spectra import compared, numbers
 

@@ -1,22 +1,20 @@
 """What must hold of windowed self-attention."""
 
+from functools import partial
+
 import pytest
 import torch
 from timm.models.swin_transformer import WindowAttention as TimmWindowAttention
 from timm.models.swin_transformer import window_partition, window_reverse
 
+import model_making
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers.window import WindowAttention, into_windows, out_of_windows
 
+randomised = partial(model_making.randomised, scale=0.5)
+
 MAPS = [(8, 8), (4, 12), (7, 5), (9, 10), (3, 9), (2, 2), (1, 6), (5, 1), (1, 1)]
-
-
-def randomised(layer):
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(0.5 * torch.randn_like(parameter))
-    return layer
 
 
 def dense_by_hand(layer, x):

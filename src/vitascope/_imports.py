@@ -23,8 +23,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install"]
-
 _libraries: list[Any] = []  # a torch.library.Library takes its operators with it when it dies
 
 

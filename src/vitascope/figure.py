@@ -286,8 +286,7 @@ def _panel(item: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Panel:
         if made is Maps:
             given["photographs"] = arrays.get(f"{item['array']}/photographs")
             check_photographs(given["photographs"], len(given["columns"]))
-    found: Panel = made(**given)
-    return found
+    return made(**given)
 
 
 def check_photographs(photographs: np.ndarray | None, count: int) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TextIO
 
-__all__ = ["OnStep", "Progress", "Steps"]
-
 OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
 
 SECONDS = 30.0  # between two lines off a terminal
@@ -110,7 +108,7 @@ class Progress:
         share = min(1.0, self.done / self.total) if self.total else 0.0
         words = [f"{self.what or 'done'}: {100 * share:.0f} %"]
         if self.left is not None:
-            words.append(f"{_duration(self.left)} left")
+            words.append(f"{time_in_words(self.left)} left")
         return ", ".join([*words, *([step] if step else [])])
 
     def tell(self, line: str) -> None:
@@ -165,12 +163,14 @@ class Steps:
         self.on_step(what, self.done, max(self.done, self.total))
 
 
-def _duration(seconds: float) -> str:
+def time_in_words(seconds: float, units: tuple[str, str, str] = ("s", "min", "h")) -> str:
     """A time in the unit that suits it.
 
-    >>> _duration(40), _duration(400), _duration(40_000)
+    >>> time_in_words(40), time_in_words(400), time_in_words(40_000)
     ('40 s', '7 min', '11.1 h')
     """
     if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.0f} {units[0]}"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} {units[1]}"
+    return f"{seconds / 3600:.1f} {units[2]}"

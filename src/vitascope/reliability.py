@@ -17,16 +17,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "NUM_BINS",
-    "adaptive_sums",
-    "bin_sums",
-    "class_wise",
-    "reliability",
-    "wilson",
-    "with_intervals",
-]
-
 NUM_BINS = 15
 
 

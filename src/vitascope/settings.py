@@ -23,27 +23,6 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vitascope.errors import UserError
 
-__all__ = [
-    "COMMAND",
-    "Count",
-    "Processes",
-    "Seed",
-    "Side",
-    "Tolerance",
-    "Within",
-    "Workers",
-    "changed",
-    "check",
-    "check_value",
-    "command_line",
-    "fields_of",
-    "flat",
-    "made_from",
-    "recorded_as",
-    "typed",
-    "with_option",
-]
-
 T = TypeVar("T")
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
 

@@ -5,8 +5,6 @@ import os
 from vitascope.errors import UserError
 from vitascope.settings import COMMAND, with_option
 
-__all__ = ["use_threads"]
-
 MOST = 1024
 
 

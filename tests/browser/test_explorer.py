@@ -5,7 +5,16 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from explorer_making import CAIT, explorer_record, serving, with_evil_names
+from explorer_making import (
+    CAIT,
+    distances,
+    explorer_record,
+    row_distance,
+    row_entropy,
+    serving,
+    token_shares,
+    with_evil_names,
+)
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.page import page
 from vitascope.studies.explorer.live import Live
@@ -114,8 +123,8 @@ def test_the_numbers_are_those_of_the_reference(visit, explorer, records):
         for card, record in enumerate(records):
             described = record.values["layers"][layer]
             found = stored_maps.mixed(record, described["name"], epoch=1)[head]
-            far, dense = stored_maps.row_distance(found, described), stored_maps.row_entropy(found)
-            even = stored_maps.distances(described).mean()
+            far, dense = row_distance(found, described), row_entropy(found)
+            even = distances(described).mean()
             q = row * 4 + column
             wanted = [far[q], far.mean(), even, dense[q], dense.mean(), np.log(16)]
             cells = tab.locator(".ex-card").nth(card).locator("tbody td").all_inner_texts()
@@ -157,7 +166,7 @@ def test_a_plain_model_alone_has_its_gate_switch_off_with_the_reason(visit, reco
     path.write_text(page(records[:1]))
     tab = settled(visit(path))
     assert tab.locator("input[name=ex-gate]").nth(2).is_disabled()
-    assert "No gates here" in tab.locator("#ex-why").inner_text()
+    assert "has no gates" in tab.locator("#ex-why").inner_text()
     assert tab.locator(".ex-card").count() == 1
 
 
@@ -197,7 +206,7 @@ def test_the_class_token_looks_when_it_is_chosen_by_the_keyboard(visit, explorer
     assert said.startswith("Class token; layer 4")
     layer = records[0].values["layers"][3]["name"]
     head = tab.locator("input[name=ex-head]:checked").evaluate("(input) => Number(input.value)")
-    share = stored_maps.token_shares(records[0], layer, epoch=1)[head, -1, 0]
+    share = token_shares(records[0], layer, epoch=1)[head, -1, 0]
     assert f"class token {100 * share:.1f}\u00a0%" in tab.locator(".ex-shares").first.inner_text()
     assert tab.locator(".ex-card").first.locator("tbody td").first.inner_text() == "–"
     label = tab.locator(".ex-tile canvas").nth(1).get_attribute("aria-label")
@@ -222,10 +231,10 @@ def test_in_class_attention_the_class_token_looks_whichever_patch_is_chosen(visi
     assert "Class attention: only the class token looks" in card.inner_text()
     assert tab.locator("#ex-said").inner_text().startswith("Class token; layer 3, head 1.")
     layer = record.values["layers"][2]["name"]
-    share = stored_maps.token_shares(record, layer)[0, 0, 0]
+    share = token_shares(record, layer)[0, 0, 0]
     assert f"class token {100 * share:.1f}\u00a0%;" in card.locator(".ex-shares").inner_text()
     row = stored_maps.with_tokens(record, layer)[0]
-    entropy = f"{stored_maps.row_entropy(row)[0]:.2f}"
+    entropy = f"{row_entropy(row)[0]:.2f}"
     cells = card.locator("tbody td").all_inner_texts()
     assert cells == ["–", "–", "–", entropy, entropy, f"{np.log(16):.2f}"]
 
@@ -235,11 +244,11 @@ def test_a_network_without_attention_shows_what_its_answers_rest_on(visit, tmp_p
     path.write_text(page([explorer_record("resnet_micro"), explorer_record("vit_micro")]))
     tab = settled(visit(path))
     transformer, network = tab.locator(".ex-card").all()
-    assert "without attention" in network.inner_text()
+    assert "has no attention" in network.inner_text()
     assert network.locator(".ex-rest").count() == 1
     assert transformer.locator(".ex-rest").count() == 3
     canvas = network.locator(".ex-rest canvas")
-    assert "the answer rests most on row" in canvas.get_attribute("aria-label")
+    assert "the prediction depends most on row" in canvas.get_attribute("aria-label")
     before = canvas.evaluate(PIXELS)
     press(tab, "ex-image", 1)
     settled(tab)

@@ -1,12 +1,17 @@
 """Answer ``vitascope compare``: train the models, recommend one, write the page."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from vitascope.answers.engine import this_machine
 from vitascope.answers.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.requests.compare import Compare
 from vitascope.settings import made_from
+
+if TYPE_CHECKING:
+    from vitascope.record import Record
 
 
 def run_compare(request: Compare) -> Result:
@@ -18,8 +23,6 @@ def run_compare(request: Compare) -> Result:
     if request.probe_only:
         raise UserError("--probe-only is for --pretrained; give that too")
     from vitascope import record
-    from vitascope.report.exports import write_figures
-    from vitascope.report.folder_page import write_folder_page
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
@@ -27,21 +30,26 @@ def run_compare(request: Compare) -> Result:
 
     question, wish = question_of(request), made_from(request, Wish)
     answer = compared(question, request.out, this_machine(request), wish)
-    page = write_folder_page(request.out)
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
-    result = Result(
-        records={
-            "compare": answer,
-            **{f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers},
-        },
-        summary=f"{comparison_text(ComparisonRecord(answer))}\n",
-        values={**{key: answer.values[key] for key in keys}, "report": str(page)},
-        written=page,
-    )
+    records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}
+    text = comparison_text(ComparisonRecord(answer))
+    return with_page(request, {"compare": answer, **records}, text, keys)
+
+
+def with_page(
+    request: Compare, records: Mapping[str, "Record"], text: str, keys: Sequence[str]
+) -> Result:
+    """The result of a comparison, whose record is the first; page and figures are written."""
+    from vitascope.report.exports import write_figures
+    from vitascope.report.page import write_folder_page
+
+    page = write_folder_page(request.out)
+    found = Result(records=records, summary=f"{text}\n", values=None, written=page)
+    told = {key: found.record.values[key] for key in keys}
     if request.figures:
-        write_figures(result.report(), request.out, (*FORMATS, "pdf"))
-    return result
+        write_figures(found.report(), request.out, (*FORMATS, "pdf"))
+    return replace(found, values={**told, "report": str(page)})
 
 
 def source_of(request: Compare) -> str:

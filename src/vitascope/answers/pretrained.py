@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from vitascope.answers.compare import source_of
+from vitascope.answers.compare import source_of, with_page
 from vitascope.answers.engine import this_machine
-from vitascope.answers.result import FORMATS, Result
+from vitascope.answers.result import Result
 from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.requests.compare import Compare
@@ -13,8 +13,6 @@ from vitascope.settings import made_from
 
 def run_pretrained(request: Compare) -> Result:
     """Which pretrained backbone suits the images."""
-    from vitascope.report.exports import write_figures
-    from vitascope.report.folder_page import write_folder_page
     from vitascope.report.tables.pretrained import pretrained_text
     from vitascope.studies.pretrained.answer import choose_pretrained
 
@@ -27,20 +25,11 @@ def run_pretrained(request: Compare) -> Result:
             tell=bar.tell,
             on_image=bar.show,
         )
-    page = write_folder_page(request.out)
     keys = (
         *("probe", "race", "table", "recommendation", "order", "scratch", "fine_tuning"),
         *("chosen_by", "reported_on", "skipped"),
     )
-    result = Result(
-        records={"pretrained": answer},
-        summary=f"{pretrained_text(answer)}\n",
-        values={**{key: answer.values[key] for key in keys}, "report": str(page)},
-        written=page,
-    )
-    if request.figures:
-        write_figures(result.report(), request.out, (*FORMATS, "pdf"))
-    return result
+    return with_page(request, {"pretrained": answer}, pretrained_text(answer), keys)
 
 
 def _refuse_others(request: Compare) -> None:

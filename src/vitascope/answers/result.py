@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
     from vitascope.record import Record
 
-__all__ = ["FORMATS", "Result"]
-
-
 FORMATS = ("png", "svg")  # of figures that are saved beside records
 
 
@@ -44,7 +41,7 @@ class Result:
     def save(self, folder: str | Path, formats: Sequence[str] = FORMATS) -> Path:
         """Write records, ``figures/`` and ``report.html``; return where the page is."""
         from vitascope.report.exports import write_figures
-        from vitascope.report.folder_page import write_folder_page
+        from vitascope.report.page import write_folder_page
 
         folder = Path(folder)
         for name, record in self.records.items():

@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vitascope.answers.engine import engine_of, this_machine
 from vitascope.answers.result import FORMATS, Result
@@ -13,10 +14,12 @@ from vitascope.requests.study import StudyRequest
 from vitascope.settings import fields_of, made_from
 from vitascope.threads import use_threads
 
+if TYPE_CHECKING:
+    from vitascope.record import Record
+
 
 def run_buildup(request: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
-    from vitascope.report.folder_page import write_record_figures
     from vitascope.report.sections.buildup import says
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
@@ -31,37 +34,35 @@ def run_buildup(request: Buildup) -> Result:
     )
     with Progress(quiet=request.quiet or request.json) as bar:
         answer = build_up(question, request.out, this_machine(request), progress=bar.tell)
-    figures = write_record_figures(request.out, {"buildup": answer}, (*FORMATS, "pdf"))
-    return Result(
-        records={"buildup": answer},
-        summary=f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n",
-        values={**answer.values, "figures": [str(path) for path in figures]},
-        written=figures[0],
-    )
+    summary = f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n"
+    return _with_figures("buildup", answer, summary, request.out)
 
 
 def run_spectra(request: Spectra) -> Result:
     """Compare the Hessian spectra of runs."""
     use_threads(request.threads)
-    from vitascope.report.folder_page import write_record_figures
     from vitascope.report.tables.spectra import spectra_table
     from vitascope.report.tables.writers import as_text
     from vitascope.studies.inspection.spectra import spectra
 
     with Progress("spectra", quiet=request.quiet or request.json) as bar:
         answer = spectra(request, bar.show)
-    figures = write_record_figures(request.out, {"spectra": answer}, (*FORMATS, "pdf"))
-    return Result(
-        records={"spectra": answer},
-        summary=f"{as_text(spectra_table(answer))}\n",
-        values={**answer.values, "figures": [str(path) for path in figures]},
-        written=figures[0],
-    )
+    return _with_figures("spectra", answer, f"{as_text(spectra_table(answer))}\n", request.out)
+
+
+def _with_figures(name: str, answer: "Record", summary: str, out: Path) -> Result:
+    """The result of a record, its figures written to ``out``."""
+    from vitascope.report.exports import write_figures
+
+    found = Result(records={name: answer}, summary=summary, values=answer.values)
+    figures = write_figures(found.report(), out, (*FORMATS, "pdf"))
+    told = {**answer.values, "figures": [str(path) for path in figures]}
+    return replace(found, values=told, written=figures[0])
 
 
 def study_with_page(name: str, request: StudyRequest) -> Result:
     """Answer one study of a paper and write the page of its folder."""
-    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.page import write_folder_page
     from vitascope.studies.papers.answer import check_images
     from vitascope.studies.papers.catalog import find
 

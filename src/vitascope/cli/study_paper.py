@@ -30,7 +30,7 @@ def understand(
 
 def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
-    from vitascope.report.folder_page import write_folder_page
+    from vitascope.report.page import write_folder_page
     from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
     from vitascope.studies.grid.keep import keep
     from vitascope.studies.papers.answer import check_images

@@ -9,7 +9,7 @@ Shapes: N images, n asked for, C channels, H x W pixels.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -34,13 +34,13 @@ MODES = {1: "L", 3: "RGB"}
 MOST_CLASSES = 100_000  # more than any set of labelled images has
 
 S = TypeVar("S", bound="ImageSet")
-M = TypeVar("M", bound="MemoryImages")
 Files = TypeVar("Files", bound="FileImages")
 
 
 class ImageSet(ABC):
     """Images with labels, addressed by position."""
 
+    per_image: ClassVar[str]  # the attribute that says, image by image, where its pixels are
     labels: np.ndarray  # (N,) int64
     classes: tuple[str, ...]
     size: tuple[int, int, int]  # (C, H, W) of what pixels() returns
@@ -53,9 +53,15 @@ class ImageSet(ABC):
     def pixels(self, indices: Any) -> Tensor:
         """The images at these positions, decoded and resized. (n, C, H, W) uint8"""
 
-    @abstractmethod
     def take(self: S, indices: Any) -> S:
         """The set of only these images, in this order; nothing is copied."""
+        indices = np.asarray(indices, dtype=np.int64)
+        kept = object.__new__(type(self))
+        kept.__dict__.update(self.__dict__)
+        for name in (self.per_image, "labels", "groups"):
+            values = getattr(self, name)
+            setattr(kept, name, None if values is None else values[indices])
+        return kept
 
     def name(self, index: int) -> str:
         """What to call an image when speaking to the user."""
@@ -171,6 +177,8 @@ class MemoryImages(ImageSet):
         names: What the images are called, such as their files.
     """
 
+    per_image = "_rows"
+
     def __init__(
         self,
         pixels: Tensor,
@@ -208,15 +216,6 @@ class MemoryImages(ImageSet):
         row = int(self._rows[index])
         return f"image {row}" if self._names is None else str(self._names[row])
 
-    def take(self: M, indices: Any) -> M:
-        """The set of only these images; the pixels are shared."""
-        indices = np.asarray(indices, dtype=np.int64)
-        kept = object.__new__(type(self))
-        kept.__dict__.update(self.__dict__)
-        kept._rows, kept.labels = self._rows[indices], self.labels[indices]
-        kept.groups = None if self.groups is None else self.groups[indices]
-        return kept
-
 
 class FileImages(ImageSet):
     """Images decoded when asked for, so that a set may be larger than memory.
@@ -230,6 +229,8 @@ class FileImages(ImageSet):
             ImageNet at 224, 1 keeps all of the shorter side).
         interpolation: bicubic, bilinear, or another of pillow's.
     """
+
+    per_image = "items"
 
     def __init__(
         self,
@@ -306,15 +307,6 @@ class FileImages(ImageSet):
         if name not in self._reported:
             self._reported.add(name)
             warnings.warn(f"skipped broken image {name}: {why}", stacklevel=2)
-
-    def take(self: Files, indices: Any) -> Files:
-        """The set of only these images."""
-        indices = np.asarray(indices, dtype=np.int64)
-        kept = object.__new__(type(self))
-        kept.__dict__.update(self.__dict__)
-        kept.items, kept.labels = self.items[indices], self.labels[indices]
-        kept.groups = None if self.groups is None else self.groups[indices]
-        return kept
 
     def of_size(self: Files, channels: int, height: int, width: int) -> Files:
         """The same images, given out at another size."""

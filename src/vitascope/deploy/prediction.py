@@ -149,7 +149,7 @@ def _readable(
 
 
 def answers_table(predictions: Sequence[Prediction]) -> str:
-    """One line a file: ``file,label,probability``, then ``label_2,probability_2``, ….
+    """One line per file: ``file,label,probability``, then ``label_2,probability_2``, ….
 
     >>> both = [Prediction(Path("a.png"), "cat", 0.75), Prediction(Path("a.png"), "dog", 0.25)]
     >>> print(answers_table(both).replace("\\r", ""), end="")

@@ -53,7 +53,7 @@ BUILDERS = (  # in the page's order
     Builder(kinds=tuple(INSTRUMENTS), together=inspection.section, models=inspection.models),
     Builder(kinds=("evaluation",), together=evaluation.section, models=evaluation.models),
     Builder(kinds=("run",), together=run.section, models=run.models),
-    Builder(kinds=("task",), each=task.section, models=task.models),
+    Builder(kinds=("task",), each=task.section, models=run.models),
     Builder(kinds=("miou", "vqa"), each=task.evaluation),
     Builder(
         kinds=(

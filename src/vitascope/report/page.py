@@ -6,25 +6,25 @@ for the explorer, which says so). The answer comes first; a list of contents whe
 sections.
 """
 
-import base64
-import hashlib
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vitascope.record import write_text
-from vitascope.report.contents import PageContents
+from vitascope.report.contents import KINDS, PageContents, compose
 from vitascope.report.explorer.page import section as explorer_part
-from vitascope.report.figures.page_renderer import across, draw_panel, left_out, num_points, room
 from vitascope.report.figures.style import COLOURS
-from vitascope.report.formatting import FILTERS
+from vitascope.report.page_templates import asset, environment, script_hash
+from vitascope.report.records import find
 from vitascope.report.sections.section import Section
 
 _PAGE_BYTES = 4_500_000
 _POINTS = (200, 80, 30)
+
+
+def write_folder_page(folder: str | Path) -> Path:
+    """Write ``folder/report.html`` from all records below it."""
+    return write_report(compose(find([folder], KINDS)), Path(folder))
 
 
 def write_report(report: PageContents, folder: Path, name: str = "report.html") -> Path:
@@ -46,13 +46,13 @@ def render_page(report: PageContents) -> str:
 def _render(report: PageContents, most: int) -> str:
     sections = report.sections
     several = len(sections) > 1
-    template = _environment().get_template("section.html")
+    template = environment().get_template("section.html")
     items = []
     for place, section in enumerate(sections):
         p, level = (f"s{place + 1}-", 3) if several else ("", 2)
         body = template.render(section=section, p=p, level=level, most=most)
         items.append({"section": section, "anchor": f"part-{place + 1}", "body": Markup(body)})
-    style, scripts, explorer = _asset("style.css"), [_asset("script.js")], Markup()
+    style, scripts, explorer = asset("style.css"), [asset("script.js")], Markup()
     if report.explorers:
         css = {name: style.css for name, style in report.styles.names.items()}
         part = explorer_part(report.explorers, css)
@@ -60,14 +60,14 @@ def _render(report: PageContents, most: int) -> str:
         scripts.append(part.script)
     lead = report.lead
     about = lead.facts[0][1] if lead.facts else lead.title
-    page = _environment().get_template("page.html")
+    page = environment().get_template("page.html")
     return page.render(
         title=report.title or f"{lead.answer} · {about}",
         brand=report.title or (sections[0].kind if not several else "report"),
         colours=COLOURS,
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        hashes=[_hash(script) for script in scripts],
+        hashes=[script_hash(script) for script in scripts],
         hero=lead,
         own_hero=lead is not sections[0],
         explorer=explorer,
@@ -88,28 +88,4 @@ def _links(section: Section) -> list[tuple[str, str]]:
     tables = "Table" if len(section.tables) == 1 else "Tables"
     found += [("table-1", tables)] * bool(section.tables)
     found += [("definitions", "Definitions")] * bool(section.terms)
-    return found + [("again", "Again")] * bool(section.agains)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("vitascope.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    environment.globals.update(
-        across=across, draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
-    )
-    return environment
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-
-
-def _asset(name: str) -> str:
-    return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return found + [("again", "How to reproduce it")] * bool(section.agains)

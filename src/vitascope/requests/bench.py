@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
-from vitascope.requests.fields import Device, Json, Quiet
+from vitascope.requests import fields
 from vitascope.settings import Count, Processes, Side, Within
 
 __all__ = ["Bench"]
@@ -50,7 +50,7 @@ class Bench:
     compared with. All three sizes for gpsa, deit_tiny convit_tiny for throughput."""
     image_size: Side | None = None
     """throughput: side of the images, in pixels; the model's own when left out."""
-    device: Device = None
+    device: fields.Device = None
     grids: tuple[Annotated[int, Within(1, 1024)], ...] | None = None
     """Patches per side of the grids on which one layer is timed; 14 32 64 for gpsa, 32 64 for
     neighborhood."""
@@ -64,5 +64,5 @@ class Bench:
     """Threads of torch; one when left out, for gpsa one and two."""
     out: Path | None = None
     """Write a record, OUT.json."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vitascope.requests.fields import (
-    Changes,
-    Data,
-    Epochs,
-    ImageSize,
-    Json,
-    Quiet,
-    RecipeName,
-    RunsAtATime,
-)
+from vitascope.requests import fields
 from vitascope.settings import Count, Seed, Within
 
 __all__ = ["Buildup"]
@@ -35,15 +26,15 @@ class Buildup:
           --data cifar100:/data/cifar100 --recipe cifar --seeds 0
     """
 
-    data: Data
+    data: fields.Data
     base: str = "resnet"
     """The network to start from, which must declare its stages; resnet: resnet_micro for images of
     at most 64 pixels, resnet_preact_50 for larger ones."""
     model_args: tuple[str, ...] = ()
     """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
-    recipe: RecipeName = "laptop"
-    epochs: Epochs = None
-    set: Changes = ()
+    recipe: fields.RecipeName = "laptop"
+    epochs: fields.Epochs = None
+    set: fields.Changes = ()
     seeds: tuple[Seed, ...] = (0, 1)
     """One run per seed and network; their mean decides."""
     validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
@@ -52,9 +43,9 @@ class Buildup:
     """Points of top-1 that a block must bring to be kept; a tie is not kept."""
     max_candidates: Count | None = None
     """Stop after this many networks besides the base."""
-    image_size: ImageSize = None
+    image_size: fields.ImageSize = None
     out: Path = Path("runs/buildup")
     """Folder for runs, record and figure."""
-    processes: RunsAtATime = None
-    json: Json = False
-    quiet: Quiet = False
+    processes: fields.RunsAtATime = None
+    json: fields.Json = False
+    quiet: fields.Quiet = False

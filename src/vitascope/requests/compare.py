@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitascope.requests.fields import (
-    Changes,
-    Data,
-    Epochs,
-    ImageSize,
-    Json,
-    Quiet,
-    RecipeName,
-    RunsAtATime,
-)
+from vitascope.requests import fields
 from vitascope.settings import Seed, Within
 
 __all__ = ["Compare"]
@@ -36,7 +27,7 @@ class Compare:
       vitascope compare --data photos/ --models vit_mini convit_mini --patch-sizes 2 4
     """
 
-    data: Data
+    data: fields.Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
     NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder; twelve of timm's when left out."""
@@ -79,16 +70,16 @@ class Compare:
     budget: str | None = None
     """Finish within this time: 90s, 20m, 2h. As far as needed, small fractions are left out first,
     then expensive models, then epochs, never seeds; the output says which."""
-    recipe: RecipeName = "laptop"
-    epochs: Epochs = None
-    set: Changes = ()
-    image_size: ImageSize = None
+    recipe: fields.RecipeName = "laptop"
+    epochs: fields.Epochs = None
+    set: fields.Changes = ()
+    image_size: fields.ImageSize = None
     out: Path = Path("runs/compare")
     """Folder for runs, record and report."""
-    processes: RunsAtATime = None
+    processes: fields.RunsAtATime = None
     figures: bool = False
     """Also write the page's figures as PNG, SVG and PDF, for a paper."""
     print_commands: bool = False
     """Print one `vitascope train` per run, for a cluster's scheduler, and stop."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

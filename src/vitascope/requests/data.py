@@ -5,7 +5,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Json, Quiet
+from vitascope.requests import fields
 
 __all__ = ["DataRequest"]
 
@@ -25,5 +25,5 @@ class DataRequest:
     source: Annotated[
         str, Positional, arg(metavar="DATA", help="Images, as --data of the other commands.")
     ]
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

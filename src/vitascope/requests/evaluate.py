@@ -4,18 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vitascope.requests.fields import (
-    ClassNames,
-    Device,
-    Json,
-    Model,
-    ModelSize,
-    Quiet,
-    TestData,
-    Threads,
-    TimmWeights,
-    WorkerCount,
-)
+from vitascope.requests import fields
 
 __all__ = ["Evaluate"]
 
@@ -39,21 +28,21 @@ class Evaluate:
       vitascope evaluate runs/a --on fgsm pgd --epsilons 1/255 8/255 --steps 20
     """
 
-    model: Model
-    data: TestData = None
+    model: fields.Model
+    data: fields.TestData = None
     on: tuple[str, ...] = ()
     """Robustness to measure, with spaces or commas between the names."""
     weights: Path | None = None
     """File of weights for a model given by name."""
-    pretrained: TimmWeights = False
-    map_classes: ClassNames = ()
+    pretrained: fields.TimmWeights = False
+    map_classes: fields.ClassNames = ()
     split: Literal["test", "train", "all"] = "test"
     """Which images. Where the source has no test set, test is a fifth of them; all is every one."""
     images: int | None = None
     """How many of them, drawn with the seed; all when left out."""
     seed: int = 0
     """Decides the choice of images and all noise."""
-    image_size: ModelSize = None
+    image_size: fields.ModelSize = None
     sizes: tuple[float, ...] | None = None
     """Occlusion: hidden share of each side; 0.25 0.5 0.75 when left out."""
     fill: Literal["black", "mean"] | None = None
@@ -80,10 +69,10 @@ class Evaluate:
     """Calibration: bins of the confidence; 15 when left out."""
     batch_size: int = 256
     """Images per batch."""
-    workers: WorkerCount = 0
-    device: Device = None
-    threads: Threads = None
+    workers: fields.WorkerCount = 0
+    device: fields.Device = None
+    threads: fields.Threads = None
     out: Path | None = None
     """Write a record, OUT.json; with --on a folder of records, figures and report.html."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

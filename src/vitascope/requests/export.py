@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Json, Quiet
+from vitascope.requests import fields
 
 __all__ = ["Export"]
 
@@ -29,5 +29,5 @@ class Export:
     """The format; hub is a folder with weights, config.json and a model card."""
     out: Path | None = None
     """Where to; RUN/export.onnx, RUN/export.safetensors or RUN/hub when left out."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

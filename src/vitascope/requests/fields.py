@@ -6,26 +6,6 @@ from tyro.conf import Positional, arg
 
 from vitascope.settings import Count, Processes, Side, Workers
 
-__all__ = [
-    "Changes",
-    "ClassNames",
-    "Data",
-    "Device",
-    "Epochs",
-    "ImageSize",
-    "Json",
-    "Model",
-    "ModelSize",
-    "Quiet",
-    "RecipeName",
-    "RunsAtATime",
-    "TaskRecipe",
-    "TestData",
-    "Threads",
-    "TimmWeights",
-    "WorkerCount",
-]
-
 Model = Annotated[
     str,
     Positional,

@@ -11,8 +11,6 @@ from tyro.conf import Positional
 from vitascope.errors import UserError, unknown
 from vitascope.settings import check, command_line
 
-__all__ = ["from_python", "kinds", "needed", "typed_line"]
-
 Request = TypeVar("Request")
 
 

@@ -4,17 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitascope.requests.fields import (
-    ClassNames,
-    Device,
-    Json,
-    Model,
-    ModelSize,
-    Quiet,
-    TestData,
-    Threads,
-    TimmWeights,
-)
+from vitascope.requests import fields
 from vitascope.settings import Count, Processes, Seed, Tolerance, Within
 
 __all__ = ["Inspect"]
@@ -42,8 +32,8 @@ class Inspect:
       vitascope inspect hf:google/vit-base-patch16-224 --list
     """
 
-    model: Model
-    data: TestData = None
+    model: fields.Model
+    data: fields.TestData = None
     measures: tuple[str, ...] = ()
     """What to measure, with spaces or commas between the names."""
     list: bool = False
@@ -56,8 +46,8 @@ class Inspect:
     """Number of test images, drawn with the seed."""
     batch_size: Count = 64
     """Images per batch; CKA compares within a batch."""
-    image_size: ModelSize = None
-    map_classes: ClassNames = ()
+    image_size: fields.ModelSize = None
+    map_classes: fields.ClassNames = ()
     epoch: int | None = None
     """For a run: use the weights it kept at this epoch."""
     other: str | None = None
@@ -68,11 +58,11 @@ class Inspect:
     """Patches down and across, for a model whose tokens cannot be traced to image positions."""
     prefix_tokens: Annotated[int, Within(0)] | None = None
     """Class and other tokens before the patches, for such a model."""
-    pretrained: TimmWeights = False
+    pretrained: fields.TimmWeights = False
     seed: Seed = 0
     """Decides random weights and the choice of images."""
-    device: Device = None
-    threads: Threads = None
+    device: fields.Device = None
+    threads: fields.Threads = None
     batches: Count = 16
     """Hessian, landscape: mini-batches of 16 augmented training images."""
     eigenvalues: Count = 5
@@ -98,5 +88,5 @@ class Inspect:
     """Hessian: mini-batches at a time."""
     out: Path | None = None
     """Folder for MEASURE.json, figures/ and report.html."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

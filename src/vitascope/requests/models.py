@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Json, Quiet
+from vitascope.requests import fields
 
 __all__ = ["Models"]
 
@@ -31,5 +31,5 @@ class Models:
     .pdf)."""
     out: Path | None = None
     """Also write the table as a record, OUT.json."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

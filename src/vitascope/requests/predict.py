@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Device, Json, Quiet, Threads
+from vitascope.requests import fields
 from vitascope.settings import Count
 
 __all__ = ["Predict"]
@@ -38,7 +38,7 @@ class Predict:
     calibration --out FOLDER`."""
     batch_size: Count = 64
     """Images at a time."""
-    device: Device = None
-    threads: Threads = None
-    json: Json = False
-    quiet: Quiet = False
+    device: fields.Device = None
+    threads: fields.Threads = None
+    json: fields.Json = False
+    quiet: fields.Quiet = False

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Json
+from vitascope.requests import fields
 
 __all__ = ["Report"]
 
@@ -42,6 +42,6 @@ class Report:
     """Images that --serve shows at first; needed for a model given by name, a run has its own."""
     port: int = 8000
     """Port of --serve; 0 takes a free one."""
-    json: Json = False
+    json: fields.Json = False
     quiet: bool = False
     """Print nothing but errors."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests.fields import Json, Quiet, Threads
+from vitascope.requests import fields
 from vitascope.requests.inspect import Inspect
 from vitascope.settings import Count, Processes, Seed, Tolerance, Within
 
@@ -43,8 +43,8 @@ class Spectra:
     """Decides the mini-batches."""
     out: Path = Path("runs/spectra")
     """Folder for records and figures."""
-    threads: Threads = None
+    threads: fields.Threads = None
     processes: Processes = 1
     """Mini-batches at a time."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from vitascope.requests.fields import ImageSize, Json, Quiet, RunsAtATime
+from vitascope.requests import fields
 from vitascope.settings import Count, Processes, Seed, Within
 
 __all__ = ["StudyRequest"]
@@ -35,7 +35,7 @@ class StudyRequest:
     images and epochs; smoke: seconds."""
     data: tuple[str, ...] = ()
     """Images, as for `vitascope train`, several if studies need different ones; laptop: digits."""
-    image_size: ImageSize = None
+    image_size: fields.ImageSize = None
     recipe: str | None = None
     """Another recipe than the scale's."""
     epochs: Count | None = None
@@ -46,7 +46,7 @@ class StudyRequest:
     """Folder for runs, records and figures."""
     engine: Literal["local", "slurm"] = "local"
     """Run on this machine, or as SLURM jobs (submitit)."""
-    processes: RunsAtATime = None
+    processes: fields.RunsAtATime = None
     gpus: Annotated[int, Within(0, 1024)] = 8
     """SLURM: GPUs per node and run."""
     nodes: Processes = 1
@@ -61,5 +61,5 @@ class StudyRequest:
     keep: Path | None = None
     """Copy what is worth keeping of the finished runs into this folder: records, predictions,
     metrics, readings; no weights."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

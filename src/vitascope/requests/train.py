@@ -4,18 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vitascope.requests.fields import (
-    Changes,
-    Data,
-    Device,
-    Epochs,
-    ImageSize,
-    Json,
-    Quiet,
-    TaskRecipe,
-    Threads,
-    WorkerCount,
-)
+from vitascope.requests import fields
 from vitascope.settings import Seed
 
 __all__ = ["Train"]
@@ -38,14 +27,14 @@ class Train:
     model: str
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
-    data: Data
+    data: fields.Data
     out: Path
     """Folder for the run."""
     task: Literal["classification", "segmentation", "vqa"] = "classification"
     """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), by its mean IoU;
     vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
-    recipe: TaskRecipe = None
-    epochs: Epochs = None
+    recipe: fields.TaskRecipe = None
+    epochs: fields.Epochs = None
     fraction: float | None = None
     """Train on this share of each class; with scale_epochs in the recipe, epochs grow to match."""
     validation: float | None = None
@@ -54,11 +43,11 @@ class Train:
     fold: str | None = None
     """Measure on this fold of the training images, as WHICH/COUNT, and train on the others: 2/5.
     Where the source has no test images, the folds are of all images."""
-    set: Changes = ()
+    set: fields.Changes = ()
     model_args: tuple[str, ...] = ()
     """Arguments of the model, as NAME=VALUE: num_gpsa_blocks=2 locality_strength=2; for
     segmentation also head=fpn width=128."""
-    image_size: ImageSize = None
+    image_size: fields.ImageSize = None
     pretrained: bool = False
     """Start from timm's pretrained weights for the model, with a new head for these classes."""
     weights: Path | None = None
@@ -73,9 +62,9 @@ class Train:
     """Decides the initial weights, the order of the images and the augmentation."""
     resume: bool = False
     """Continue the run in OUT, if there is one."""
-    device: Device = None
-    workers: WorkerCount = 0
-    threads: Threads = None
+    device: fields.Device = None
+    workers: fields.WorkerCount = 0
+    threads: fields.Threads = None
     fsdp: bool = False
     """Shard the model over the processes of torchrun."""
     trackers: tuple[str, ...] | None = None
@@ -86,5 +75,5 @@ class Train:
     pictures: bool = False
     """Send the trackers pictures of attention maps, gates and nonlocality too, at about ten epochs
     spaced evenly on a log scale (tensorboard, wandb, aim, clearml, swanlab)."""
-    json: Json = False
-    quiet: Quiet = False
+    json: fields.Json = False
+    quiet: fields.Quiet = False

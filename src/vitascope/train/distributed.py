@@ -112,8 +112,7 @@ class TrainingProcess:
         """The sum over processes."""
         if self.world_size == 1:
             return tensor
-        reduced: Tensor = self.accelerator.reduce(tensor, reduction="sum")
-        return reduced
+        return self.accelerator.reduce(tensor, reduction="sum")
 
     def agreed(self, value: Any) -> Any:
         """The main process's value, everywhere."""
@@ -133,7 +132,7 @@ class TrainingProcess:
         """Whole tensors by name, on the main process."""
         if self.fsdp:
             state: Any = get_model_state_dict(model, options=_WHOLE)
-            return state  # type: ignore[no-any-return]
+            return state
         return {k: v for k, v in self.plain(model).state_dict().items() if torch.is_tensor(v)}
 
     def load_model(self, model: nn.Module, state: Mapping[str, Tensor]) -> None:

@@ -7,7 +7,7 @@ pairs of the batch. As in timm, RandAugment takes the place of colour jitter.
     ('pad', 'rand-m9-mstd0.5-inc1')
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vitascope.errors import UserError
@@ -111,11 +111,4 @@ def cifar() -> Augmentation:
     strengths: they are DeiT's here, with shifted crops instead of resized ones, which is
     what DeiT's code does at 32 pixels and below.
     """
-    return Augmentation(
-        crop="pad",
-        rand_augment="rand-m9-mstd0.5-inc1",
-        random_erasing=0.25,
-        mixup=0.8,
-        cutmix=1.0,
-        label_smoothing=0.1,
-    )
+    return replace(deit(repeats=1), crop="pad")

@@ -24,6 +24,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from vitascope.data.dataset import Dataset
@@ -91,14 +92,9 @@ def from_memory(pair: tuple[MemoryImages, MemoryImages], request: Request, flips
     return Parts(train=train, test=test, flips=flips)
 
 
-def read_cifar10(path: str, request: Request) -> Parts:
-    """CIFAR-10's python archive."""
-    return from_memory(cifar("cifar10", path), request, flips=True)
-
-
-def read_cifar100(path: str, request: Request) -> Parts:
-    """CIFAR-100's python archive, fine labels."""
-    return from_memory(cifar("cifar100", path), request, flips=True)
+def read_cifar(which: str, path: str, request: Request) -> Parts:
+    """CIFAR's python archive; of CIFAR-100 the fine labels."""
+    return from_memory(cifar(which, path), request, flips=True)
 
 
 def read_idx(path: str, request: Request) -> Parts:
@@ -143,8 +139,8 @@ NAMED: dict[str, Callable[[str, Request], Parts]] = {
     "fashion-mnist": read_fashion,
 }
 PREFIXED: dict[str, Callable[[str, Request], Parts]] = {
-    "cifar10": read_cifar10,
-    "cifar100": read_cifar100,
+    "cifar10": partial(read_cifar, "cifar10"),
+    "cifar100": partial(read_cifar, "cifar100"),
     "csv": read_csv,
     "hf": read_hub,
     "idx": read_idx,

@@ -1,4 +1,4 @@
-"""Tar archives from strangers, read with bounds.
+"""Tar archives of unknown origin, read with limits on their headers.
 
 Python's reader believes what a header says. A member of negative length leads it back to a header
 that it has read already, for ever (CVE-2025-8194, in every Python before the autumn of 2025); a

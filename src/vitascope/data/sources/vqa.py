@@ -99,7 +99,7 @@ def _items(root: Path, part: str, kind: str) -> list[dict[str, Any]]:
         raise UserError(f"{found[0]} is not VQA's {kind}: {reason(error)}") from None
     if wrong:
         raise UserError(f"{found[0]}: an item without {', '.join(sorted(needed))}")
-    return items  # type: ignore[no-any-return]
+    return items
 
 
 def _images(root: Path, part: str) -> dict[int, Path]:

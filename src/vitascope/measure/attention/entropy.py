@@ -100,7 +100,6 @@ def entropy(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Entropy = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingEntropy(structure, layers), **known
     )
-    return found

@@ -218,7 +218,6 @@ def maps(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: MapsOfQuery = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
     )
-    return found

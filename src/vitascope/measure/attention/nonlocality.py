@@ -167,7 +167,6 @@ def nonlocality(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    found: Nonlocality = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingNonlocality(structure, layers), **known
     )
-    return found

@@ -14,7 +14,7 @@ a path may be longer than memory.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from torch import Tensor, nn
@@ -39,14 +39,7 @@ class Trajectory:
 
     def to_record(self) -> Record:
         """All of it as values."""
-        values = {
-            "epochs": self.epochs,
-            "radius": self.radius,
-            "angle": self.angle,
-            "distance": self.distance,
-            "num_weights": self.num_weights,
-        }
-        return Record(kind="trajectory", values=values)
+        return Record(kind="trajectory", values=asdict(self))
 
 
 def polar(square: float, inner: float, start: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ Shapes: n images in a batch, U and V units.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -50,17 +50,7 @@ class CKA:
 
     def to_record(self) -> Record:
         """Everything as values."""
-        values = {
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "row_kinds": list(self.row_kinds),
-            "row_stages": list(self.row_stages),
-            "column_kinds": list(self.column_kinds),
-            "column_stages": list(self.column_stages),
-            "similarity": self.similarity.tolist(),
-            "num_images": self.num_images,
-            "num_batches": self.num_batches,
-        }
+        values = {**asdict(self), "similarity": self.similarity.tolist()}
         return Record(kind="cka", values=values)
 
 
@@ -200,9 +190,8 @@ def cka(
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
         prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    found: CKA = run_instrument(
+    return run_instrument(
         model,
         batches,
         lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),
     )
-    return found

@@ -128,7 +128,6 @@ def fourier(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: Fourier = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingFourier(structure, units), **known
     )
-    return found

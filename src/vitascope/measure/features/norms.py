@@ -1,4 +1,4 @@
-"""Norms of tokens: do a few patches become much larger than the others, where, and who looks there?
+"""Token norms: patches of unusually high norm, where they lie, how much attention they draw.
 
 Large vision transformers turn some patches of plain background into "artifacts": tokens of high
 norm that hold nothing of their place and draw attention from everywhere; extra register tokens take
@@ -184,7 +184,6 @@ def norms(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: TokenNorms = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingNorms(structure, units), **known
     )
-    return found

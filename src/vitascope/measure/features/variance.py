@@ -78,7 +78,6 @@ def variance(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    found: Variance = run_instrument(
+    return run_instrument(
         model, batches, lambda structure: StreamingVariance(structure, units), **known
     )
-    return found

@@ -1,4 +1,4 @@
-"""Relevance: which parts of the image does the answer depend on, and is the map faithful?
+"""Relevance: which parts of the image does the prediction depend on, and is the map faithful?
 
 Three maps per image, of the class that the model answers, on any model without naming layers or
 writing reshaping functions:

@@ -1,20 +1,16 @@
-"""Attention maps read back from an explorer's record, and what is read off them.
+"""Attention maps read back from an explorer's record.
 
-What the page's script computes, in numpy: for the drawing that needs no script, and to test it.
+What the page's script computes, in numpy, for the drawing that needs no script.
 
     scores      softmax_j sum_c scale_c query_ic key_jc          components
     levels      0 where the level is 0, else floor^((255 - level) / 254), divided by the row's sum
     mixed       (1 - g) content + g position, g the gate as learned, 0 or 1
-    distance    sum_j A_ij |p_i - p_j|, in patches               (ConViT, eq. 8, one row)
-    entropy     -sum_j A_ij log A_ij, in nats
 
 Tokens without a place (class, distillation, registers) come after the patches as queries; as keys
 they have shares of each query's attention, and rows are among patches.
 
 Shapes: H heads, Q queries on a grid (h, w), K keys on a grid.
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -27,11 +23,6 @@ def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.nd
     """The stored maps of a layer: content where it is gated, else what it uses. (H, Q, K)"""
     described = next(one for one in record.values["layers"] if one["name"] == layer)
     return with_tokens(record, layer, epoch, image)[:, : int(np.prod(described["grid"]))]
-
-
-def token_shares(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
-    """What each query gives to class tokens and registers, of 1. (H, queries, tokens)"""
-    return np.asarray(record.arrays[f"shares/{layer}"][epoch, image] / 65535)
 
 
 def with_tokens(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
@@ -69,27 +60,3 @@ def mixed(
     learned = record.arrays[f"gate/{layer}"][epoch].astype(float)
     share = (learned if gate is None else np.full_like(learned, gate))[:, None, None]
     return np.asarray((1 - share) * maps + share * fixed)
-
-
-def distances(layer: dict[str, Any]) -> np.ndarray:
-    """Between queries and keys of a described layer, in patches. (Q, K)"""
-    places = []
-    for part in ("query_axes", "key_axes"):
-        down, across = np.meshgrid(*layer[part], indexing="ij")
-        places.append(np.stack([down.ravel(), across.ravel()], axis=-1))
-    gaps = places[0][:, None] - places[1][None]
-    return np.asarray(np.sqrt((gaps**2).sum(-1)))
-
-
-def row_distance(maps: np.ndarray, layer: dict[str, Any]) -> np.ndarray:
-    """How far each row looks. (..., Q)"""
-    return np.asarray((maps * distances(layer)).sum(-1))
-
-
-def row_entropy(maps: np.ndarray) -> np.ndarray:
-    """How spread each row is, in nats. (..., Q)
-
-    >>> row_entropy(np.full((1, 1, 4), 0.25)).round(4).tolist()
-    [[1.3863]]
-    """
-    return np.asarray(-(maps * np.log(np.where(maps > 0, maps, 1.0))).sum(-1))

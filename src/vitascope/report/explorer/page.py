@@ -1,28 +1,23 @@
-"""The explorer: every patch's attention, under the pointer, in a page that needs no server.
+"""The attention explorer as a section of a page: markup, script, style and data; no server.
 
-A section of a page from explorer records: markup, script and style. The maps stand in the page as
-base64 inside JSON that cannot end its element; the script reads them as
-:mod:`vitascope.report.explorer.attention_maps` does, and without it a few maps are drawn. Two
-models are shown side by side (ConViT, https://arxiv.org/abs/2103.10697, Fig. 7: log colour scale,
-query boxed).
+The maps are base64 inside JSON, escaped so that it cannot end its script element; the script reads
+them as :mod:`vitascope.report.explorer.attention_maps` does. Without JavaScript the page shows a
+few maps as drawings. Two models are shown side by side (ConViT, https://arxiv.org/abs/2103.10697,
+Fig. 7: log colour scale, query boxed).
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.data import RELEVANCE_NAMES, as_json, data_of, labels_of
 from vitascope.report.figures.style import COLOURS
+from vitascope.report.page_templates import asset, environment, script_hash
 
 MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
@@ -37,14 +32,10 @@ class ExplorerPart:
     style: str
 
 
-def _asset(name: str) -> str:
-    return files("vitascope.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 _PARTS = ("explorer_choice.js", "explorer_maps.js", "explorer_drawing.js", "explorer.js")
-_BODY = "\n".join(map(_asset, _PARTS))
+_BODY = "\n".join(map(asset, _PARTS))
 EXPLORER_SCRIPT = f'(function () {{\n"use strict";\n{_BODY}}})();\n'
-EXPLORER_STYLE = _asset("explorer.css")
+EXPLORER_STYLE = asset("explorer.css")
 
 
 def section(
@@ -68,7 +59,7 @@ def section(
     errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
     text = {**data, "live": live} if live else data
     html = (
-        _environment()
+        environment()
         .get_template("explorer.html")
         .render(
             data=as_json(text),
@@ -92,16 +83,15 @@ def section(
 def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> str:
     """A whole page with nothing but the explorer."""
     part = section(records, live=live)
-    script = _asset("script.js") + part.script
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    script = asset("script.js") + part.script
     text = (
-        _environment()
+        environment()
         .get_template("live.html")
         .render(
             title=", ".join(labels_of(records)),
-            hash=base64.b64encode(digest).decode("ascii"),
+            hash=script_hash(script),
             colours=COLOURS,
-            style=Markup(_asset("style.css") + part.style),
+            style=Markup(asset("style.css") + part.style),
             script=Markup(script),
             body=part.html,
         )
@@ -125,16 +115,16 @@ def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str
 
 
 def _still(record: Record) -> list[tuple[str, Markup]]:
-    """The middle patch in the first and the last layer's first head, and what the answer rests on.
+    """Attention of the middle patch in the first and last layer, head 1, and relevance maps.
 
-    Drawn without a script. In class attention the class token looks.
+    Drawn without a script. In class attention it is the attention of the class token.
     """
     layers, drawn = record.values["layers"], []
     for one in record.values.get("relevance") or ():
         row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
         name = RELEVANCE_NAMES.get(one["method"], one["method"])
         svg = _svg(row / max(row.sum(), 1.0), None, row.shape, "Relevance of each place")
-        drawn.append((f"rests on: {name}", svg))
+        drawn.append((f"depends on: {name}", svg))
     for number in dict.fromkeys((0, len(layers) - 1)) if layers else ():
         layer, epoch = layers[number], len(record.values["epochs"]) - 1
         h, w = layer["grid"]
@@ -172,15 +162,4 @@ def _svg(
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}"'
         f' shape-rendering="crispEdges">{"".join(paths)}{frame}</svg>'
-    )
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("vitascope.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )

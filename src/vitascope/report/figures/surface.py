@@ -18,7 +18,8 @@ _CONTOUR_POINTS = 90
 def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A fine grid (x, y) and the heights on it (X, Y), by splines of the third degree at most.
 
-    Where the panel is logarithmic, the logarithms are interpolated. What was not finite stays out.
+    The heights are interpolated also where colours are logarithmic: around a minimum they are about
+    quadratic, which splines follow, and their logarithms are not. What was not finite stays out.
     """
     from scipy.interpolate import RectBivariateSpline
 
@@ -27,17 +28,15 @@ def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     there = np.isfinite(values) & ((values > 0) | (not panel.log))
     if not there.any():
         return along[0], along[1], np.full(values.shape, np.nan)
-    heights = np.log(np.where(there, values, 1.0)) if panel.log else values
-    top = heights[there].max()
+    low, top = values[there].min(), values[there].max()
     degrees = {f"k{name}": min(3, len(axis) - 1) for name, axis in zip("xy", along, strict=True)}
     fine = [np.linspace(axis[0], axis[-1], _FINE) for axis in along]
     if min(degrees.values()) < 1:
         return along[0], along[1], np.where(there, values, np.nan)
-    found = RectBivariateSpline(*along, np.where(there, heights, top), **degrees)(*fine)
-    found = np.clip(found, heights[there].min(), top)  # splines overshoot beside a cliff
+    found = RectBivariateSpline(*along, np.where(there, values, top), **degrees)(*fine)
+    found = np.clip(found, low, top)  # splines overshoot beside a cliff
     nearest = [np.abs(b[:, None] - a).argmin(1) for a, b in zip(along, fine, strict=True)]
-    found = np.where(there[np.ix_(*nearest)], np.exp(found) if panel.log else found, np.nan)
-    return fine[0], fine[1], found
+    return fine[0], fine[1], np.where(there[np.ix_(*nearest)], found, np.nan)
 
 
 def contour_heights(low: float, high: float, log: bool) -> np.ndarray:

@@ -150,7 +150,7 @@ def _bars(models: Sequence[Seen], side: str, sign: int, bins: int = 24) -> Lines
 
 
 def density(models: Sequence[Seen]) -> Figure:
-    """All eigenvalues, smoothed."""
+    """Density of all Hessian eigenvalues, smoothed."""
     series, parts = [], []
     for seen in models:
         nodes, weights = (np.asarray(seen.record.arrays[n], float) for n in ("nodes", "weights"))
@@ -174,7 +174,7 @@ def density(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="density",
-        title="All eigenvalues",
+        title="Density of all Hessian eigenvalues",
         reading=joined(parts),
         panels=(panel,),
         definition="Density of the Hessian's spectrum by stochastic Lanczos quadrature, the trace "
@@ -241,7 +241,7 @@ def landscape(models: Sequence[Seen]) -> Figure:
         )
     return Figure(
         name="landscape",
-        title="The loss around the weights",
+        title="Loss landscape around the weights",
         reading=joined(parts),
         how=f"Cut {FAR:g} nats above the lowest point." if len(panels) > len(curves) else "",
         panels=tuple(panels),
@@ -251,7 +251,7 @@ def landscape(models: Sequence[Seen]) -> Figure:
 
 
 def trajectory(models: Sequence[Seen]) -> Figure:
-    """The path in polar coordinates, and its angle to the straight way against the way gone."""
+    """The path of the weights in polar coordinates, and its angle to the straight line."""
     series, paths, parts = [], [], []
     for seen in models:
         radius, angle = seen.values["radius"], seen.values["angle"]
@@ -261,7 +261,7 @@ def trajectory(models: Sequence[Seen]) -> Figure:
         across = [r * float(np.cos(a)) for r, a in drawn]
         paths.append(seen.line(across, [r * float(np.sin(a)) for r, a in drawn]))
         parts.append(
-            f"{seen.label} leaves the straight way by "
+            f"{seen.label} leaves the straight line by "
             f"{number(57.29578 * max(a for _, a in pairs))} degrees at most"
         )
     polar = Lines(
@@ -274,7 +274,7 @@ def trajectory(models: Sequence[Seen]) -> Figure:
     )
     panel = Lines(
         title="distance from the straight line",
-        x_label="share of the way gone",
+        x_label="share of the distance covered",
         y_label="angle (degrees)",
         marks=True,
         series=tuple(series),
@@ -332,7 +332,7 @@ def _trajectory_rows(record: Record) -> list[TableRow]:
     values = record.values
     epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
     degrees = [57.29578 * angle for angle in values["angle"]]
-    what = "angle to the straight way in degrees, mean over epochs"
+    what = "angle to the straight line in degrees, mean over epochs"
     return [mean_row("trajectory", what, epochs, degrees)]
 
 

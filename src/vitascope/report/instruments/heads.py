@@ -8,9 +8,17 @@ from vitascope.figure import Figure, Lines, Maps, Panel, Series, Style
 from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
-from vitascope.report.instruments.per_layer import along, joined, sentence
+from vitascope.report.instruments.per_layer import along, joined, layer_names, sentence
 from vitascope.report.tables.table import TableRow
 
+NONLOCALITY = (
+    "D_h = 1/N Σ_ij A^h_ij |p_i − p_j|: the mean distance, in patches, between a patch and those "
+    "it attends to, weighted by attention; 0 attends to itself (ConViT, arXiv 2103.10697, eq. 8)."
+)
+GATE = (
+    "The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + σ softmax(position); "
+    "1 is position alone (ConViT, eq. 7)."
+)
 FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
 
 
@@ -19,23 +27,23 @@ def _heads(seen: Seen) -> list[np.ndarray]:
 
 
 def _shown(models: Sequence[Seen]) -> str:
-    what = "dots: single heads" if len(models) == 1 else "bands: from the least head to the most"
+    what = "dots: single heads" if len(models) == 1 else "bands: lowest to highest head"
     return f"Lines: mean of the heads of a layer; {what}."
 
 
 def nonlocality(models: Sequence[Seen]) -> Figure:
-    """Distance in patches, layer by layer."""
+    """Nonlocality (attention distance) in patches, per layer."""
     uniform = {round(float(value), 6) for seen in models for value in seen.values["uniform"]}
     levels = (("uniform attention", next(iter(uniform))),) if len(uniform) == 1 else ()
     ends = [(seen.label, seen.values["per_layer"]) for seen in models]
     if len(models) == 1:
         name, far = ends[0]
         end = f" and {number(far[-1])} in its last" if len(far) > 1 else ""
-        reading = f"{name} looks {number(far[0])} patches far in its first attention layer{end} "
+        reading = f"{name} attends {number(far[0])} patches away in its first attention layer{end} "
         reading += f"(a uniform head: {number(models[0].values['uniform'][0])})."
     else:
         said = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
-        reading = f"How far heads look, in patches, in the first and the last layer: {joined(said)}"
+        reading = f"Attention distance, in patches, in the first and the last layer: {joined(said)}"
     panel = along(
         models,
         "layers",
@@ -48,18 +56,16 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="nonlocality",
-        title="How far the heads look",
+        title="Nonlocality: how far the heads look",
         reading=reading,
-        how=_shown(models) + (" Dashed: a head that looks everywhere alike." if levels else ""),
+        how=_shown(models) + (" Dashed: a head with uniform attention." if levels else ""),
         panels=(panel,),
-        definition="D_h = 1/N Σ_ij A^h_ij |p_i − p_j|: the mean distance, in patches, between a "
-        "patch and those it attends to, weighted by attention; 0 looks at itself "
-        "(ConViT, arXiv 2103.10697, eq. 8).",
+        definition=NONLOCALITY,
     )
 
 
 def gates(models: Sequence[Seen]) -> Figure:
-    """Share of position in each gated layer."""
+    """Gates, the weight of position, per gated layer."""
     parts = []
     for seen in models:
         layers = seen.values["per_layer"]
@@ -83,17 +89,16 @@ def gates(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="gates",
-        title="Position or content",
+        title="Gates: attention by position or by content",
         reading=joined(parts),
         how=_shown(models),
         panels=(panel,),
-        definition="The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + "
-        "σ softmax(position); 1 is position alone (ConViT, eq. 7).",
+        definition=GATE,
     )
 
 
 def entropy(models: Sequence[Seen]) -> Figure:
-    """Relative to a uniform head."""
+    """Entropy of attention in each layer, relative to a uniform head."""
     shares = [
         f"{seen.label} has {number(100 * float(np.mean(seen.values['relative'])))} %"
         for seen in models
@@ -112,12 +117,12 @@ def entropy(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="entropy",
-        title="How dense attention is",
+        title="Entropy: how spread out attention is",
         reading=joined(shares),
         how=_shown(models),
         panels=(panel,),
-        definition="E_h = −1/T Σ_ij A^h_ij log A^h_ij, divided by log S for S keys: 0 looks at one "
-        "token, 1 at all alike.",
+        definition="E_h = −1/T Σ_ij A^h_ij log A^h_ij, divided by log S for S keys: 0 is all on "
+        "one token, 1 is uniform.",
     )
 
 
@@ -138,14 +143,14 @@ def maps(models: Sequence[Seen]) -> Figure:
         share = first.reshape(len(first), -1).max(1) / first.reshape(len(first), -1).sum(1)
         who = "a head" if by_patch else f"a head of the {seen.values['token_names'][name][0]}"
         parts.append(
-            f"in {seen.label}'s first layer {who} puts {number(100 * float(share.max()))} "
+            f"in the first layer of {seen.label} {who} puts {number(100 * float(share.max()))} "
             f"% of its weight on one patch at most"
         )
     said = joined(parts)
     asked = any(at is not None for seen in models for at in seen.values["query"])
     return Figure(
         name="maps",
-        title="What one patch looks at" if asked else "What the class token looks at",
+        title=f"Attention maps of {'one patch' if asked else 'the class token'}",
         reading=sentence(said),
         how="One row per layer, one column per head; log colours over three decades"
         + ("; ringed: the query patch." if asked else "."),
@@ -203,7 +208,6 @@ def _to_tokens(seen: Seen) -> Lines:
         for n in layers
     }
     names = list(dict.fromkeys(token for found in by_layer.values() for token in found))
-    at = short_names(layers)
     series = []
     for place, token in enumerate(names):
         found = [by_layer[name].get(token) for name in layers]
@@ -220,7 +224,7 @@ def _to_tokens(seen: Seen) -> Lines:
         x_label="attention layer",
         y_label="share of attention (%)",
         series=tuple(series),
-        x_names=tuple(f"{int(n) + 1}" if n.isdigit() else n for n in at),
+        x_names=layer_names(layers),
         floor=0.0,
         include=(0.0,),
         marks=True,

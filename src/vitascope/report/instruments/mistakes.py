@@ -26,11 +26,11 @@ COARSE = 24  # pixels a side, below which each is seen
 LISTS = {
     "surest_mistakes": (
         "Surest mistakes",
-        "Labels to check first: the lowest probability of the label.",
+        "Check these labels first: wrong with the lowest probability of the label.",
     ),
     "least_sure_hits": (
         "Least sure hits",
-        "Right with the lowest probability: more images like these would help.",
+        "Right with the lowest probability: more training images like these would help.",
     ),
 }
 Arrays = Mapping[str, np.ndarray]

@@ -6,9 +6,9 @@ import numpy as np
 
 from vitascope.figure import Figure, Lines, Maps, Panel, Series
 from vitascope.record import Record
-from vitascope.report.formatting import number, short_names
+from vitascope.report.formatting import number
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_row, table_row
-from vitascope.report.instruments.per_layer import along, joined
+from vitascope.report.instruments.per_layer import along, joined, layer_names
 from vitascope.report.tables.table import TableRow
 
 
@@ -24,7 +24,7 @@ def norms(models: Sequence[Seen]) -> Figure:
         words += f"{number(100 * share)} % (after {where})"
         if seen.values["layers"]:
             drawn, even = max(zip(seen.values["drawn"], seen.values["even"], strict=True))
-            words += f"; they draw up to {number(100 * drawn)} % of attention (evenly "
+            words += f"; they get up to {number(100 * drawn)} % of attention (uniform: "
             words += f"{number(100 * even)} %)"
         parts.append(words)
     panels: list[Panel] = [
@@ -53,7 +53,7 @@ def norms(models: Sequence[Seen]) -> Figure:
         name="norms",
         title="Patches of high norm",
         reading=joined(parts),
-        how="Around the median: from the least patch of an image to the largest. A patch is high "
+        how="Around the median: from the smallest norm of an image's patches to the largest. High: "
         "above three times the median of its image.",
         panels=tuple(panels),
         definition="|x_i| of each patch in the residual stream; high: above 3 times the median of "
@@ -66,13 +66,13 @@ def _spread(seen: Seen) -> list[np.ndarray]:
 
 
 def _drawn(seen: Seen) -> Lines:
-    layers = short_names(seen.values["layers"]) if seen.values["layers"] else []
-    lines = {"what high patches draw": "drawn", "if attention were even": "even"}
+    layers = seen.values["layers"]
+    lines = {"to patches of high norm": "drawn", "with uniform attention": "even"}
     return Lines(
         title=f"{seen.label}: attention",
         x_label="attention layer",
         y_label="share of attention (%)",
-        x_names=tuple(f"{int(n) + 1}" if n.isdigit() else n for n in layers),
+        x_names=layer_names(layers),
         series=tuple(
             Series(
                 label=label,

@@ -46,14 +46,22 @@ def along(
                 more["high"] = [max(layer, default=None) for layer in layers]
         series.append(seen.line(xs, ys, **more))
     noun = "attention layer" if places == "layers" else "unit"
-    short = [f"{int(n) + 1}" if n.isdigit() else n for n in short_names(lists[0])]
     return Lines(
         x_label=noun if same else f"depth (% of the {noun}s)",
         series=tuple(series),
-        x_names=tuple(short) if same else (),
+        x_names=layer_names(lists[0]) if same else (),
         marks=True,
         **panel,
     )
+
+
+def layer_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Short names of layers or units; those that are only numbered count from 1.
+
+    >>> layer_names(["blocks.0.attn", "blocks.1.attn"])
+    ('1', '2')
+    """
+    return tuple(f"{int(name) + 1}" if name.isdigit() else name for name in short_names(names))
 
 
 def _marks(seen: Seen) -> list[str] | None:

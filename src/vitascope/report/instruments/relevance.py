@@ -1,4 +1,4 @@
-"""Figure of relevance: maps of what the answer depends on, deletion and insertion curves."""
+"""Figure of relevance: maps of what the prediction depends on, deletion, insertion curves."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,18 +35,17 @@ def relevance(models: Sequence[Seen]) -> Figure:
         best = max(seen.values["methods"], key=lambda method: _total(seen, method))
         hidden, shown = (_change_words(seen.values[curve][best], curve) for curve in CURVES)
         parts.append(
-            f"hide first what {NAMES[best]} marks, and {seen.label}'s answer is {hidden} than with "
-            f"random places hidden; show it first, and it is {shown}"
+            f"hiding what {NAMES[best]} marks first makes {seen.label}'s prediction {hidden} than "
+            f"hiding random places; showing it first makes it {shown}"
         )
     return Figure(
         name="relevance",
         title="Relevance: what the prediction depends on",
         reading=sentence(joined(parts)),
-        how="Maps: one column per image, lit where the prediction depends on it. Curves: the "
-        "answer's probability while the most relevant places are hidden (deletion, low is good) "
-        "or shown on an empty image (insertion, high is good); dashed: the same places in random "
-        "order. "
-        "± is the standard error over images.",
+        how="Maps: one column per image, bright where the prediction depends on it. Curves: the "
+        "probability of the predicted class while the most relevant places are hidden (deletion, "
+        "low is good) or shown on an empty image (insertion, high is good); dashed: the same "
+        "places in random order. ± is the standard error over images.",
         panels=tuple(panel for seen in models for panel in _panels(seen, len(models) > 1)),
         definition="Rollout: Π (A/2 + I/2) (Abnar & Zuidema 2020); gradient attention: Π (I + "
         "mean max(0, ∇A · A)) (Chefer et al. 2021); Grad-CAM: max(0, Σ_c α_c A_c) (Selvaraju et "
@@ -122,7 +121,7 @@ def _curve(seen: Seen, curve: str) -> Lines:
     return Lines(
         title=f"{seen.label}, {curve}",
         x_label=f"most relevant places {verb} (%)",
-        y_label="probability of the answer (%)",
+        y_label="probability of the prediction (%)",
         series=tuple(series),
         floor=0.0,
         ceiling=100.0,

@@ -110,7 +110,7 @@ def frequency(models: Sequence[Seen]) -> Figure:
         None,
         "radial frequency of the noise (π)",
         name="frequency",
-        title="Noise of one frequency",
+        title="Accuracy under noise of one frequency",
         definition=f"Noise within a window of {values['window']:g} π and rms {values['rms']:g} of "
         "the pixel range is added (Park & Kim, Fig. 2b).",
     )
@@ -135,7 +135,7 @@ def corruption(models: Sequence[Seen]) -> Figure:
     panel = Heat(rows=rows, columns=columns, values=values, label="top-1 accuracy (%)")
     return Figure(
         name="corruption",
-        title="Corrupted images",
+        title="Accuracy on corrupted images",
         reading=_reading(models),
         panels=(panel,),
         how="Top-1 accuracy in percent" + ("." if len(models) == 1 else ", mean over severities."),

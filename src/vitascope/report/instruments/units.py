@@ -15,7 +15,7 @@ from vitascope.report.tables.table import TableRow
 
 
 def fourier(models: Sequence[Seen]) -> Figure:
-    """What happens to high frequencies on the way through the network."""
+    """Amplitude of high frequencies after each unit."""
     parts = []
     for seen in models:
         high = seen.values["high"]
@@ -35,9 +35,9 @@ def fourier(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="fourier",
-        title="Which frequencies pass",
+        title="Fourier spectrum of the feature maps",
         reading=f"High frequencies from the first unit to the last: {joined(parts, 3)}",
-        how="Lower: high frequencies are damped more, relative to the mean of the map. "
+        how="Lower: high frequencies are damped more, relative to the zero frequency. "
         + marks_told(models),
         panels=(way, ends),
         definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
@@ -59,7 +59,7 @@ def _spectra(models: Sequence[Seen]) -> Iterator[Series]:
 
 
 def variance(models: Sequence[Seen]) -> Figure:
-    """How much the feature map varies over space, unit by unit."""
+    """Spatial variance of the feature map after each unit."""
     numbers = [float(v) for seen in models for v in seen.values["variance"]]
     log = min(numbers) > 0 and max(numbers) > 30 * min(numbers)
     parts = []
@@ -79,7 +79,7 @@ def variance(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="variance",
-        title="Variance of the feature maps",
+        title="Spatial variance of the feature maps",
         reading=joined(parts, 3),
         panels=(panel,),
         how=marks_told(models),
@@ -155,7 +155,7 @@ def lesion(models: Sequence[Seen]) -> Figure:
     )
     return Figure(
         name="lesion",
-        title="Accuracy lost without each unit",
+        title="Lesions: accuracy lost without each unit",
         reading=joined(parts or ["No unit was dropped"]),
         how=f"One unit is dropped at a time, nothing is trained again. {marks_told(models)}",
         panels=(panel,),
@@ -192,7 +192,7 @@ def masking(models: Sequence[Seen]) -> Figure:
     panel = Dots(y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
     return Figure(
         name="masking",
-        title="Accuracy without positions, and without content",
+        title="Masking: accuracy without positions, and without content",
         reading=joined(parts),
         how="Masked at test time, nothing is trained again.",
         panels=(panel,),

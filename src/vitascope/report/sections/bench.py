@@ -11,7 +11,7 @@ from vitascope.report.tables.bench import ABOUT_RATES, ABOUT_RATIOS, bench_table
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section a benchmark."""
+    """One section per benchmark."""
     record = source.record
     name = record.kind.removeprefix("bench-")
     rates = {who: float(rate) for who, _, rate, *_ in record.values.get("throughput") or ()}
@@ -34,7 +34,7 @@ def section(source: Source, styles: Styles) -> Section:
     panel = Dots(y_label=unit, groups=tuple(shown), series=(series,))
     figure = Figure(
         name=f"speed {name}",
-        title="Against its peers",
+        title="Speed against peers",
         reading=f"{answer}.",
         how=about,
         panels=(panel,),

@@ -7,6 +7,7 @@ from typing import Any
 from vitascope.report.figures.scale import count, short
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration
+from vitascope.report.instruments.heads import GATE, NONLOCALITY
 from vitascope.report.instruments.mistakes import chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
@@ -48,17 +49,7 @@ _TERMS = (
         "FLOPs.",
     ),
 )
-_ATTENTION_TERMS = {
-    "gates": (
-        "Gate",
-        "σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + σ softmax(position).",
-    ),
-    "nonlocality": (
-        "Nonlocality",
-        "D_h = 1/N Σ_ij A^h_ij ‖δ_ij‖: the distance, in patches, between a patch and those it "
-        "attends to, averaged over all N patches and weighted by attention.",
-    ),
-}
+_ATTENTION_TERMS = {"gates": ("Gate", GATE), "nonlocality": ("Nonlocality", NONLOCALITY)}
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:

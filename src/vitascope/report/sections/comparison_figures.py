@@ -55,7 +55,7 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
         panels = (_of_one_fraction(comparison, rows[0]),)
     return Figure(
         name="efficiency",
-        title="How much each image teaches" if len(rows) > 1 else "Accuracy",
+        title="Accuracy against training images" if len(rows) > 1 else "Accuracy",
         reading=readings.efficiency_reading(comparison),
         how=how.strip(),
         panels=panels,
@@ -164,7 +164,7 @@ def cost(comparison: ComparisonRecord) -> Figure:
     whiskers = " Whiskers: one standard deviation over seeds." if comparison.num_seeds > 1 else ""
     return Figure(
         name="cost",
-        title="What it costs",
+        title="Accuracy against cost",
         reading=readings.cost_reading(comparison),
         how=images + whiskers,
         panels=tuple(panels),
@@ -204,7 +204,7 @@ def learning(comparison: ComparisonRecord) -> Figure:
                         marks=False,
                     )
                 )
-    bands = "; bands: from the least to the most" if len(comparison.models) <= _FEW else ""
+    bands = "; bands: lowest to highest seed" if len(comparison.models) <= _FEW else ""
     return Figure(
         name="learning",
         title="Learning curves",

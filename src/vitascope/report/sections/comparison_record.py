@@ -190,8 +190,7 @@ class ComparisonRecord:
     @property
     def crossings(self) -> Sequence[Mapping[str, Any]]:
         """Where one model overtakes another, each with a sentence."""
-        found: Sequence[Mapping[str, Any]] = self.values.get("crossings") or ()
-        return found
+        return self.values.get("crossings") or ()
 
     @property
     def known_rows(self) -> list[FractionRow]:

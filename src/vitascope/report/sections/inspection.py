@@ -115,7 +115,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         label="Inspection",
         num_models=len(sittings),
         title=f"Inside {what}",
-        question=f"What goes on inside {what}?",
+        question=f"What do the instruments measure in {what}?",
         answer=drawn[0].reading,
         leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
         facts=tuple((key, value) for key, value in facts if value),

@@ -50,7 +50,7 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def section(source: Source, styles: Styles) -> Section:
-    """One section a question."""
+    """One section per question."""
     record = source.record
     values, data = record.values, record.values["data"]
     chosen = values["chosen_by"]
@@ -102,7 +102,7 @@ def _badge(record: Record) -> Badge:
 
 
 def leads(record: Record) -> list[str]:
-    """What the answer rests on, in sentences."""
+    """The evidence behind the answer, in sentences."""
     values, names = record.values, called(record.values)
     advice = values["recommendation"]
     said = [*advice["sentences"], *values.get("race_notes", ())]

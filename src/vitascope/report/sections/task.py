@@ -1,6 +1,5 @@
 """Trainings and evaluations of other tasks than classification: segmentation, questions."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
+from vitascope.report.sections.run import model_name
 from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.task import METRICS, task_table
@@ -28,25 +28,16 @@ _TERMS = {
 }
 
 
-def _name(source: Source) -> str:
-    return str(source.settings("model").get("name") or source.folder.resolve().name)
-
-
 def _data(source: Source) -> str:
     """The folder of the data, without the way to it."""
     given = str(source.settings("data").get("name") or "its data")
     return Path(given.rpartition(":")[2]).name or given
 
 
-def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
-    """(name, kind) of each model; a run does not say its kind."""
-    return [(_name(source), "other") for source in sources]
-
-
 def section(source: Source, styles: Styles) -> Section:
-    """One section a run."""
+    """One section per run."""
     record, values = source.record, source.record.values
-    name, data, recipe = _name(source), source.settings("data"), source.settings("recipe")
+    name, data, recipe = model_name(source), source.settings("data"), source.settings("recipe")
     metric, final, best = str(values["metric"]), values["final"], values["best"]
     told = METRICS[metric]
     answer = f"{name} reaches {number(100 * final[metric], 1)} % {told} on {_data(source)} "

@@ -31,7 +31,7 @@ def short_name(text: str) -> str:
 def pretrained_table(
     record: Record, style_of: Callable[[str], Style | None] = lambda name: None
 ) -> Table:
-    """One line a candidate, the best first; behind is on the images that report."""
+    """One line per candidate, the best first; behind is on the images that report."""
     values = record.values
     lines = sorted(values["table"], key=lambda line: -_own(line))
     taken, tuned = values["recommendation"]["model"], way_of(record) == TUNED

@@ -90,7 +90,7 @@ function tile(card, name, title) {
   return { figure: figure, canvas: canvas, caption: caption };
 }
 
-function build() {  // a card a model
+function build() {  // one card per model
   var box = $("ex-cards");
   box.textContent = "";
   cards = shown().map(function (model) {
@@ -142,7 +142,7 @@ function build() {  // a card a model
     whole.appendChild(make("figcaption", "", "Every head at this patch, one row per layer. Click one."));
     card.body.appendChild(whole);
     card.rests = card.node.appendChild(make("div", "ex-rests"));
-    card.rests.appendChild(make("h4", "", "What the answer rests on"));
+    card.rests.appendChild(make("h4", "", "What the prediction depends on"));
     card.resting = card.rests.appendChild(make("div", "ex-tiles"));
     box.appendChild(card.node);
     return card;
@@ -158,7 +158,7 @@ function percent(share) { return (100 * share).toFixed(1) + "\u00a0%"; }
 function sharesOf(layer, rows, whole) {  // what goes to class tokens and registers, in words
   if (!layer.keyTokens.length) return "";
   var said = layer.keyTokens.map(function (name, n) { return name + " " + percent(rows.shares[n]) + (layer.Q ? " (the head's patches " + percent(whole.shares[n]) + ")" : ""); });
-  return "Of its attention goes to: " + said.join(", ") + "; evenly it would be " + percent(1 / (layer.K + layer.keyTokens.length)) + " each. The maps show the rest.";
+  return "Share of its attention that goes to: " + said.join(", ") + "; with uniform attention " + percent(1 / (layer.K + layer.keyTokens.length)) + " each. The maps show the rest.";
 }
 
 function restsOn(card, view) {  // maps of relevance of the image that is shown, at the last weights
@@ -178,7 +178,7 @@ function restsOn(card, view) {  // maps of relevance of the image that is shown,
     for (var k = 1; k < row.length; k++) if (row[k] > row[best]) best = k;
     var shown = card.resting.children[n].firstChild;
     drawLight(shown, row, h, w, null);
-    shown.setAttribute("aria-label", one.name + ": the answer rests most on row " + (Math.floor(best / w) + 1) + " of " + h + ", column " + (best % w + 1) + " of " + w);
+    shown.setAttribute("aria-label", one.name + ": the prediction depends most on row " + (Math.floor(best / w) + 1) + " of " + h + ", column " + (best % w + 1) + " of " + w);
   });
   while (card.resting.children.length > found.length) card.resting.removeChild(card.resting.lastChild);
 }
@@ -191,7 +191,7 @@ function aboutOf(model, view) {
   if (epoch !== null) words.push("epoch " + epoch);
   if (view.layer) words.push(view.layer.name);
   var said = part.answers && part.answers[at][view.image];
-  if (said) words.push("says " + said[0] + ", " + Math.round(100 * said[1]) + "\u00a0%" + (said[2] === false ? " (wrong)" : ""));
+  if (said) words.push("predicts " + said[0] + ", " + Math.round(100 * said[1]) + "\u00a0%" + (said[2] === false ? " (wrong)" : ""));
   return words.join(" · ");
 }
 
@@ -217,7 +217,7 @@ function draw() {
       if (layer.gated) drawMap(card[part].canvas, rows[part], layer, query);
     });
     card.gate.hidden = !layer.gated; card.plain.hidden = layer.gated;
-    card.plain.textContent = layer.Q ? "Plain attention: it looks by content, and has no gate." : "Class attention: only the " + layer.queryTokens.join(" and the ") + " looks, whichever patch is chosen.";
+    card.plain.textContent = layer.Q ? "Plain attention: by content, without a gate." : "Class attention: only the " + layer.queryTokens.join(" and the ") + " looks, whichever patch is chosen.";
     if (layer.gated) {
       card.knob.style.left = 100 * rows.gate + "%";
       card.number.textContent = "gate " + number(rows.gate) + (state.gate === "learned" ? "" : ", forced");
@@ -244,7 +244,7 @@ function draw() {
   saying = setTimeout(say, 150);
 }
 
-function say() {  // in words, for those who listen and for those who want the numbers
+function say() {  // the same in words, for screen readers
   var heard = cards.filter(function (card) { return card.said; });
   $("ex-said").textContent = heard.length ? heard[0].place + heard.map(function (card) { return card.said; }).join(" ") : "";
   heard.forEach(function (card) {
@@ -348,7 +348,7 @@ if (data.live) {
     var file = this.files[0], told = $("ex-told");
     if (!file) return;
     if (file.size > data.live.most) { told.textContent = "That file is larger than " + Math.round(data.live.most / 1048576) + " MB."; return; }
-    told.textContent = "Looking…";
+    told.textContent = "Computing the maps…";
     fetch(data.live.path, { method: "POST", body: file, headers: { "Content-Type": file.type || "application/octet-stream", "X-Vitascope-Token": data.live.token } })
       .then(function (answer) { return answer.json().then(function (body) { return [answer.ok, body]; }); })
       .then(function (both) {

@@ -23,8 +23,8 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
   for (var p = 0; p < model.parts.length; p++) {
     var part = model.parts[p], image = part.images.indexOf(state.picture);
     if (image < 0) continue;
-    if (!part.layers.length) return { why: "A network without attention: no patch looks at another.", part: part, image: image };
-    if (state.layer >= part.layers.length) return { why: "It has " + part.layers.length + " attention layers here.", part: part, image: image };
+    if (!part.layers.length) return { why: "This network has no attention.", part: part, image: image };
+    if (state.layer >= part.layers.length) return { why: "This model has " + part.layers.length + " attention layers.", part: part, image: image };
     var layer = opened(part.layers[state.layer]);
     if (state.head >= layer.heads) return { why: "This layer has " + layer.heads + " heads.", part: part, image: image };
     if (state.token && layer.queryTokens.indexOf(state.token) < 0) return { why: "There is no " + state.token + " in this layer.", part: part, image: image };
@@ -32,7 +32,7 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
     for (var e = 0; e < part.epochs.length; e++) if (part.epochs[e] === null || part.epochs[e] <= epochs[state.step]) epoch = e;
     return { id: model.label + p, part: part, layer: layer, index: state.layer, epoch: epoch, image: image };
   }
-  return { why: "It was not shown this image." };
+  return { why: "This image was not given to this model." };
 }
 function queryOf(layer) {
   var only = !layer.Q, h = only ? layer.keys[0] : layer.grid[0], w = only ? layer.keys[1] : layer.grid[1];

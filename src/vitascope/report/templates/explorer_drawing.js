@@ -30,7 +30,7 @@ function colourAt(value, scale) {
   var share = value > 0 ? (Math.log(value) - scale.bottom) / (scale.top - scale.bottom) : 0;
   return 3 * Math.round(255 * Math.max(0, Math.min(1, share)));
 }
-function paint(row, kh, kw) {  // into the small canvas, a pixel a key
+function paint(row, kh, kw) {  // into the small canvas, one pixel per key
   small.width = kw; small.height = kh;
   var out = pen.createImageData(kw, kh), scale = scaleOf(row);
   for (var k = 0; k < row.length; k++) {

@@ -1,4 +1,4 @@
-"""Which model to take for these images, in words, and what the answer rests on.
+"""The recommendation of a comparison in sentences: which model, by how much, on what evidence.
 
 The rule is :func:`vitascope.studies.stats.recommend`, on the most training images. It sees the
 images that choose (validation, or out of fold); accuracy and leads are told of images that chose
@@ -21,7 +21,7 @@ METRICS: Mapping[Metric, str] = {"top1": "top-1", "balanced": "balanced accuracy
 
 @dataclass(frozen=True)
 class Advice:
-    """The answer in words, and what it rests on."""
+    """The answer in words, and the evidence for it."""
 
     model: str
     headline: str

@@ -1,14 +1,15 @@
-"""A comparison that ends in the time there is: what is left out, in which order, and said so.
+"""Time budget of a comparison: what is left out, and in which order, until it fits.
 
 Fractions go first, the smallest before the others: the answer is about most images. Then
-candidates, the dearest first, down to two. Then epochs, down to a tenth. Seeds stay: below three
-the spread between runs is hardly known.
+candidates, the most expensive first, down to two. Then epochs, down to a tenth. Seeds stay: below
+three the spread between runs is hardly known.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from vitascope.errors import UserError
+from vitascope.progress import time_in_words
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.grid.training import changed_recipe
 
@@ -48,9 +49,7 @@ def in_words(seconds: float) -> str:
     >>> in_words(40), in_words(400), in_words(40_000)
     ('40 seconds', '7 minutes', '11.1 hours')
     """
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    return time_in_words(seconds, ("seconds", "minutes", "hours"))
 
 
 def fit(
@@ -65,7 +64,7 @@ def fit(
         question: What was asked.
         budget: Seconds there are.
         duration: Seconds that a question takes.
-        cost: Seconds of one image of each model, by which the dearest is known.
+        cost: Seconds of one image of each model, to know the most expensive.
 
     Raises:
         UserError: If even the least takes longer; it says how long.

@@ -1,4 +1,4 @@
-"""What speaks against trusting a comparison: said in the badge of its headline.
+"""Cautions about the result of a comparison, shown in the badge of its headline.
 
 Each is a few words for the badge and a sentence with the numbers and what to do.
 """
@@ -10,8 +10,6 @@ from itertools import pairwise
 
 from vitascope.studies import stats
 from vitascope.studies.comparison.evidence import Evidence, FractionResults
-
-__all__ = ["Caution", "Trainings", "cautions"]
 
 
 @dataclass(frozen=True)

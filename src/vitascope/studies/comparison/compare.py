@@ -50,8 +50,6 @@ from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build, reopen
 from vitascope.train import Run, check_trainable, lock_folder
 
-__all__ = ["commands", "compare"]
-
 
 def commands(question: Comparison, out: str | Path) -> list[str]:
     """One ``vitascope train`` per run, for any scheduler; `compare` then finds them finished."""

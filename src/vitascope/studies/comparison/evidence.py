@@ -1,4 +1,4 @@
-"""Accuracies side by side: who is ahead, by how much, and can we know.
+"""Accuracies per model and fraction, with confidence intervals of the leads and a verdict.
 
 Pure functions on what the runs of a comparison said about one set of images. The difference of a
 model and a reference at one fraction is paired over the images, which both met, and crossed with

@@ -1,4 +1,4 @@
-"""From what was asked to what is trained: matched, timed, within the budget, and tuned.
+"""Plan of a comparison: matched widths, expected time, time budget and tuning of learning rates.
 
 The plan is kept as ``plan.json`` in the folder, so that the same command goes on with it, though
 steps take a little longer or shorter every time they are timed.
@@ -27,8 +27,6 @@ from vitascope.studies.comparison.timing import (
 from vitascope.studies.comparison.tuning import FACTORS, SHARE
 from vitascope.studies.grid.training import Training, changed_recipe
 from vitascope.train import Recipe
-
-__all__ = ["ComparisonPlan", "Wish", "make_plan", "save_plan"]
 
 SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
 

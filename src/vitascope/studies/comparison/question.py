@@ -40,35 +40,59 @@ def rates_from(words: Sequence[str], models: Sequence[str]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The question in full."""
+class Choice:
+    """Models to choose from, images and seeds to choose by, and how it is done."""
 
     data: str
-    models: tuple[str, ...] = Compare.models
-    fractions: tuple[float, ...] = Compare.fractions
+    models: tuple[str, ...]
     seeds: tuple[Seed, ...] = Compare.seeds
     recipe: Recipe
-    image_size: Side | None = None
-    reference: str | None = None  # gains are relative to it; by default the first model
-    overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
-    subset_per_seed: bool = True  # a fraction is drawn anew with each seed
-    margin: Annotated[float, Within(0, 100)] = (
-        Compare.margin
-    )  # points a cheaper model may be behind
+    image_size: Side | None = None  # the models' own when left out
+    # points that a cheaper model may be behind
+    margin: Annotated[float, Within(0, 100)] = Compare.margin
     # share of the training images that choose the model; 0: the test images do
     validation: Annotated[float, Within(0, 1, open_high=True)] = Compare.validation
     folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
     metric: Metric = Compare.metric
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in self.several():
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
+
+    def several(self) -> tuple[str, ...]:
+        """Fields that take one or more different values."""
+        return ("models", "seeds")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """In plain types."""
+        return {**asdict(self), "recipe": self.recipe.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Choice):
+    """The question in full."""
+
+    models: tuple[str, ...] = Compare.models
+    fractions: tuple[float, ...] = Compare.fractions
+    reference: str | None = None  # gains are relative to it; by default the first model
+    overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
+    subset_per_seed: bool = True  # a fraction is drawn anew with each seed
     rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
     model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
     start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`
 
+    def several(self) -> tuple[str, ...]:
+        """Fields that take one or more different values."""
+        return ("models", "fractions", "seeds")
+
     def __post_init__(self) -> None:
-        check(self)
-        for name in ("models", "fractions", "seeds"):
+        super().__post_init__()
+        for name in self.several():
             values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
             short = [f"{v:g}" if isinstance(v, float) else file_name(str(v)) for v in values]
             if len(set(short)) != len(values):
                 raise UserError(
@@ -79,11 +103,6 @@ class Comparison:
             raise UserError(f"fractions lie in (0, 1], not {list(self.fractions)}")
         if self.reference is not None and self.reference not in self.models:
             raise UserError(f"the reference {self.reference} is not among the models")
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """In plain types."""
-        return {**asdict(self), "recipe": self.recipe.to_dict()}
 
     @property
     def readings(self) -> tuple[Reading, ...]:

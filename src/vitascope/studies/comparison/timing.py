@@ -30,15 +30,6 @@ from vitascope.train.trainer.loop import training_batches
 from vitascope.train.trainer.optimizer import build_optimizer
 from vitascope.train.trainer.update import Update
 
-__all__ = [
-    "ImageCounts",
-    "Speed",
-    "duration_of",
-    "seconds_beside",
-    "seconds_of_epoch",
-    "time_steps",
-]
-
 START = 2.0  # seconds of a run before its epochs: files and model
 STEPS, LEAST = 16, 0.5  # so many steps are timed, or as many as go into so many seconds
 

@@ -6,8 +6,8 @@ its positional map once (two small matrices, see :mod:`vitascope.layers.position
 The reader computes the mix (1 - g) content + g position, with the learned gates or others. Any
 other layer stores the map it uses. What would make the record too large is left out, and named.
 
-With them go maps of what the answer on each image rests on, at the last weights; a network without
-attention has these alone.
+Relevance maps are stored too: what the prediction on each image depends on, with the final weights.
+A network without attention has these alone.
 
 Deviation: entropy read off these maps is that of patches among patches (class tokens are dropped,
 rows made to sum to one again); the instrument counts class tokens.

@@ -1,4 +1,4 @@
-"""Maps of relevance for the explorer: what the answer on each image rests on, one byte a place."""
+"""Relevance maps for the explorer: what each prediction depends on, one byte per place."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def relevance_maps(
         return {}, []
     try:
         maps, _ = explain(images)
-    except UserError:  # no classifier, or an answer that rests on nothing
+    except UserError:  # no classifier, or a prediction that depends on no place
         return {}, []
     arrays, described = {}, []
     for method, values in maps.items():

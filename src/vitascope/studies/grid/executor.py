@@ -27,8 +27,6 @@ from vitascope.studies.grid.runs import (
 )
 from vitascope.studies.grid.training import Reading, Training
 
-__all__ = ["Engine", "Wanted", "run_all"]
-
 Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 
@@ -72,7 +70,7 @@ def run_all(
         out: Folder for them.
         engine: Where they are made.
         cost: Of one epoch of a training, in any unit, for the progress and the time left; the
-            dearest runs begin.
+            most expensive runs begin.
         beside: Cost of a run besides its epochs, in the same unit.
         what: The work, in a word, for the progress.
 
@@ -114,7 +112,7 @@ def run_all(
 
 
 def waves(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
-    """Runs in the order of who teaches whom; a teacher nobody asked for is added."""
+    """Runs with teachers before their students; a teacher that is missing is added."""
     runs = {(training.key, seed): (training, list(readings)) for training, readings, seed in wanted}
     for training, _, seed in wanted:
         teacher = training.teacher

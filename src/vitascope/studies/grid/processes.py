@@ -23,8 +23,6 @@ from vitascope.progress import Progress
 from vitascope.settings import Processes, check_value
 from vitascope.train import Interrupted
 
-__all__ = ["makespan", "side_by_side", "watch_parent"]
-
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -26,21 +26,6 @@ from vitascope.train import recipe as named
 from vitascope.train.run_folder.run import differences
 from vitascope.train.trainer.loop import data_config
 
-__all__ = [
-    "command",
-    "correct_arrays",
-    "folder_of",
-    "images_of",
-    "is_finished",
-    "kept_epochs",
-    "on_so_many",
-    "reading_of",
-    "recipe_of",
-    "refuse_other",
-    "run_of",
-    "train_and_read",
-]
-
 # Epochs whose weights a run keeps, the first weights among them. A long training has 12: at 300
 # epochs one stands at a tenth, and four after it, so that what falls early and climbs late is seen.
 # One more costs a micro model a second, with what is read off it, in each run of a comparison.

@@ -25,17 +25,6 @@ from vitascope.train.trackers import require_pictures
 from vitascope.train.trainer.loop import chosen_images
 from vitascope.train.trainer.optimizer import BACKBONE
 
-__all__ = [
-    "fold_from",
-    "load_images",
-    "on_so_many",
-    "pairs",
-    "recipe_from",
-    "teacher_from",
-    "train_model",
-    "train_once",
-]
-
 
 def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
     """``NAME=VALUE`` words as a mapping, values read as YAML.

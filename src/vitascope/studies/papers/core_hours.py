@@ -75,11 +75,11 @@ class Pace:
         asked = reading.options
         batches = asked.get("num_batches", Inspect.batches)
         if reading.name == "hessian":
-            return batches * PRODUCTS * self.product  # type: ignore[no-any-return]
+            return batches * PRODUCTS * self.product
         if reading.name == "landscape":
             points = asked.get("points", Inspect.points) ** 2
-            return points * batches * BATCH_SIZE * self.step / 3  # type: ignore[no-any-return]
-        return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3  # type: ignore[no-any-return]
+            return points * batches * BATCH_SIZE * self.step / 3
+        return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3
 
 
 def pace_of(training: Training, readings: Iterable[Reading] = (), steps: int = 2) -> Pace:

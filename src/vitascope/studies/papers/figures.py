@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -30,26 +31,9 @@ def over(
     )
 
 
-def lines(
-    title: str,
-    series: Sequence[Series],
-    *,
-    x: str,
-    y: str,
-    x_log: bool = False,
-    y_log: bool = False,
-    joined: bool = True,
-) -> Lines:
-    """A panel of lines; ``x`` and ``y`` name the axes."""
-    return Lines(
-        title=title,
-        x_label=x,
-        y_label=y,
-        series=tuple(series),
-        x_log=x_log,
-        y_log=y_log,
-        joined=joined,
-    )
+def lines(title: str, series: Sequence[Series], *, x: str, y: str, **how: Any) -> Lines:
+    """A panel of lines; ``x`` and ``y`` name the axes, ``how`` is ``x_log`` and ``joined``."""
+    return Lines(title=title, x_label=x, y_label=y, series=tuple(series), **how)
 
 
 def shares_panel(
@@ -73,9 +57,7 @@ def shares_panel(
     return lines(title, series, x="images of each class, %", y="top-1, %", x_log=True)
 
 
-def curves_figure(
-    findings: Findings, runs: Mapping[str, Training], title: str, name: str = "curves"
-) -> Figure:
+def curves_figure(findings: Findings, runs: Mapping[str, Training], title: str) -> Figure:
     """Top-1 and training loss over epochs, means over seeds; one line per run."""
     panels = []
     for key, factor, label in (("top1", 100.0, "top-1, %"), ("train_nll", 1.0, "training loss")):
@@ -93,7 +75,7 @@ def curves_figure(
         panels.append(lines(label, series, x="training, % of its epochs", y=label))
     best = max(panels[0].series, key=lambda line: line.y[-1] or 0.0)
     reading = f"{best.label} ends highest, at {best.y[-1]:.1f} %."
-    return Figure(name=name, title=title, reading=reading, panels=tuple(panels))
+    return Figure(name="curves", title=title, reading=reading, panels=tuple(panels))
 
 
 def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, title: str) -> Figure:

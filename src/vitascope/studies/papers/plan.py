@@ -108,6 +108,41 @@ class Sheet:
         ]
         return cls(name=name, title=title, corner=corner, columns=list(asked), rows=rows, **how)
 
+    @classmethod
+    def of_grid(
+        cls,
+        name: str,
+        title: str,
+        columns: Sequence[str],
+        runs: Mapping[str, Sequence[Training | None]],
+        *,
+        ask: Mapping[str, Any] | None = None,
+        paper: Mapping[str, Sequence[float | None]] | None = None,
+        called: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> "Sheet":
+        """A run per cell, all asked alike.
+
+        Args:
+            name: Of the table.
+            title: Of the table.
+            columns: Their names.
+            runs: Label of a row -> the run of each column; None leaves a cell empty.
+            ask: Arguments of every `Ask`.
+            paper: Label of a row -> the paper's number for each column.
+            called: Label of a row -> its name in the paper.
+            how: Other fields of the table.
+        """
+        rows = []
+        for label, trainings in runs.items():
+            known = (paper or {}).get(label) or [None] * len(trainings)
+            cells = [
+                None if run is None else Ask(training=run, paper=number, **(ask or {}))
+                for run, number in zip(trainings, known, strict=True)
+            ]
+            rows.append(Row(label=label, paper_label=(called or {}).get(label), cells=cells))
+        return cls(name=name, title=title, columns=columns, rows=rows, **how)
+
     def above(self, larger: str, smaller: str, column: str = "", other: str = "") -> Contrast:
         """That one row is above another, in a column (the first) or in one each."""
         column = column or self.columns[0]

@@ -1,4 +1,4 @@
-"""Statistics of runs: what a difference is worth, and what may be concluded from it.
+"""Statistics of runs: intervals of differences, verdicts on claims, which model to take.
 
 - `differences`: accuracies of models that met the same test images, with their intervals
 - `numbers`: contrasts of other numbers, of spectra, and correlations

@@ -43,7 +43,7 @@ class Needed:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The model to take, and what that rests on."""
+    """The model to take, and the evidence for it."""
 
     model: str
     verdict: Literal["clear", "equivalent", "undecided"]

@@ -22,7 +22,7 @@ from vitascope.train.trainer.segmentation import pixel_loss
 
 
 def class_names(root: str | Path) -> tuple[str, ...]:
-    """Names of the classes 1, 2, ... of the masks: ``classes.txt``, a name a line, or ADE20K's 150.
+    """Names of the classes 1, 2, ... of the masks: ``classes.txt``, one per line, or ADE20K's 150.
 
     ADE20K's release says them in ``objectInfo150.txt``; the last column is the name.
     """

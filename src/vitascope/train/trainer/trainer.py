@@ -237,5 +237,4 @@ class Trainer:
                 )
                 for tracker in self.process.accelerator.trackers:
                     tracker.finish()
-        result: Run = self.process.agreed(run)
-        return result
+        return self.process.agreed(run)

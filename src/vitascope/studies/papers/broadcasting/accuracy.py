@@ -19,13 +19,11 @@ import numpy as np
 
 from vitascope.figure import Figure
 from vitascope.record import Record
-from vitascope.studies.papers.figures import curves_figure, lines, over
+from vitascope.studies.papers.figures import CURVES, curves_figure, lines, over
 from vitascope.studies.papers.plan import (
-    Ask,
     Findings,
     Plan,
     Reading,
-    Row,
     Sample,
     Sheet,
     Study,
@@ -34,7 +32,6 @@ from vitascope.studies.papers.plan import (
 )
 from vitascope.studies.papers.scale import IMAGENET, ROLES, Role, Scale
 
-CURVES = Reading(name="curves")
 BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
 
 _TINY: Role = (("deit_tiny_distilled", {}), ("vit_micro_distilled", ROLES["DeiT-Ti"][1][1]))
@@ -109,7 +106,7 @@ def _surprise(record: Record) -> np.ndarray | None:
     probability = record.arrays.get("probability")
     if probability is None or not (probability > 0).all():
         return None
-    return -np.log(probability.astype(float))  # type: ignore[no-any-return]
+    return -np.log(probability.astype(float))
 
 
 def _distilled(scale: Scale) -> list[Sheet]:
@@ -127,28 +124,19 @@ def _distilled(scale: Scale) -> list[Sheet]:
             {"reading": elsewhere(scale, "imagenet-real")},
         )
     return [
-        Sheet(
-            name=name,
-            title=f"Distilled from a CNN, {said} (Table S1)",
+        Sheet.of_grid(
+            name,
+            f"Distilled from a CNN, {said} (Table S1)",
+            [taught(scale, size).model for size in sizes],
+            {label: [taught(scale, size, kind) for size in sizes] for label, kind in KINDS.items()},
+            ask=how,
+            paper={
+                label: [_TABLE_S1[name][size][i] for size in sizes] for i, label in enumerate(KINDS)
+            },
+            called={label: label for label in KINDS},
             corner="module",
-            columns=[taught(scale, size).model for size in sizes],
             unit="top-5, %" if name == "top5" else "top-1, %",
             num_test=count,
-            rows=[
-                Row(
-                    label=label,
-                    paper_label=label,
-                    cells=[
-                        Ask(
-                            training=taught(scale, size, kind),
-                            paper=_TABLE_S1[name][size][i],
-                            **how,
-                        )
-                        for size in sizes
-                    ],
-                )
-                for i, (label, kind) in enumerate(KINDS.items())
-            ],
         )
         for name, (said, count, how) in asked.items()
     ]
@@ -250,18 +238,17 @@ def small_images(scale: Scale) -> Plan:
     if scale.is_paper:
         data = scale.data if ":" in scale.data else "cifar100"
         runs = [run.but(data=data, image_size=scale.image_size or 224) for run in runs]
-    rows = [
-        Row(label=run.model, paper_label=label, cells=[Ask(training=run, paper=paper)])
-        for run, label, paper in zip(runs, ("ViT-S", "+ CB"), (74.73, 75.43), strict=True)
-    ]
-    table = Sheet(
-        name="top1",
-        title="From scratch on small images (Table S4)",
+    plain, broadcast = (run.model for run in runs)
+    table = Sheet.of_grid(
+        "top1",
+        "From scratch on small images (Table S4)",
+        ["top-1"],
+        {run.model: [run] for run in runs},
+        paper={plain: [74.73], broadcast: [75.43]},
+        called={plain: "ViT-S", broadcast: "+ CB"},
         corner="network",
-        columns=["top-1"],
-        rows=rows,
     )
-    claims = {"CB raises the accuracy": table.above(rows[1].label, rows[0].label)}
+    claims = {"CB raises the accuracy": table.above(broadcast, plain)}
     return Plan(tables=[table], claims=claimed("CB Table S4", claims))
 
 

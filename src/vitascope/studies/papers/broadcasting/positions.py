@@ -33,35 +33,31 @@ _TABLE_S3: dict[str, tuple[Role, int, float | None, float | None]] = {
 
 def hierarchical(scale: Scale) -> Plan:
     """Table S3: networks with stages or convolutions; PVTv2 at the paper's scale alone."""
-    rows = []
-    for name, (role, epochs, *paper) in _TABLE_S3.items():
+    runs, called = {}, {}
+    for name, (role, epochs, *_) in _TABLE_S3.items():
         if name == "PVTv2" and not scale.is_paper:
             continue
         pair = [made(scale, role, kind) for kind in ("", "cb")]
         pair = [t.but(epochs=t.epochs or epochs) for t in pair] if scale.is_paper else pair
         label = pair[0].model + scale.pick(paper="", laptop=", small") * (name == "Swin-Ti")
-        rows.append(
-            Row(
-                label=label,
-                paper_label=name,
-                cells=[Ask(training=t, paper=p) for t, p in zip(pair, paper, strict=True)],
-            )
-        )
-    table = Sheet(
-        name="top1",
-        title="In networks with stages or convolutions (Table S3)",
+        runs[label], called[label] = pair, name
+    table = Sheet.of_grid(
+        "top1",
+        "In networks with stages or convolutions (Table S3)",
+        ["without", "CB"],
+        runs,
+        paper={label: _TABLE_S3[name][2:] for label, name in called.items()},
+        called=called,
         corner="network",
-        columns=["without", "CB"],
-        rows=rows,
     )
     helped: dict[str, Contrast] = {
-        f"CB helps {row.label}": table.above(row.label, row.label, "CB", "without") for row in rows
+        f"CB helps {label}": table.above(label, label, "CB", "without") for label in runs
     }
     helped["CB helps on average"] = (
         table.name,
         {
-            (row.label, column): sign / len(rows)
-            for row in rows
+            (label, column): sign / len(runs)
+            for label in runs
             for column, sign in (("CB", 1), ("without", -1))
         },
     )

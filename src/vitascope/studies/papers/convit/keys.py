@@ -38,6 +38,6 @@ def value_at(what: str, share: float) -> Any:
     """A number of the learning curves at the measured epoch nearest to a share of the training."""
 
     def key(record: Record) -> float | None:
-        return record.values[what][_nearest(record.values["epoch"], share)]  # type: ignore[no-any-return]
+        return record.values[what][_nearest(record.values["epoch"], share)]
 
     return key

@@ -9,7 +9,7 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.convit.keys import value_at
 from vitascope.studies.papers.convit.sizes import PAIR, PLUS, sized
 from vitascope.studies.papers.figures import CURVES, curves_figure
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
+from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale
 
 
@@ -27,14 +27,16 @@ def long_training(scale: Scale) -> Plan:
         return found.but(data=data, image_size=scale.image_size or 224, epochs=scale.epochs or 3000)
 
     def table(name: str, title: str, known: Mapping[str, float]) -> Sheet:
-        rows = []
-        for kind, label in labels.items():
-            cells = [
-                Ask(training=run(kind, size), key=name, paper=known.get(f"{kind}-{size}"))
-                for size in names
-            ]
-            rows.append(Row(label=label, paper_label=kind, cells=cells))
-        return Sheet(name=name, title=title, corner="size", columns=names, rows=rows)
+        return Sheet.of_grid(
+            name,
+            title,
+            names,
+            {label: [run(kind, size) for size in names] for kind, label in labels.items()},
+            ask={"key": name},
+            paper={v: [known.get(f"{k}-{size}") for size in names] for k, v in labels.items()},
+            called={label: kind for kind, label in labels.items()},
+            corner="size",
+        )
 
     best = table("best_top1", "Best top-1 during training (Fig. 11 left)", {"ConViT-Ti+": 82.1})
     last = table("top1", "Top-1 at the end (Fig. 11 left)", {})

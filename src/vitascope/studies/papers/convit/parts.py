@@ -17,7 +17,7 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.convit.keys import head_mean
 from vitascope.studies.papers.convit.sizes import sized
 from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
+from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, percent
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
@@ -37,25 +37,22 @@ _ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (
 def ablation(scale: Scale) -> Plan:
     """Table 3: gating and the convolutional start, one taken away after the other."""
     few = percent(scale.small)
-    rows = []
-    for label, args, full, tenth in _ABLATION:
+    runs = {}
+    for label, args, *_ in _ABLATION:
         role = "DeiT-S+" if args is None else "ConViT-S+"
-        cells = [
-            Ask(
-                training=scale.training(role, fraction=f, recipe="deit_plus", **(args or {})),
-                paper=paper,
-            )
-            for f, paper in ((1.0, full), (scale.small, tenth))
+        runs[label] = [
+            scale.training(role, fraction=share, recipe="deit_plus", **(args or {}))
+            for share in (1.0, scale.small)
         ]
-        rows.append(Row(label=label, paper_label=label, cells=cells))
-    a, b, c, d, e, f, g, half, _ = (row.label for row in rows)
-
-    table = Sheet(
-        name="top1",
-        title="ConViT taken apart (Table 3)",
+    a, b, c, d, e, f, g, half, _ = runs
+    table = Sheet.of_grid(
+        "top1",
+        "ConViT taken apart (Table 3)",
+        ["100 %", few],
+        runs,
+        paper={label: numbers for label, _, *numbers in _ABLATION},
+        called={label: label for label in runs},
         corner="network",
-        columns=["100 %", few],
-        rows=rows,
     )
     apart = {
         f"ConViT is ahead of DeiT on {few} of the images": (a, e, few),
@@ -68,7 +65,7 @@ def ablation(scale: Scale) -> Plan:
         f"a frozen convolution beats frozen random attention ({few})": (f, g, few),
     }
     claims = claimed("ConViT Table 3", {k: table.above(*cells) for k, cells in apart.items()})
-    shown = {row.label: ask.training for row in rows if (ask := row.cells[0]) is not None}
+    shown = {label: full for label, (full, _) in runs.items()}
 
     def figures(findings: Findings) -> list[Figure]:
         return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
@@ -83,47 +80,39 @@ def distillation(scale: Scale) -> Plan:
     plain = {"DeiT-S": (79.8, 80.9), "DeiT-B": (81.8, 83.0), "ConViT-S+": (82.2, 82.9)}
     roles = scale.pick(paper=tuple(plain), laptop=("DeiT-S", "ConViT-S+"))
     teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
-    rows = []
-    for role in roles:
-        alone = sized(scale, role, fraction)
+    called = {scale.training(role).model: role for role in roles}
+    runs = {}
+    for label, role in called.items():
         taught = sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
-        pair = zip((alone, taught), plain[role], strict=True)
-        rows.append(
-            Row(
-                label=scale.training(role).model,
-                paper_label=role,
-                cells=[Ask(training=t, paper=p) for t, p in pair],
-            )
-        )
-    table = Sheet(
-        name="top1",
-        title="Hard distillation from a CNN (Table 4)",
+        runs[label] = [sized(scale, role, fraction), taught]
+    columns = ["alone", "distilled"]
+    table = Sheet.of_grid(
+        "top1",
+        "Hard distillation from a CNN (Table 4)",
+        columns,
+        runs,
+        paper={label: plain[role] for label, role in called.items()},
+        called=called,
         corner="network",
-        columns=["alone", "distilled"],
-        rows=rows,
     )
-    vit, convit = rows[0].label, rows[-1].label
-    trained = {
-        name: cell.training
-        for name, cell in zip(table.columns, rows[0].cells, strict=True)
-        if cell is not None
-    }
-    key = head_mean("nonlocality")
-    asks = [Ask(training=t, reading=LOOKS, key=key, factor=1.0) for t in trained.values()]
-    far = Sheet(
-        name="nonlocality",
-        title="Mean nonlocality of the ViT at the end (Fig. 10)",
+    labels = list(runs)
+    vit, convit = labels[0], labels[-1]
+    trained = dict(zip(columns, runs[vit], strict=True))
+    far = Sheet.of_grid(
+        "nonlocality",
+        "Mean nonlocality of the ViT at the end (Fig. 10)",
+        columns,
+        {vit: runs[vit]},
+        ask={"reading": LOOKS, "key": head_mean("nonlocality"), "factor": 1.0},
         corner="network",
-        columns=list(trained),
         unit="nonlocality, patches",
         digits=2,
         accuracy=False,
-        rows=[Row(label=vit, cells=asks)],
     )
     both = ("distilled", "alone")
     claims = claimed(
         "ConViT Table 4",
-        {f"distillation helps {r.label}": table.above(r.label, r.label, *both) for r in rows},
+        {f"distillation helps {label}": table.above(label, label, *both) for label in runs},
     )
     claims += claimed(
         "ConViT App. B",

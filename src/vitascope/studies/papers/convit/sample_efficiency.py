@@ -9,7 +9,7 @@ from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import CURVES, curves_figure, shares_panel
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
+from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, percent
 
 _TABLE_2 = {  # share of the images -> top-1 of DeiT-S and ConViT-S, then top-5
@@ -25,19 +25,19 @@ def sample_efficiency(scale: Scale) -> Plan:
     """Table 2: DeiT-S and ConViT-S on a share of each class, epochs times 1/share."""
     fractions = scale.pick(paper=tuple(_TABLE_2), laptop=tuple(_TABLE_2), smoke=(0.1, 1.0))
     columns = [percent(f) for f in fractions]
-    roles = {role: scale.training(role).model for role in ("DeiT-S", "ConViT-S")}
+    called = {scale.training(role).model: role for role in ("DeiT-S", "ConViT-S")}
+    runs = {
+        label: [scale.training(role, fraction=f) for f in fractions]
+        for label, role in called.items()
+    }
 
     def table(name: str, title: str, which: int | None, **how: Any) -> Sheet:
-        rows = []
-        for i, (role, label) in enumerate(roles.items()):
-            known = [None if which is None else _TABLE_2[f][which][i] for f in fractions]
-            cells = [
-                Ask(training=scale.training(role, fraction=f), key=name, paper=paper)
-                for f, paper in zip(fractions, known, strict=True)
-            ]
-            rows.append(Row(label=label, paper_label=role, cells=cells))
+        known = {}
+        if which is not None:
+            known = {v: [_TABLE_2[f][which][i] for f in fractions] for i, v in enumerate(called)}
         title = f"{title} against the share of the images (Table 2)"
-        return Sheet(name=name, title=title, corner="images", columns=columns, rows=rows, **how)
+        how |= {"ask": {"key": name}, "paper": known, "called": called}
+        return Sheet.of_grid(name, title, columns, runs, corner="images", **how)
 
     tables = [
         table("top1", "Top-1", 0),
@@ -45,7 +45,7 @@ def sample_efficiency(scale: Scale) -> Plan:
         table("best_top1", "Best top-1 during training,", None),
     ]
     top1, rows = tables[0], tables[0].rows
-    vit, convit = roles.values()
+    vit, convit = called
     least, most = columns[0], columns[-1]
     claims = claimed(
         "ConViT Table 2",

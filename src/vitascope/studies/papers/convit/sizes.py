@@ -83,49 +83,33 @@ def sizes(scale: Scale) -> Plan:
         return sized(scale, f"{kind}-{size}", fraction)
 
     def table(name: str, title: str, which: int | None, **how: Any) -> Sheet:
-        asked = {"key": name} | {k: how.pop(k) for k in ("key", "reading", "factor") if k in how}
-        rows = []
-        for kind, label in labels.items():
-            known = [None if which is None else _TABLE_1[f"{kind}-{size}"][which] for size in names]
-            cells = [
-                Ask(training=run(kind, size), paper=paper, **asked)
-                for size, paper in zip(names, known, strict=True)
-            ]
-            rows.append(Row(label=label, paper_label=kind, cells=cells))
-        return Sheet(name=name, title=title, corner="size", columns=names, rows=rows, **how)
+        ask = {"key": name, **how.pop("ask", {})}
+        known = {}
+        if which is not None:
+            known = {v: [_TABLE_1[f"{k}-{s}"][which] for s in names] for k, v in labels.items()}
+        how |= {"paper": known, "called": {label: kind for kind, label in labels.items()}}
+        return Sheet.of_grid(name, title, names, sized_runs(names), ask=ask, corner="size", **how)
+
+    def sized_runs(columns: Sequence[str]) -> dict[str, list[Training]]:
+        return {label: [run(kind, size) for size in columns] for kind, label in labels.items()}
 
     def far(name: str, title: str, layers: slice) -> Sheet:
-        asked = {"reading": LOOKS, "key": head_mean("nonlocality", layers=layers), "factor": 1.0}
-        rows = [
-            Row(label=label, cells=[Ask(training=run(kind, size), **asked) for size in inner])
-            for kind, label in labels.items()
-        ]
+        ask = {"reading": LOOKS, "key": head_mean("nonlocality", layers=layers), "factor": 1.0}
         how: dict[str, Any] = {"unit": "nonlocality, patches", "digits": 2, "accuracy": False}
-        return Sheet(name=name, title=title, corner="size", columns=inner, rows=rows, **how)
+        return Sheet.of_grid(name, title, inner, sized_runs(inner), ask=ask, corner="size", **how)
 
     left = dict(zip(PLUS, _POSITIONAL, strict=True)) | dict(zip(_SIZES, _POSITIONAL, strict=True))
-    positional = Sheet(
-        name="positional",
-        title="GPSA layers that still look at position at the end (Fig. 14)",
+    positional = Sheet.of_grid(
+        "positional",
+        "GPSA layers that still look at position at the end (Fig. 14)",
+        inner,
+        {convit: sized_runs(inner)[convit]},
+        ask={"reading": LOOKS, "key": positional_layers},
+        paper={convit: [left[size] for size in inner]},
         corner="size",
-        columns=inner,
         unit="layers, %",
         accuracy=False,
         digits=0,
-        rows=[
-            Row(
-                label=convit,
-                cells=[
-                    Ask(
-                        training=run("ConViT", size),
-                        reading=LOOKS,
-                        key=positional_layers,
-                        paper=left[size],
-                    )
-                    for size in inner
-                ],
-            )
-        ],
     )
     first_gate, last_gate = "first layer", "last GPSA layer"
     gates = Sheet(
@@ -157,9 +141,7 @@ def sizes(scale: Scale) -> Plan:
         "speed",
         "Throughput by size, batches of 128 (Table 1)",
         2,
-        key="images_per_second",
-        reading=SPEED,
-        factor=1.0,
+        ask={"key": "images_per_second", "reading": SPEED, "factor": 1.0},
         unit="images a second",
         digits=0,
         accuracy=False,
@@ -247,11 +229,7 @@ def sizes(scale: Scale) -> Plan:
         )
         gated = {k: t for k, t in insides.items() if k.startswith("ConViT")}
         return [
-            parameters_figure(
-                findings,
-                {label: [run(kind, size) for size in names] for kind, label in labels.items()},
-                published=scale.is_paper,
-            ),
+            parameters_figure(findings, sized_runs(names), published=scale.is_paper),
             curves_figure(findings, curves, "Learning curves by size (Fig. 11 middle)"),
             heads_figure(findings, insides, "nonlocality", "Nonlocality by size (Fig. 13)"),
             each_head_figure(findings, gated, "gates", "Gates by size, head by head (Fig. 14)"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import shares_panel
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, claimed
+from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 
 _CHANGES = ("mimetic", "impulse", "lsa", "spt", "stem", "rope")
@@ -29,19 +29,13 @@ def dial(scale: Scale) -> Plan:
     names = {"plain": ("deit_tiny", "vit_micro")}
     names |= {f"+{change}": (f"deit_tiny+{change}", f"vit_micro+{change}") for change in changes}
     names |= others
-    rows = []
+    runs = {}
     for label, (large, small) in names.items():
         cut = {} if label == "convolutions" else patch
         role: Role = ((large, {}), (small, cut), (small, cut))
-        cells = [Ask(training=scale.few(role, fraction=f)) for f in fractions]
-        rows.append(Row(label=label, cells=cells))
-    table = Sheet(
-        name="top1",
-        title="Top-1 of every kind of locality",
-        corner="locality",
-        columns=[percent(f) for f in fractions],
-        rows=rows,
-    )
+        runs[label] = [scale.few(role, fraction=f) for f in fractions]
+    title, columns = "Top-1 of every kind of locality", [percent(f) for f in fractions]
+    table = Sheet.of_grid("top1", title, columns, runs, corner="locality")
     _, *local = names
     least, most = table.columns[0], table.columns[-1]
     ahead = {
@@ -59,7 +53,9 @@ def dial(scale: Scale) -> Plan:
     claims = claimed("Locality dial", {**ahead, **shrinks})
 
     def figures(findings: Findings) -> list[Figure]:
-        drawn = shares_panel(findings, "Top-1 by share of the images", rows, fractions, model=False)
+        drawn = shares_panel(
+            findings, "Top-1 by share of the images", table.rows, fractions, model=False
+        )
         text = "A line above that of plain attention: its kind of locality helps."
         return [Figure(name="dial", title="The dial of locality", panels=(drawn,), reading=text)]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import shares_panel
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
+from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.studies.papers.vit.networks import augmented
 
@@ -37,15 +37,11 @@ def grids(scale: Scale) -> Plan:
     """Top-1 of both on two grids, on few images."""
     few, patches = _fractions(scale)[0], _patches(scale)
     columns = [f"patches of {patch}" for patch in patches]
-    rows = [
-        Row(
-            label=kind,
-            cells=[Ask(training=scale.few(_role(kind, patch), fraction=few)) for patch in patches],
-        )
-        for kind in _KINDS
-    ]
+    runs = {
+        kind: [scale.few(_role(kind, patch), fraction=few) for patch in patches] for kind in _KINDS
+    }
     title = f"Top-1 on {percent(few)} of the images"
-    table = Sheet(name="top1", title=title, corner="model", columns=columns, rows=rows)
+    table = Sheet.of_grid("top1", title, columns, runs, corner="model")
     found = {
         f"with {column}, ConViT is ahead of ViT": table.above("ConViT", "ViT", column)
         for column in columns
@@ -58,22 +54,13 @@ def grids(scale: Scale) -> Plan:
 def images(scale: Scale) -> Plan:
     """Top-1 of both on two grids and two shares of the images."""
     patches, fractions = _patches(scale), _fractions(scale)
-    rows = [
-        Row(
-            label=f"{kind}, patch {patch}",
-            cells=[Ask(training=scale.few(_role(kind, patch), fraction=f)) for f in fractions],
-        )
+    runs = {
+        f"{kind}, patch {patch}": [scale.few(_role(kind, patch), fraction=f) for f in fractions]
         for patch in patches
         for kind in _KINDS
-    ]
+    }
     few, more = map(percent, fractions)
-    table = Sheet(
-        name="top1",
-        title="Top-1 by grid and images",
-        corner="model",
-        columns=[few, more],
-        rows=rows,
-    )
+    table = Sheet.of_grid("top1", "Top-1 by grid and images", [few, more], runs, corner="model")
 
     def both(patch: int, share: str) -> tuple[tuple[str, str], tuple[str, str]]:
         return (f"ConViT, patch {patch}", share), (f"ViT, patch {patch}", share)
@@ -96,7 +83,7 @@ def images(scale: Scale) -> Plan:
         for patch in patches:
             shown = [
                 replace(row, label=row.label.partition(",")[0])
-                for row in rows
+                for row in table.rows
                 if row.label.endswith(f" {patch}")
             ]
             title = f"Patches of {patch}"
@@ -130,17 +117,9 @@ def changes(scale: Scale) -> Plan:
     ways = {"as it is": usual, "larger models": larger, "three times as long": longer}
     if not scale.is_paper:  # whose recipe is DeiT's
         ways["DeiT's augmentation"] = augmenting
-    rows = [
-        Row(label=label, cells=[Ask(training=way(kind)) for kind in _KINDS])
-        for label, way in ways.items()
-    ]
-    table = Sheet(
-        name="changes",
-        title=f"Top-1 on {percent(few)} of the images, patches of {patch}",
-        corner="change",
-        columns=list(_KINDS),
-        rows=rows,
-    )
+    runs = {label: [way(kind) for kind in _KINDS] for label, way in ways.items()}
+    title = f"Top-1 on {percent(few)} of the images, patches of {patch}"
+    table = Sheet.of_grid("changes", title, list(_KINDS), runs, corner="change")
     cells = {label: ((label, "ConViT"), (label, "ViT")) for label in ways}
     found = {
         f"ConViT is ahead of ViT: {label}": table.above(label, label, "ConViT", "ViT")

@@ -11,8 +11,8 @@ here its networks are trained one and all, and the test set is what the table sh
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import dots_figure
 from vitascope.studies.papers.plan import Findings, Plan, Study, Training, claimed
-from vitascope.studies.papers.scale import Scale, Spec
-from vitascope.studies.papers.vit.networks import CIFAR, IMAGENET, NETWORKS, trainings
+from vitascope.studies.papers.scale import IMAGENET, Scale, Spec
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
 from vitascope.studies.papers.vit.tables import (

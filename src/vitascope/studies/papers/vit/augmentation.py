@@ -16,11 +16,9 @@ from vitascope.figure import Figure, Series
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines
 from vitascope.studies.papers.plan import (
-    Ask,
     Findings,
     Plan,
     Reading,
-    Row,
     Sample,
     Sheet,
     Study,
@@ -58,17 +56,9 @@ def augmentation(scale: Scale) -> Plan:
     early = spectrum(scale)
 
     def table(name: str, title: str, unit: str, asked: Mapping[str, Any], **how: Any) -> Sheet:
-        rows = [
-            Row(label=label, cells=[Ask(training=runs[label, kind], **asked) for kind in kinds])
-            for label in labels
-        ]
-        head: dict[str, Any] = {
-            "corner": "augmentation",
-            "columns": kinds,
-            "unit": unit,
-            "accuracy": False,
-        }
-        return Sheet(name=name, title=title, rows=rows, **head, **how)
+        rows = {label: [runs[label, kind] for kind in kinds] for label in labels}
+        how |= {"corner": "augmentation", "unit": unit, "accuracy": False}
+        return Sheet.of_grid(name, title, kinds, rows, ask=asked, **how)
 
     overconfidence = Sample(kind="images", of=lambda r: r.arrays.get("images/overconfidence"))
     negative = {"reading": early, "key": "nep", "sample": SPECTRA["nep"]}

@@ -16,7 +16,7 @@ from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import against_figure
-from vitascope.studies.papers.plan import Ask, Findings, Plan, Row, Sheet, Study, Training, claimed
+from vitascope.studies.papers.plan import Ask, Findings, Plan, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import Role, Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.spectra import (
@@ -189,29 +189,16 @@ def heads(scale: Scale) -> Plan:
         where = source.removeprefix("ViT ")
         nep, ape = eigenvalues(labelled, {"early": early}, where, f"{name}-")
         first, *rest = runs.values()
-        law = Sheet(
-            name=f"{name}-exponent",
-            title=f"Exponent of APE ({where})",
+        fitted = {"key": exponent([float(step) for step in runs]), "others": rest}
+        law = Sheet.of_runs(
+            f"{name}-exponent",
+            f"Exponent of APE ({where})",
+            {f"APE against {name}": first},
+            {"exponent": {**fitted, "reading": early, "paper": paper, "factor": 1}},
             corner="law",
-            columns=["exponent"],
             unit="exponent",
             digits=2,
             accuracy=False,
-            rows=[
-                Row(
-                    label=f"APE against {name}",
-                    cells=[
-                        Ask(
-                            training=first,
-                            others=rest,
-                            reading=early,
-                            paper=paper,
-                            factor=1,
-                            key=exponent([float(step) for step in runs]),
-                        )
-                    ],
-                )
-            ],
         )
         tables += [nep, ape, law]
         low, *_, high = labelled

@@ -27,11 +27,9 @@ from vitascope.studies.papers.plan import (
     Training,
     claimed,
 )
-from vitascope.studies.papers.scale import Scale
-from vitascope.studies.papers.vit.networks import IMAGENET, looked_into
+from vitascope.studies.papers.scale import IMAGENET, Scale
+from vitascope.studies.papers.vit.networks import looked_into
 from vitascope.studies.papers.vit.noise import noise_figure, noise_table
-
-__all__ = ["STUDIES", "changes", "in_every_seed", "of_kind", "signed"]
 
 Runs = Mapping[str, Training]
 SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind

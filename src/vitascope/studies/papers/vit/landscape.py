@@ -162,7 +162,7 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
     panel = lines(
         "distance to the last weights, start = 1", series, x="r cos theta", y="r sin theta"
     )
-    reading = "From (1, 0) at the start to (0, 0) at the end; a straight way has no height."
+    reading = "From (1, 0) at the start to (0, 0) at the end; a straight line has no height."
     title = "Paths of the weights (Fig. 1b, C.4b)"
     return Figure(name="paths", title=title, panels=(panel,), reading=reading)
 

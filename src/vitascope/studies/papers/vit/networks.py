@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.studies.papers.plan import Training
-from vitascope.studies.papers.scale import IMAGENET, REAL, Role, Scale, Spec
-
-__all__ = ["CIFAR", "IMAGENET", "NETWORKS", "Network", "augmented", "looked_into", "trainings"]
+from vitascope.studies.papers.scale import REAL, Role, Scale, Spec
 
 CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "desk": REAL, "laptop": "digits (embedded)"}
 

@@ -30,7 +30,7 @@ def lost(low: float, high: float) -> dict[str, Any]:
         right, inside = record.arrays.get("images/correct"), band(record)  # the clean ones first
         if right is None or not inside:
             return None
-        return right[0] - right[[1 + i for i in inside]].mean(0)  # type: ignore[no-any-return]
+        return right[0] - right[[1 + i for i in inside]].mean(0)
 
     return {"key": key, "sample": Sample(kind="images", of=by_image)}
 

@@ -23,7 +23,6 @@ from vitascope.studies.papers.plan import (
     Ask,
     Findings,
     Plan,
-    Row,
     Sample,
     Sheet,
     Study,
@@ -66,18 +65,16 @@ def rank(*records: Record) -> float | None:
 def rank_table(where: str, runs: Sequence[Training]) -> Sheet:
     """The correlation as a table of one number."""
     first, *rest = runs
-    ask = Ask(
-        training=first, others=rest, key=rank, factor=1, sample=Sample(kind="points", of=_points)
-    )
-    return Sheet(
-        name="rank",
-        title=f"Rank correlation of training loss and test error{where}",
+    points = Sample(kind="points", of=_points)
+    return Sheet.of_runs(
+        "rank",
+        f"Rank correlation of training loss and test error{where}",
+        {"all networks": first},
+        {"rho": {"others": rest, "key": rank, "factor": 1, "sample": points}},
         corner="over",
-        columns=["rho"],
         unit="Spearman's rho",
         digits=2,
         accuracy=False,
-        rows=[Row(label="all networks", cells=[ask])],
     )
 
 
@@ -86,50 +83,33 @@ def loss_and_error(
     where: str,
     corner: str,
     columns: Sequence[str],
-    runs: Mapping[str, Sequence[Training | None]],
+    runs: Mapping[str, Sequence[Training]],
     paper: Mapping[str, tuple[float, float]],
 ) -> list[Sheet]:
-    """Two tables of the same runs: training loss and test error."""
-
-    def rows(key: Any, factor: float, which: int, sample: Sample | None = None) -> list[Row]:
-        return [
-            Row(
-                label=label,
-                cells=[
-                    None
-                    if t is None
-                    else Ask(
-                        training=t,
-                        key=key,
-                        factor=factor,
-                        sample=sample,
-                        paper=paper[label][which] if label in paper else None,
-                    )
-                    for t in trainings
-                ],
-            )
-            for label, trainings in runs.items()
-        ]
-
+    """Two tables of the same runs: training loss and test error; the paper's with one column."""
     return [
-        Sheet(
-            name=f"{name}-nll",
-            title=f"Training loss ({where})",
+        Sheet.of_grid(
+            f"{name}-nll",
+            f"Training loss ({where})",
+            columns,
+            runs,
+            ask={"key": "train_nll", "factor": 1.0},
+            paper={label: [loss] for label, (loss, _) in paper.items()},
             corner=corner,
-            digits=3,
-            columns=columns,
             unit="NLL, nats",
+            digits=3,
             accuracy=False,
             log=True,
-            rows=rows("train_nll", 1.0, 0),
         ),
-        Sheet(
-            name=f"{name}-error",
-            title=f"Test error ({where})",
+        Sheet.of_grid(
+            f"{name}-error",
+            f"Test error ({where})",
+            columns,
+            runs,
+            ask={"key": error, "sample": Sample(kind="images", of=_wrong)},
+            paper={label: [wrong] for label, (_, wrong) in paper.items()},
             corner=corner,
-            columns=columns,
             unit="error, %",
-            rows=rows(error, 100.0, 1, Sample(kind="images", of=_wrong)),
         ),
     ]
 

@@ -81,7 +81,7 @@ def slope_weights(steps: list[float]) -> list[float]:
     [-0.434, 0.434]
     """
     x = np.log(steps) - np.log(steps).mean()
-    return (x / (x @ x)).tolist()  # type: ignore[no-any-return]
+    return (x / (x @ x)).tolist()
 
 
 def exponent(steps: list[float]) -> Any:

@@ -72,7 +72,7 @@ def lost_at(where: str, *kinds: str) -> dict[str, Any]:
         right, chosen = record.arrays.get("images/correct"), units(record)  # the whole one first
         if right is None or not chosen:
             return None
-        return right[0] - right[[1 + i for i in chosen]].mean(0)  # type: ignore[no-any-return]
+        return right[0] - right[[1 + i for i in chosen]].mean(0)
 
     return {"key": key, "sample": Sample(kind="images", of=by_image)}
 

@@ -7,7 +7,7 @@ and ImageNet-C as published; here the corruptions are made from the test images.
 from collections.abc import Mapping
 from typing import Any
 
-from vitascope.studies.papers.plan import Ask, Reading, Row, Sample, Sheet, Training
+from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
 Runs = Mapping[str, Training]
@@ -36,17 +36,16 @@ def training_loss(runs: Runs, title: str, name: str = "nll") -> Sheet:
 
 def training_throughput(runs: Runs, known: Mapping[str, float], where: str) -> Sheet:
     """Images a second of updates, batches of 96; ``known`` is the paper's, by its names."""
-    asked: dict[str, Any] = {"reading": SPEED, "key": "images_per_second", "factor": 1}
-    rows = [
-        Row(label=label, paper_label=name, cells=[Ask(training=run, paper=known[name], **asked)])
-        for (label, run), name in zip(runs.items(), known, strict=True)
-    ]
-    return Sheet(
-        name="throughput",
-        title=f"Training throughput ({where}; the paper's on an RTX 2080 Ti or a T4)",
+    called = dict(zip(runs, known, strict=True))
+    return Sheet.of_grid(
+        "throughput",
+        f"Training throughput ({where}; the paper's on an RTX 2080 Ti or a T4)",
+        ["updates"],
+        {label: [run] for label, run in runs.items()},
+        ask={"reading": SPEED, "key": "images_per_second", "factor": 1},
+        paper={label: [known[name]] for label, name in called.items()},
+        called=called,
         corner="network",
-        columns=["updates"],
-        rows=rows,
         unit="images a second",
         digits=0,
         accuracy=False,
