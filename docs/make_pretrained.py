@@ -1,5 +1,13 @@
-"""Write docs/pretrained-results.md from the records docs/records/pretrained-*.json."""
+"""Write docs/pretrained-results.md from the records docs/records/pretrained-*.json.
 
+    python docs/make_pretrained.py [FOLDER NAME]
+
+With the folder of a `vitascope compare --pretrained` its record is kept first, as
+docs/records/pretrained-NAME.
+"""
+
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 from vitascope import record
@@ -34,6 +42,14 @@ number is a little flattered; with three seeds it has not been measured. On few 
 head is as good, and there in seconds."""
 EARLIER = """Fine-tuned by the earlier recipe (a random head, batch norms whose statistics move) and
 answered by the earlier rule, which did not weigh a fine-tuned network against its linear head."""
+
+
+def keep(answer: Record, name: str) -> None:
+    """Keep an answer without the photographs it shows."""
+    values = {key: value for key, value in answer.values.items() if key != "mistakes"}
+    arrays = {key: a for key, a in answer.arrays.items() if not key.startswith("mistakes/")}
+    kept = replace(answer, values=values, arrays=arrays)
+    kept.save(HERE / "records" / f"pretrained-{name}")
 
 
 def weighed(kept: Record) -> str:
@@ -130,4 +146,7 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        folder, name = sys.argv[1:]
+        keep(record.load(Path(folder) / "pretrained"), name)
     (HERE / "pretrained-results.md").write_text(page(), encoding="utf-8")

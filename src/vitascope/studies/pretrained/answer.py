@@ -35,7 +35,7 @@ from vitascope.studies.grid.runs import folder_of, on_so_many, reading_of
 from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.images import surveyed
-from vitascope.studies.pretrained.candidates import IMAGENET, plain_name
+from vitascope.studies.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
 from vitascope.studies.pretrained.probing import (
     OnImage,
     ProbedCandidate,
@@ -94,9 +94,10 @@ def choose_pretrained(
     engine = engine or Engine()
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
+        tried = at_least_one(opened(question.models, question.image_size))
         look = surveyed(question.data)
         tell(look.short)
-        candidates, skipped, images = probe_all(question, out / "features", tell, on_image)
+        candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(leak=look.leak if look.leaks else "")
