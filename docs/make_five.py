@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from make_pretrained import keep
+
 from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.pretrained.answer import choose_pretrained
 from vitascope.studies.pretrained.question import PretrainedQuestion
