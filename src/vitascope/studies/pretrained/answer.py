@@ -133,7 +133,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = ways[advice.model], ways[found.best]
-        if race is not None:
+        if race is not None and candidates[best.model].opened.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -258,7 +258,7 @@ def _plan(
                 model=name,
                 kind=each.opened.kind,
                 linear=each.inner,
-                seconds=each.cost.milliseconds / 1000,
+                seconds=each.cost.usual_milliseconds / 1000,
             )
             for name, each in able.items()
         ]
@@ -308,6 +308,13 @@ def _lists(
         if len(ways) > 1:
             tuned[name] = float(final[f"{ways[1]}"].mean())
         line = {**_row(name, each, tuned.get(name)), "way": own.how}
+        right = {"knn": each.reported["knn"]}
+        right |= {
+            key: final[f"{w}"] for key, w in zip(("linear", "fine_tuned"), ways, strict=False)
+        }
+        line["intervals"] = {
+            key: _interval(stats.accuracy(found, **reported.kinds)) for key, found in right.items()
+        }
         if f"{own}" != best:
             pair = (final[best], final[f"{own}"])
             line["behind"] = _interval(stats.difference(*pair, **reported.kinds))
