@@ -19,8 +19,8 @@ from vitascope.studies.pretrained.answer import choose_pretrained
 from vitascope.studies.pretrained.question import PretrainedQuestion
 
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
-FIRST, FEW, TESTS = 500, 40, 100  # images of a class: to pretrain on, to learn from, to test on
-EPOCHS = 8  # of the pretraining
+FIRST, FEW, TESTS = 250, 40, 100  # images of a class: to pretrain on, to learn from, to test on
+EPOCHS = 6  # of the pretraining
 
 
 def write_table(path: Path, images: Path, classes: list[str], train: int, test: int) -> str:
