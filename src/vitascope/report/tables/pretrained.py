@@ -11,6 +11,7 @@ from vitascope.report.tables.writers import as_text
 
 LINEAR, TUNED = "linear head", "fine-tuned"
 WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
+NAMED = 2  # rivals in a headline; more are counted
 METRICS = {"top1": "top-1", "balanced": "balanced accuracy"}
 
 
@@ -126,7 +127,8 @@ def pretrained_headline(record: Record) -> str:
         used = f"{found['model']} {WAYS[way]}"
         return shortened(said.replace(f"{found['model']} ({way})", used, 1), values)
     level, chosen, reported = found["accuracy"], values["chosen_by"], values["reported_on"]
-    others = "1 other" if len(found["rivals"]) == 1 else f"{len(found['rivals'])} others"
+    rivals = [shortened(str(each), values) for each in found["rivals"]]
+    others = " or ".join(rivals) if len(rivals) <= NAMED else f"{len(rivals)} others"
     by = "the" if chosen["images"] == reported["images"] else f"{chosen['count']:,}"
     return (
         f"Take {name} {WAYS[way]} for now: {number(level['mean'], 1)} % "
