@@ -12,13 +12,14 @@ import csv
 import sys
 from pathlib import Path
 
+from make_pretrained import keep
+
 from vitascope.studies.grid.train_command import train_once
 from vitascope.studies.pretrained.answer import choose_pretrained
 from vitascope.studies.pretrained.question import PretrainedQuestion
 
-HERE = Path(__file__).parent
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
-FIRST, FEW, TESTS = 250, 40, 60  # images of a class: to pretrain on, to learn from, to test on
+FIRST, FEW, TESTS = 250, 40, 100  # images of a class: to pretrain on, to learn from, to test on
 EPOCHS = 6  # of the pretraining
 
 
@@ -55,7 +56,7 @@ def main(images: Path, out: Path) -> None:
     runs = tuple(str(out / model) for model in MODELS)
     question = PretrainedQuestion(data=others, models=runs)
     answer = choose_pretrained(question, out / "answer", tell=print)
-    answer.save(HERE / "records" / "pretrained-five")
+    keep(answer, "five")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from vitascope.deploy.export import KEY, export
 from vitascope.deploy.hub import HubModel
 from vitascope.deploy.prediction import temperature_of
 from vitascope.errors import UserError
-from vitascope.record import Record
+from vitascope.record import Record, load_config
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +153,34 @@ def test_a_model_on_the_hub_is_the_run_with_its_classes_and_card(run, photos, tm
         torch.testing.assert_close(again(image[None]), loaded.model(image[None]))
     card = (tmp_path / "hub" / "README.md").read_text()
     top1 = json.loads((run / "record.json").read_text())["values"]["final"]["top1"]
-    assert f"| top-1 | {100 * top1:.2f} % |" in card
+    tested = load_config(run)["data"]["test_images"]
+    assert f"| top-1 | {100 * top1:.2f} % of {tested} test images |" in card
     assert "library_name: vitascope" in card
+
+
+def test_a_model_is_pushed_with_weights_config_and_card(run, tmp_path, monkeypatch):
+    class Hub:
+        """Keeps what is uploaded in a local folder."""
+
+        def __init__(self, token=None):
+            pass
+
+        def create_repo(self, repo_id, **how):
+            return SimpleNamespace(repo_id=repo_id)
+
+        def upload_folder(self, *, repo_id, folder_path, **how):
+            shutil.copytree(folder_path, tmp_path / repo_id)
+
+    monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi", Hub)
+    model = HubModel.of_run(run)
+    model.push_to_hub("me/model")
+    pushed = tmp_path / "me" / "model"
+    names = ["README.md", "config.json", "model.safetensors"]
+    assert sorted(file.name for file in pushed.iterdir()) == names
+    assert "top-1" in (pushed / "README.md").read_text()
+    images = torch.zeros(1, *vitascope.load(run).size)
+    with torch.no_grad():
+        torch.testing.assert_close(HubModel.from_pretrained(pushed)(images), model(images))
 
 
 def test_a_hub_folder_that_lacks_a_tensor_is_refused(run, tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from make_five import five_and_five
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+import vitascope
 from data_making import write_folder
 from vitascope import record
 from vitascope.cli import main
@@ -132,6 +134,19 @@ def test_the_cache_knows_weights_preprocessing_and_image_content(folder, tmp_pat
     assert times == 1
     different = np.abs(mended - first).max(1) > 1e-6
     assert different.tolist() == [index == 3 for index in range(len(images))]
+
+
+def test_features_are_of_images_with_the_candidates_mean_and_std(folder, tmp_path):
+    found = open_pretrained(candidate(folder), image_size=SIDE)
+    how = replace(found.preprocessing, mean=(0.1, 0.2, 0.3), std=(0.9, 0.8, 0.7))
+    found = replace(found, preprocessing=how)
+    images = images_for(str(folder / "photos"), found)
+    assert (images.mean, images.std) == (how.mean, how.std)
+    pixels = images.test.pixels(np.arange(len(images.test))) / 255
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (how.mean, how.std))
+    with torch.no_grad():
+        wanted = features_of(found.model, (pixels - mean) / std).numpy()
+    np.testing.assert_allclose(frozen_features(found, images.test, tmp_path), wanted, atol=1e-5)
 
 
 def test_a_damaged_cache_is_made_anew(folder, tmp_path):
@@ -361,19 +376,59 @@ def test_fine_tuning_moves_weights_and_no_statistics_of_batch_norms(folder, tmp_
 
 def test_folds_are_honoured_and_every_training_image_chooses(folder, tmp_path, capsys, monkeypatch):
     made = "from timm import create_model\ndef net():\n    return create_model('test_resnet')\n"
+    made += (
+        "def plain():\n    from torch.nn import AdaptiveAvgPool2d, Flatten, Linear, Sequential\n"
+    )
+    made += "    return Sequential(AdaptiveAvgPool2d(2), Flatten(), Linear(12, 7))\n"
     (tmp_path / "my_networks.py").write_text(made)
     monkeypatch.syspath_prepend(tmp_path)
     words = ["compare", "--data", str(folder / "photos" / "train"), "--pretrained", "--folds", "2"]
-    words += ["--models", candidate(folder), "my_networks:net", "--seeds", "0"]
+    words += ["--models", candidate(folder), "my_networks:net", "my_networks:plain"]
     words += ["--image-size", str(SIDE), "--epochs", "1", "--processes", "1", "--quiet"]
-    assert main([*words, "--out", str(tmp_path / "c")]) == 0
+    assert main([*words, "--seeds", "0", "--out", str(tmp_path / "c")]) == 0
     out = capsys.readouterr().out
     assert "20 held-out images" in out
-    assert "my_networks:net is probed, not fine-tuned: a run could not build it again" in out
+    for name in ("net", "plain"):
+        assert f"my_networks:{name} is probed, not fine-tuned: a run could not build it" in out
     kept = record.load(tmp_path / "c" / "pretrained")
     assert kept.values["chosen_by"]["folds"] == 2
     assert kept.arrays[f"chosen/linear/{candidate(folder)}"].shape == (1, 20)
     assert kept.arrays[f"correct/race/{candidate(folder)}"].shape == (1, 20)
+
+
+def test_a_hugging_face_classifier_is_fine_tuned_and_its_run_needs_no_hub(folder, tmp_path, capsys):
+    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+
+    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+    small |= {"intermediate_size": 48, "image_size": SIDE, "patch_size": 8, "num_labels": 5}
+    torch.manual_seed(0)
+    ViTForImageClassification(ViTConfig(**small)).save_pretrained(tmp_path / "hf")
+    how = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.9, 0.8, 0.7], "resample": 2}
+    ViTImageProcessor(size={"height": SIDE, "width": SIDE}, **how).save_pretrained(tmp_path / "hf")
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--json"]
+    words += ["--models", f"hf:{tmp_path / 'hf'}", "--seeds", "0", "--epochs", "1"]
+    assert main([*words, "--processes", "1", "--out", str(tmp_path / "c")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (line,) = told["probe"]
+    assert (line["mean"], line["std"]) == (how["image_mean"], how["image_std"])
+    assert (line["size"], line["interpolation"]) == ([3, SIDE, SIDE], "bilinear")
+    assert line["crop_pct"] == 1
+    assert len(told["race"]) == 1
+    shutil.rmtree(tmp_path / "hf")
+    loaded = vitascope.load(told["recommendation"]["run"], device="cpu")
+    assert loaded.classes == ("blue", "red")
+    assert (loaded.mean, loaded.interpolation) == ((0.1, 0.2, 0.3), "bilinear")
+    with torch.no_grad():
+        logits = loaded.model(loaded.transform(folder / "photos/test/red/0.png")[None]).logits
+    assert logits.shape == (1, 2)
+
+
+def test_none_that_can_be_had_is_told_before_the_images_are_looked_at(tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--pretrained", "--out", str(tmp_path / "c")]
+    assert main([*words, "--models", "resnet18@none.pt", "resnet34@none.pt"]) == 2
+    told = capsys.readouterr()
+    assert "none of resnet18@none.pt, resnet34@none.pt can be had" in told.err
+    assert "training" not in told.err + told.out
 
 
 def test_json_states_shares_and_preprocessing(answered, folder, capsys):

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from vitascope.cli import main
+import vitascope
+from vitascope.cli import main, plain_warnings
 from vitascope.data import load
 from vitascope.data.sources.load import described
 from vitascope.data.subsets import folds, split
@@ -93,9 +95,17 @@ def test_unreadable_files_are_named(photos, tmp_path, capsys):
     root = tmp_path / "photos"
     shutil.copytree(photos, root)
     (root / "train" / "n01" / "broken.png").write_bytes(b"no image")
-    with pytest.warns(UserWarning, match="broken"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # it is told once
         assert main(["data", str(root)]) == 0
     assert "broken.png" in capsys.readouterr().out
+
+
+def test_a_warning_of_ours_is_a_line_without_its_place():
+    with plain_warnings():
+        assert warnings.formatwarning("so", UserWarning, vitascope.__file__, 1) == "note: so\n"
+        assert "UserWarning: so" in warnings.formatwarning("so", UserWarning, "else.py", 1)
+    assert "UserWarning" in warnings.formatwarning("so", UserWarning, vitascope.__file__, 1)
 
 
 def write_table(path, photos, **columns):

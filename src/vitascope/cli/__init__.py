@@ -6,8 +6,11 @@ runs, so that help is immediate. Imports `studies`, `report` and `bench`; nothin
 
 import shlex
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 
 from vitascope.errors import UserError, unknown
 from vitascope.settings import recorded_as
@@ -45,6 +48,23 @@ def usage() -> str:
     )
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Inside, a warning of ours is one line without its place in the source."""
+    before, ours = warnings.formatwarning, str(Path(__file__).parents[1])
+
+    def worded(message: Warning | str, category: type[Warning], file: str, *more: object) -> str:
+        if file.startswith(ours):
+            return f"note: {message}\n"
+        return before(message, category, file, *more)  # type: ignore[arg-type]
+
+    warnings.formatwarning = worded  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 2 for a user's mistake, 130 when interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -59,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if words[0] not in COMMANDS:
             raise unknown("command", words[0], COMMANDS)
-        with recorded_as(shlex.join(["vitascope", *words])):
+        with recorded_as(shlex.join(["vitascope", *words])), plain_warnings():
             import_module(f"vitascope.cli.{words[0]}").run(words[1:])
     except UserError as error:
         print(f"vitascope: {error}", file=sys.stderr)

@@ -58,7 +58,7 @@ class Survey:
         """The short form, in a line or two."""
         words = [
             f"{sum(self.train):,} training and {sum(self.test):,} test images of "
-            f"{len(self.classes)} classes, the largest {self.imbalance:.1f} times the smallest"
+            f"{len(self.classes)} classes, {_balance(self.imbalance)}"
         ]
         counts = (
             (len(self.unreadable), "file", "that cannot be read"),
@@ -110,6 +110,17 @@ class Survey:
             },
             "short": self.short,
         }
+
+
+def _balance(imbalance: float) -> str:
+    """How much larger the largest class is.
+
+    >>> _balance(1.02), _balance(1.6)
+    ('of about the same size', 'the largest 1.6 times the smallest')
+    """
+    if imbalance < 1.05:
+        return "of about the same size"
+    return f"the largest {imbalance:.1f} times the smallest"
 
 
 def survey(dataset: Dataset) -> Survey:

@@ -140,7 +140,12 @@ def _facts(run: record.Record, config: Mapping[str, Any]) -> dict[str, str]:
         "made": f"{run.made.get('time')} in {run.seconds or 0:.0f} s",
     }
     shares = {"top-1": final.get("top1"), "top-5": final.get("top5")}
-    found |= {name: f"{100 * value:.2f} %" for name, value in shares.items() if value is not None}
+    tested = f"of {data['test_images']:,} test images" if data.get("test_images") else ""
+    found |= {
+        name: f"{100 * value:.2f} % {tested}".strip()
+        for name, value in shares.items()
+        if value is not None
+    }
     scores = {"NLL": final.get("test_nll"), "ECE": final.get("ece")}
     found |= {name: f"{value:.4f}" for name, value in scores.items() if value is not None}
     return found

@@ -30,7 +30,8 @@ class Compare:
     data: fields.Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,
-    NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder; twelve of timm's when left out."""
+    NAME@FILE, hf-hub:, local-dir:, hf:, a run's folder, package.module:function; twelve of timm's
+    when left out."""
     patch_sizes: tuple[Annotated[int, Within(1, 1024)], ...] = ()
     """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
     grid may bring accuracy and costs compute; the table has both."""

@@ -18,8 +18,8 @@ Model = Annotated[
 Data = Annotated[
     str,
     arg(
-        help="Images: digits, a folder of class folders, cifar10:PATH, idx:PATH, hf:NAME, "
-        "wds:FILES or imagenet:PATH."
+        help="Images: digits, a folder of class folders, csv:FILE, cifar10:PATH, idx:PATH, "
+        "hf:NAME, wds:FILES or imagenet:PATH."
     ),
 ]
 TestData = Annotated[str | None, arg(help="Images; a run's own test images when left out.")]

@@ -1,5 +1,6 @@
 """A look at the images of a source: `vitascope data`, and its short form before a comparison."""
 
+import warnings
 from pathlib import Path
 
 from vitascope.data import load
@@ -11,7 +12,9 @@ __all__ = ["described", "sizes_of", "surveyed"]
 
 def surveyed(source: str) -> Survey:
     """What the images of a source are like; loaded small, whatever their size."""
-    return survey(load(source, image_size=SIDE))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # broken images: the survey names them
+        return survey(load(source, image_size=SIDE))
 
 
 def sizes_of(source: str) -> str | None:

@@ -124,16 +124,12 @@ def leads(record: Record) -> list[str]:
             f"pretraining added {number(gain['value'], 1)} points [{number(gain['low'], 1)}, "
             f"{number(gain['high'], 1)}]."
         )
-    static, here = values["order"]["imagenet"], values["order"]["race"] or values["order"]["probe"]
-    if static and here:
-        same = static[0] == here[0]
-        found.append(
-            f"ImageNet accuracy alone would have chosen {names[static[0]]}, "
-            f"{'the same' if same else 'not the best here'}."
-        )
     taken = values["recommendation"]["model"]
-    line = next(each for each in values["table"] if each["model"] == taken)
-    more = line.get("twice")
+    lines = {each["model"]: each for each in values["table"]}
+    static = values["order"]["imagenet"]
+    if len(static) > 1:
+        found.append(_by_imagenet(lines[static[0]], taken, names))
+    more = lines[taken].get("twice")
     found.append(
         f"Twice the images would bring the linear probe of {names[taken]} from "
         f"{number(more['now'], 1)} to about {number(more['value'], 1)} % "
@@ -142,6 +138,20 @@ def leads(record: Record) -> list[str]:
         else "What twice the images would bring cannot be said from these."
     )
     return found
+
+
+def _by_imagenet(first: Mapping[str, Any], taken: str, names: Mapping[str, str]) -> str:
+    """What one would have chosen without these images."""
+    said = f"ImageNet accuracy alone would have chosen {names[first['model']]}"
+    gap = first.get("behind")
+    if first["model"] == taken:
+        return f"{said} too."
+    if gap is None:
+        return f"{said}, the highest mean here too."
+    return (
+        f"{said}: here {number(gap['value'], 1)} points [{number(gap['low'], 1)}, "
+        f"{number(gap['high'], 1)}] behind the best."
+    )
 
 
 def _labels(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -166,6 +176,8 @@ def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
                 label=labels[line["model"]],
                 x=[line["multiply_adds"] / 1e9],
                 y=[100 * line[key]],
+                low=[line["intervals"][key]["low"]] if "intervals" in line else None,
+                high=[line["intervals"][key]["high"]] if "intervals" in line else None,
                 model=line["model"],
                 style=styles.of(line["model"]),
             )
@@ -196,9 +208,10 @@ def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
         name="pretrained",
         title="Accuracy against cost",
         reading=(
-            f"With a linear head on frozen features, {names[best['model']]} is the most accurate: "
+            f"With a linear head on frozen features, {names[best['model']]} has the highest mean: "
             f"{number(100 * best['linear'], 1)} %."
         ),
-        how="Up and to the left is better.",
+        how="Up and to the left is better. Bars: 95 % intervals of each by itself; for differences "
+        "the paired intervals of the table are narrower.",
         panels=panels,
     )

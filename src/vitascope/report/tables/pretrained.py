@@ -11,6 +11,7 @@ from vitascope.report.tables.writers import as_text
 
 LINEAR, TUNED = "linear head", "fine-tuned"
 WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
+NAMED = 2  # rivals in a headline; more are counted
 METRICS = {"top1": "top-1", "balanced": "balanced accuracy"}
 
 
@@ -66,8 +67,8 @@ def pretrained_table(
         ),
         rows=tuple(rows),
         caption=f"{_measured(values)}Behind the best: paired difference with its 95 % interval, of "
-        "each candidate with the better of linear head and fine-tuning by the images that chose. "
-        "Bold: the recommended.",
+        "each candidate with the better of linear head and fine-tuning by the images that chose; "
+        "below 0 it is ahead here. Bold: the recommended.",
     )
 
 
@@ -100,11 +101,11 @@ def called(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def shortened(text: str, values: Mapping[str, Any]) -> str:
-    """A sentence with the short names of the candidates."""
+    """A sentence with the short names of the candidates, and the way where there are two."""
     names = called(values)
     for model in sorted(names, key=len, reverse=True):  # none is the beginning of another's
         text = text.replace(model, names[model])
-    return text
+    return text if values["race"] else text.replace(f" ({LINEAR})", "")
 
 
 def _percent(share: Any) -> str:
@@ -122,15 +123,18 @@ def pretrained_headline(record: Record) -> str:
     values, found = record.values, record.values["recommendation"]
     name, way = shortened(found["model"], values), way_of(record)
     if found["verdict"] != "undecided" or not found["rivals"]:
-        said = shortened(str(found["headline"]), values)
-        return said.replace(f"{name} ({way})", f"{name} {WAYS[way]}", 1)
+        said = str(found["headline"])
+        used = f"{found['model']} {WAYS[way]}"
+        return shortened(said.replace(f"{found['model']} ({way})", used, 1), values)
     level, chosen, reported = found["accuracy"], values["chosen_by"], values["reported_on"]
-    by = f", by {chosen['count']:,} {chosen['images']} images" if chosen != reported else ""
-    others = "1 other" if len(found["rivals"]) == 1 else f"{len(found['rivals'])} others"
+    rivals = [shortened(str(each), values) for each in found["rivals"]]
+    others = " or ".join(rivals) if len(rivals) <= NAMED else f"{len(rivals)} others"
+    by = "the" if chosen["images"] == reported["images"] else f"{chosen['count']:,}"
     return (
         f"Take {name} {WAYS[way]} for now: {number(level['mean'], 1)} % "
         f"{METRICS[values['metric']]} [{number(level['low'], 1)}, {number(level['high'], 1)}] on "
-        f"{reported['count']:,} {reported['images']} images; undecided against {others}{by}."
+        f"{reported['count']:,} {reported['images']} images. Undecided: {by} {chosen['images']} "
+        f"images do not tell it from {others}."
     )
 
 
@@ -146,10 +150,10 @@ def pretrained_next(record: Record) -> list[str]:
     if found["run"] is not None:
         right, reported = number(100 * found["run_top1"], 1), values["reported_on"]
         said.append(
-            f"It is there as a run ({right} % of {reported['count']:,} {reported['images']} "
-            f"images): `vitascope predict {found['run']} FILES --out answers.csv`"
+            f"Use it: `vitascope predict {found['run']} FILES --out answers.csv`; this run has "
+            f"{right} % of {reported['count']:,} {reported['images']} images right."
         )
-    return [*said, f"To make it of all training images: `{found['command']}`"]
+    return [*said, f"Train it on all training images: `{found['command']}`"]
 
 
 def pretrained_text(record: Record) -> str:

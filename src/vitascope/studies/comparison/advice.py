@@ -151,13 +151,14 @@ def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
         if other == model:
             continue
         lead = stats.difference(correct[model], runs, **reported.kinds)
-        how = "ahead of" if lead.value >= 0 else "behind"
         sure = lead.low > 0 or lead.high < 0
         shown = "" if sure and not lead.one_run else ", within noise"
-        parts.append(
-            f"{how} {other} by {abs(lead.value):.1f} points [{lead.low:+.1f}, {lead.high:+.1f}]"
-            f"{shown}"
-        )
+        interval = f"[{lead.low:+.1f}, {lead.high:+.1f}]{shown}"
+        if abs(lead.value) < 0.05:
+            parts.append(f"level with {other} {interval}")
+            continue
+        how = "ahead of" if lead.value > 0 else "behind"
+        parts.append(f"{how} {other} by {abs(lead.value):.1f} points {interval}")
     return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(parts)}."]
 
 

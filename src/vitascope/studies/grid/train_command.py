@@ -18,6 +18,7 @@ from vitascope.settings import Seed, check_value
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.inspection.while_training import Draw, picture_heads
 from vitascope.studies.session.held_out import held_out, one_fold
+from vitascope.studies.session.hugging_face import PREFIX
 from vitascope.studies.session.models import build, reopen, split_file
 from vitascope.studies.session.pretrained import Pretrained, images_for, open_pretrained
 from vitascope.train import RECIPES, Observer, Recipe, Run, Teacher, train
@@ -205,11 +206,11 @@ def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str
     ... )
     ('vit_micro@a.pt', None)
     """
-    brings = Path(model).is_dir() or split_file(model)[1] is not None
+    brings = Path(model).is_dir() or model.startswith(PREFIX) or split_file(model)[1] is not None
     if sum((brings, pretrained, weights is not None)) > 1:
         raise UserError(
-            f"{model} with more than one source of weights; give NAME@FILE, a run's folder, "
-            "--pretrained or --weights"
+            f"{model} with more than one source of weights; give NAME@FILE, hf:NAME, a run's "
+            "folder, --pretrained or --weights"
         )
     if weights is not None:
         return f"{model}@{weights}"

@@ -35,7 +35,7 @@ from vitascope.studies.grid.runs import folder_of, on_so_many, reading_of
 from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.studies.images import surveyed
-from vitascope.studies.pretrained.candidates import IMAGENET, plain_name
+from vitascope.studies.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
 from vitascope.studies.pretrained.probing import (
     OnImage,
     ProbedCandidate,
@@ -94,9 +94,10 @@ def choose_pretrained(
     engine = engine or Engine()
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
+        tried = at_least_one(opened(question.models, question.image_size))
         look = surveyed(question.data)
         tell(look.short)
-        candidates, skipped, images = probe_all(question, out / "features", tell, on_image)
+        candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(leak=look.leak if look.leaks else "")
@@ -132,7 +133,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = ways[advice.model], ways[found.best]
-        if race is not None:
+        if race is not None and candidates[best.model].opened.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -257,7 +258,7 @@ def _plan(
                 model=name,
                 kind=each.opened.kind,
                 linear=each.inner,
-                seconds=each.cost.milliseconds / 1000,
+                seconds=each.cost.usual_milliseconds / 1000,
             )
             for name, each in able.items()
         ]
@@ -307,6 +308,13 @@ def _lists(
         if len(ways) > 1:
             tuned[name] = float(final[f"{ways[1]}"].mean())
         line = {**_row(name, each, tuned.get(name)), "way": own.how}
+        right = {"knn": each.reported["knn"]}
+        right |= {
+            key: final[f"{w}"] for key, w in zip(("linear", "fine_tuned"), ways, strict=False)
+        }
+        line["intervals"] = {
+            key: _interval(stats.accuracy(found, **reported.kinds)) for key, found in right.items()
+        }
         if f"{own}" != best:
             pair = (final[best], final[f"{own}"])
             line["behind"] = _interval(stats.difference(*pair, **reported.kinds))

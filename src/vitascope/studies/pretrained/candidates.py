@@ -7,6 +7,7 @@ skipped.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from vitascope.errors import UserError
 from vitascope.studies.session.built_in_locality import built_in
@@ -91,3 +92,20 @@ def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Open
         found.model.eval()
         found = replace(found, text=text, head="its head is not used")
         yield Opened(text=text, found=found, locality=built_in(found.model)[1])
+
+
+def at_least_one(tried: Iterator[Opened]) -> Iterator[Opened]:
+    """The same candidates, once the first that can be had is open.
+
+    Raises:
+        UserError: If there is none: at once, before any image is looked at.
+    """
+    without = list[Opened]()
+    for each in tried:
+        if each.found is not None:
+            return chain(without, [each], tried)
+        without.append(each)
+    if len(without) == 1:
+        raise UserError(without[0].problem)
+    names = ", ".join(each.text for each in without)
+    raise UserError(f"none of {names} can be had; of the first: {without[0].problem}")

@@ -7,7 +7,7 @@ which choose, and on the test images, which report.
 Shapes: S seeds, F folds (1 without), n held-out images in all, M test images.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 from vitascope.data import Dataset
 from vitascope.errors import UserError
 from vitascope.studies.comparison.evidence import Evidence, RunResult
-from vitascope.studies.pretrained.candidates import Opened, opened
+from vitascope.studies.pretrained.candidates import Opened
 from vitascope.studies.pretrained.cost import Cost, cost_of
 from vitascope.studies.pretrained.features import frozen_features
 from vitascope.studies.pretrained.probe import Probed, linear, probe
@@ -53,24 +53,29 @@ class ProbedCandidate:
 
 
 def probe_all(
-    question: PretrainedQuestion, folder: Path, tell: Tell, on_image: OnImage
+    question: PretrainedQuestion,
+    candidates: Iterable[Opened],
+    folder: Path,
+    tell: Tell,
+    on_image: OnImage,
 ) -> tuple[dict[str, ProbedCandidate], dict[str, str], Dataset]:
     """Every candidate that can be had, why others cannot, and the images.
 
     Args:
         question: What is asked.
+        candidates: At least one of them can be had.
         folder: Where features are kept.
         tell: Told in one line what every candidate is and found.
         on_image: Told of the progress.
 
     Raises:
-        UserError: If no candidate can be had, or the images cannot be parted.
+        UserError: If the images cannot be parted.
     """
     found: dict[str, ProbedCandidate] = {}
     skipped: dict[str, str] = {}
     images = None
     more = {} if question.folds is None else {"test_fraction": 0.0}
-    for each in opened(question.models, question.image_size):
+    for each in candidates:
         if each.found is None:
             skipped[each.text] = each.problem
             tell(f"skipped {each.text}: {each.problem}")
@@ -85,9 +90,7 @@ def probe_all(
             f"{each.text}: k-NN {100 * shares['knn']:.1f} %, linear {100 * shares['linear']:.1f} % "
             f"of {reported} images"
         )
-    if images is None:
-        first = next(iter(skipped.values()))
-        raise UserError(f"none of {len(skipped)} candidates can be had; of the first: {first}")
+    assert images is not None
     return found, skipped, images
 
 

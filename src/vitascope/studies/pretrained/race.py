@@ -49,8 +49,9 @@ class RacePlan:
                 f"takes about {self.seconds / 60:.1f} minutes; give a longer --budget."
             )
         said += [
-            f"{name} is probed, not fine-tuned: a run could not build it again; give its weights "
-            "as NAME@FILE, local-dir: or a run's folder."
+            f"{name} is probed, not fine-tuned: a run could not build it again (opening a run "
+            "calls no function that its files name); give its weights as NAME@FILE, local-dir: or "
+            "a run's folder."
             for name in self.unable
         ]
         return tuple(said)

@@ -9,7 +9,6 @@ A model is named as on the command line: one of ours or timm's (``convit_micro``
 import importlib
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
@@ -24,10 +23,10 @@ from vitascope.data.sources.imagenet import CROP_PCT
 from vitascope.errors import UserError, reason
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models import create_model
-from vitascope.models.hub_access import hub_download
 from vitascope.models.registry import OURS
 from vitascope.models.suffix import read_name
 from vitascope.models.weights import check_weights, load_weights
+from vitascope.studies.session.hugging_face import PREFIX, open_classifier, rebuilt_classifier
 from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 from vitascope.train.classes import class_pairs
@@ -130,7 +129,10 @@ def rebuilt(config: Mapping[str, Any]) -> nn.Module:
     """The model that a run's ``config.yaml`` describes, with random weights."""
     config = {k: v for k, v in config.items() if k not in BEGINNING}
     config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-    return create_model(config.pop("name"), **config)
+    name = config.pop("name")
+    if name.startswith(PREFIX):
+        return rebuilt_classifier(**config)
+    return create_model(name, **config)
 
 
 def reopen(
@@ -332,51 +334,11 @@ def _from_elsewhere(text: str) -> Session:
     if changes or patch:
         raise UserError(f"{text}: but for +cb, suffixes change a ViT of ours, not {base}")
     source, _, name = base.partition(":")
-    opened = _from_hub(name) if source == "hf" else _from_factory(source, name)
+    opened = open_classifier(name) if source == "hf" else _from_factory(source, name)
     if suffix is None:
         return opened
     model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
     return replace(opened, model=model, name=text, config=config)
-
-
-def _from_hub(name: str) -> Session:
-    """A Hugging Face image classifier, from the hub or a local folder; safetensors only."""
-    try:
-        from transformers import AutoImageProcessor, AutoModelForImageClassification
-    except ImportError:
-        raise UserError("hf: models need transformers: pip install 'vitascope[hub]'") from None
-    try:
-        with nullcontext() if Path(name).is_dir() else hub_download(f"hf:{name}"):
-            model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
-    except UserError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UserError(f"no Hugging Face image classifier {name!r}: {reason(error)}") from None
-    check_weights(model, f"hf:{name}")
-    config = model.config
-    side = getattr(config, "image_size", 224)
-    side = (side, side) if isinstance(side, int) else tuple(side)
-    size = (getattr(config, "num_channels", 3), *side)
-    try:
-        processor = AutoImageProcessor.from_pretrained(name)
-        statistics: dict[str, Any] = {
-            "mean": tuple(processor.image_mean),
-            "std": tuple(processor.image_std),
-        }
-    except (OSError, ValueError, AttributeError, TypeError, ImportError):
-        statistics = {}  # the images' own are used then
-    names = getattr(config, "id2label", None) or {}
-    classes = tuple(str(names[key]) for key in sorted(names))
-    if classes == tuple(f"LABEL_{number}" for number in range(len(classes))):
-        classes = ()  # what a config says that was given none
-    return Session(
-        model=model.eval(),
-        name=f"hf:{name}",
-        config={"name": f"hf:{name}"},
-        size=size,
-        classes=classes or None,
-        **statistics,
-    )
 
 
 def _from_factory(module: str, function: str) -> Session:

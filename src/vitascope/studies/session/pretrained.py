@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from vitascope.data import Dataset, load
 from vitascope.errors import UserError, reason
 from vitascope.models import create_model
 from vitascope.models.weights import check_weights, read_state
+from vitascope.studies.session.hugging_face import PREFIX, hub_config, new_head
 from vitascope.studies.session.models import BEGINNING, is_named, open_session, rebuilt, split_file
 from vitascope.train import load_run
 
@@ -117,6 +118,8 @@ class Pretrained:
             why = "the classes have the same names" if own else "as asked"
             return replace(self, head=f"its head is kept ({why})")
         reset = getattr(self.model, "reset_classifier", None)
+        if reset is None and self.config is not None:
+            reset = partial(new_head, self.model)
         if reset is None:
             raise UserError(
                 f"{self.text} has no reset_classifier, so it cannot be given a head for "
@@ -224,7 +227,7 @@ def preprocessing_of(model: nn.Module, image_size: int | None) -> Preprocessing:
     """What timm's description of a model says of its images."""
     from timm.data import resolve_data_config
 
-    how = resolve_data_config({}, pretrained_cfg=_known(model))
+    how = resolve_data_config({}, pretrained_cfg=_known(model) or {"crop_pct": 1.0})
     size = tuple(how["input_size"])
     smooth = how["interpolation"] if how["interpolation"] == "bilinear" else "bicubic"
     return Preprocessing(
@@ -412,7 +415,11 @@ def _from_run(folder: Path, image_size: int | None, wanted: Mapping[str, Any]) -
 
 
 def _from_elsewhere(text: str, image_size: int | None) -> Pretrained:
-    """A Hugging Face model or a factory's; it cannot be rebuilt, so it is not fine-tuned."""
+    """A Hugging Face classifier, or what a factory returns.
+
+    The latter is not fine-tuned: a run would have to call the function to be opened, and opening a
+    run calls no code that its files name.
+    """
     session = open_session(text, device="cpu")
     how = preprocessing_of(session.model, image_size)
     channels, height, width = session.input_size()
@@ -421,11 +428,14 @@ def _from_elsewhere(text: str, image_size: int | None) -> Pretrained:
         size=(channels, image_size or height, image_size or width),
         mean=session.mean or how.mean,
         std=session.std or how.std,
+        crop_pct=session.crop_pct or how.crop_pct,
+        interpolation=session.interpolation or how.interpolation,
     )
+    plain = text.startswith(PREFIX) and "suffix" not in session.config
     return Pretrained(
         text=text,
         model=session.model,
-        config=None,
+        config=hub_config(session.model, text) if plain else None,
         preprocessing=how,
         source=text,
         num_loaded=len(session.model.state_dict()),

@@ -4,8 +4,8 @@
   to be below the margin; or the best mean itself, where no cheaper model is left in question and
   no other can be ahead of it by the margin.
 - *clear*: the best mean, ahead of every other model: all 95 % intervals of its leads are above 0.
-- *undecided*: else. The best mean is named, with its rivals and with how many more test images or
-  seeds would decide.
+- *undecided*: else. The best mean is named, with its rivals and with how many more images to
+  judge by or seeds would decide.
 
 The choice of the best after the fact does no harm: it must beat *every* other model, and of equal
 models the gap between the first two is smaller the more there are; two models are the worst case,
@@ -242,11 +242,13 @@ def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool
         return f"{between}: one run each, and another seed may differ; add {needed.seeds} seeds."
     ways = [
         f"{number:,} more {what}"
-        for number, what in ((needed.images, "test images"), (needed.seeds, "seeds of each"))
+        for number, what in ((needed.images, "images to judge by"), (needed.seeds, "seeds of each"))
         if number is not None
     ]
     if needed.both is not None:
-        ways = [f"{needed.both[0]:,} more test images with {needed.both[1]} more seeds of each"]
+        ways = [
+            f"{needed.both[0]:,} more images to judge by, with {needed.both[1]} more seeds of each"
+        ]
     if not ways:
         return f"{between}: they are too close for any sensible number of images and seeds."
     return f"{between}: about {' or '.join(ways)} would decide."

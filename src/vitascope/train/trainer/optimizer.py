@@ -57,9 +57,9 @@ def _matching(model: nn.Module, pattern: str) -> set[str]:
         return {name for name, _ in model.named_parameters() if name.rpartition(".")[0] in norms}
     if pattern == BACKBONE:
         classifier = getattr(model, "get_classifier", None)
-        if classifier is None:
+        heads: Any = getattr(model, "classifier", None) if classifier is None else classifier()
+        if heads is None:
             raise UserError(f"freeze: {type(model).__name__} does not say which layer is its head")
-        heads = classifier()
         heads = heads if isinstance(heads, tuple) else (heads,)
         own = {id(p) for head in heads for p in head.parameters()}
         return {name for name, p in model.named_parameters() if id(p) not in own}
