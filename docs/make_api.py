@@ -31,6 +31,7 @@ PAGES = {  # file -> what is on it, in reading order
     "figure": "figure",
     "errors": "errors",
 }
+SHORT = {word: word.upper() for word in ("cka", "fgsm", "gpsa", "pgd", "psa", "vqa")}
 
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data|obj):`~?([^`]+)`")
 _ROOMS = re.compile(r"^Rooms:.*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)  # for readers of the code
@@ -195,9 +196,9 @@ def page(package: griffe.Module) -> str:
 
 
 def title(module: griffe.Module) -> str:
-    """The name of a module as a heading: `residual_stream` is Residual stream."""
-    words = module.name.replace("_", " ")
-    return words[0].upper() + words[1:]
+    """The name of a module as a heading: `residual_stream` is Residual stream, `cka` is CKA."""
+    words = [SHORT.get(word, word) for word in module.name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
 
 
 def _with_returned(shown: list[griffe.Object], listed: list[griffe.Object]) -> list[griffe.Object]:
