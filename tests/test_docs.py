@@ -110,7 +110,7 @@ def test_the_example_figures_are_of_a_comparisons_run_on_most_images(tmp_path):
     for name, share in (("vit_micro-aa", 0.1), ("vit_micro-bb", 1.0), ("vit_micro-cc", 0.5)):
         folder = tmp_path / "runs" / name / "seed-0"
         folder.mkdir(parents=True)
-        config = f"format: 1\nrecipe: {{subset: {{fraction: {share}}}}}\n"
+        config = f"{{recipe: {{subset: {{fraction: {share}}}}}, model: {{}}, data: {{}}}}"
         (folder / "config.yaml").write_text(config, encoding="utf-8")
     assert run_of(tmp_path, "vit_micro") == tmp_path / "runs" / "vit_micro-bb" / "seed-0"
 
