@@ -1,9 +1,10 @@
 """The API reference, docs/api/*.md, from the docstrings; `make api` runs it.
 
 Griffe reads the source without running it and splits Google-style docstrings; this file only says
-what is listed and how it looks. One page per public package: the modules that its public names live
-in, each with its docstring and everything in its ``__all__``. `commands.md` has the help of every
-command. Packages that only the commands use (studies, report, ...) are not part of the reference.
+what is listed and how it looks. One page per public package: a section for each module that its
+public names live in, with the module's docstring, those names and what they return, and a line for
+whatever else is in its ``__all__``. `commands.md` has the help of every command. Packages that only
+the commands use (studies, report, ...) are not part of the reference.
 """
 
 import os
@@ -30,8 +31,10 @@ PAGES = {  # file -> what is on it, in reading order
     "figure": "figure",
     "errors": "errors",
 }
+SHORT = {word: word.upper() for word in ("cka", "fgsm", "gpsa", "pgd", "psa", "vqa")}
 
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data|obj):`~?([^`]+)`")
+_ROOMS = re.compile(r"^Rooms:.*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)  # for readers of the code
 _DOCTEST = re.compile(r"(?:^>>>.*\n?(?:^(?!>>>)\S.*\n?|^\.\.\..*\n?)*\n*)+", re.MULTILINE)
 
 
@@ -41,7 +44,7 @@ def markdown(text: str) -> str:
     >>> markdown("See :func:`maps` and ``x``.")
     'See `maps` and `x`.'
     """
-    text = _ROLE.sub(r"`\1`", text)
+    text = _ROLE.sub(r"`\1`", _ROOMS.sub("", text))
     text = _DOCTEST.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n\n", text)
     return re.sub(r"``([^`\n]+)``", r"`\1`", text).strip()
 
@@ -100,14 +103,20 @@ def _item(item: griffe.DocstringElement) -> str:
     return f"- `{name}`: {said}" if name else f"- {said}"
 
 
-def entry(thing: griffe.Object, depth: int = 3) -> Iterator[str]:
-    """One name: heading, call, docstring; a class also its fields and methods."""
+def entry(thing: griffe.Object, depth: int = 3, of: str = "") -> Iterator[str]:
+    """One name: heading, call, docstring; a class also its fields and methods.
+
+    Args:
+        thing: What to show.
+        depth: Of the heading.
+        of: What is written before the name in a call, `measure.` for one.
+    """
     yield f"{'#' * depth} `{thing.name}`"
     if thing.is_attribute:
         value = str(thing.value or "")  # type: ignore[attr-defined]
         yield f"```python\n{thing.name} = {value if len(value) < 80 else '...'}\n```"
     elif isinstance(thing, griffe.Class | griffe.Function):
-        yield f"```python\n{signature(thing, thing.name)}\n```"
+        yield f"```python\n{signature(thing, of + thing.name)}\n```"
     yield from sections(thing)
     if not isinstance(thing, griffe.Class):
         return
@@ -166,13 +175,37 @@ def page(package: griffe.Module) -> str:
     blocks = [f"# `{package.path}`", *sections(package)]
     theirs = [name for name in names(package) if ours(package[name]) is None]
     blocks += [f"`{name}` is `{package[name].target_path}`." for name in theirs]
-    for module in homes(package):
-        if module is not package:
-            blocks += [f"## `{module.path}`", *sections(module)]
-        depth = 2 if module is package else 3
-        shown = [module[name] for name in names(module) if name in module.members]
-        blocks += [b for thing in shown if not thing.is_alias for b in entry(thing, depth)]
+    public, modules = set(names(package)), homes(package)
+    functions = {name for module in modules for name in names(module)}
+    for module in modules:
+        listed = [module[name] for name in names(module) if name in module.members]
+        listed = [thing for thing in listed if not thing.is_alias]
+        if module is package:
+            blocks += [block for thing in listed for block in entry(thing, depth=2)]
+            continue
+        if not listed and module.name in functions:  # a folder that a function is named like
+            continue
+        blocks += [f"## {title(module)}", f"Module `{module.path}`.", *sections(module)]
+        shown = _with_returned([thing for thing in listed if thing.name in public], listed)
+        for thing in sorted(shown, key=lambda thing: thing.is_class):  # first what is called
+            blocks += entry(thing, of=f"{package.name}." if thing.name in public else "")
+        more = [f"- `{t.name}`: {_line(t)}" for t in listed if t not in shown and t.docstring]
+        if more:
+            blocks += ["Also in this module:", "\n".join(more)]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def title(module: griffe.Module) -> str:
+    """The name of a module as a heading: `residual_stream` is Residual stream, `cka` is CKA."""
+    words = [SHORT.get(word, word) for word in module.name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
+
+
+def _with_returned(shown: list[griffe.Object], listed: list[griffe.Object]) -> list[griffe.Object]:
+    """Also the classes of the module that its public functions return, in the module's order."""
+    returned = " ".join(str(getattr(thing, "returns", "")) for thing in shown)
+    words = set(re.findall(r"\w+", returned))
+    return [t for t in listed if t in shown or (t.is_class and t.name in words)]
 
 
 def commands() -> str:

@@ -1,6 +1,7 @@
-"""The import drawing of docs/architecture.md, from the code; `make api` runs it."""
+"""The table of imports in docs/architecture.md, from the code; `make api` runs it."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +16,7 @@ ANYWHERE = {
     "threads",
     "requests",
 }  # every package may import these
-BEGIN, END = "```mermaid\n", "```\n"
+BEGIN, END = "| package | imports |\n|---|---|\n", "\n\n"
 
 
 def package_of(path: Path) -> str:
@@ -49,23 +50,25 @@ def package_imports() -> dict[str, set[str]]:
     return found
 
 
-def drawing() -> str:
-    """The imports as a Mermaid diagram, an arrow from a package to each that it imports."""
-    packages = package_imports()
-    arrows = [
-        f"    {package} --> {other}"
-        for package in sorted(packages)
-        for other in sorted(packages[package] - ANYWHERE)
+def table() -> str:
+    """The packages from the bottom up: each imports only what stands above it."""
+    packages = {
+        package: sorted(others - ANYWHERE)
+        for package, others in package_imports().items()
         if package not in ANYWHERE and not package.startswith("_")
-    ]
-    return "\n".join([f"{BEGIN}graph TD", *arrows, END])
+    }
+    rows = []
+    for package in TopologicalSorter(dict(sorted(packages.items()))).static_order():
+        others = ", ".join(f"`{other}`" for other in packages[package])
+        rows.append(f"| `{package}` | {others} |")
+    return BEGIN + "\n".join(rows) + END
 
 
 def page(text: str) -> str:
-    """The page with today's drawing in place of the one it has."""
+    """The page with today's table in place of the one it has."""
     start = text.index(BEGIN)
     end = text.index(END, start + len(BEGIN)) + len(END)
-    return text[:start] + drawing() + text[end:]
+    return text[:start] + table() + text[end:]
 
 
 if __name__ == "__main__":

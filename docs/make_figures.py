@@ -25,7 +25,7 @@ from vitascope.errors import UserError
 from vitascope.figure import Style
 from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
-from vitascope.record import Record, atomic_write, load
+from vitascope.record import Record, atomic_write, load, load_config
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS
@@ -73,14 +73,14 @@ SIGHTS = (
 
 def run_of(runs: Path, model: str) -> Path:
     """The run with seed 0 on the largest share of the images."""
-    found = sorted((runs / "runs" / model).glob("*/seed-0"), key=lambda p: float(p.parent.name))
+    found = list((runs / "runs").glob(f"{model}-*/seed-0"))
     if not found:
         raise UserError(f"{runs} has no run of {model} with seed 0; make one by vitascope compare")
-    return found[-1]
+    return max(found, key=lambda run: load_config(run)["recipe"]["subset"]["fraction"])
 
 
 def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
-    """Each figure's record, its subject named by model, fraction and seed."""
+    """Each figure's record, its subject named by the run's folder."""
     folder = run_of(runs, sight.model)
     look = Inspect(
         model=str(folder),
@@ -90,7 +90,7 @@ def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
         batches=sight.batches,
     )
     records = inspect_subject(InspectRequest.of(look)).records
-    name = "/".join(folder.parts[-3:])
+    name = "/".join(folder.parts[-2:])
     for figure, measure in sight.figures.items():
         record = records[measure]
         yield figure, replace(record, config={**record.config, "subject": name, "run": name})
@@ -156,11 +156,13 @@ def segmented() -> tuple[Record, Figure]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Draw all figures, or measure what is named and what is measured along with it."""
+    """Draw all figures, or measure all or those that are named."""
     named = set(words[1:])
-    for sight in SIGHTS:
-        if named and not named & set(sight.figures):
+    for each in SIGHTS:
+        figures = {name: of for name, of in each.figures.items() if not named or name in named}
+        if not figures:
             continue
+        sight = replace(each, figures=figures)
         found = measured(Path(words[0]), sight) if words else kept(sight)
         for name, record in found:
             if words:

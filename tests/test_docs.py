@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from make_figures import run_of
 from mathematics import drawn, hidden
 from PIL import Image
 from timm.utils import AttentionExtract
@@ -103,6 +104,15 @@ def test_a_page_shows_a_small_figure_with_the_record_of_its_numbers(name):
             assert image.width <= 900
         record = figure.parent / "records" / f"{figure.stem}.json"
         assert json.loads(text(record))["kind"] == name
+
+
+def test_the_example_figures_are_of_a_comparisons_run_on_most_images(tmp_path):
+    for name, share in (("vit_micro-aa", 0.1), ("vit_micro-bb", 1.0), ("vit_micro-cc", 0.5)):
+        folder = tmp_path / "runs" / name / "seed-0"
+        folder.mkdir(parents=True)
+        config = f"{{recipe: {{subset: {{fraction: {share}}}}}, model: {{}}, data: {{}}}}"
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
+    assert run_of(tmp_path, "vit_micro") == tmp_path / "runs" / "vit_micro-bb" / "seed-0"
 
 
 def test_formulas_of_the_site_are_mathml_and_code_stays():

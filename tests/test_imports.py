@@ -51,7 +51,7 @@ def test_every_package_has_its_arrows():
     assert set(package_imports()) == set(MAY_IMPORT)
 
 
-def test_the_drawing_of_the_imports_is_current():
+def test_the_table_of_imports_is_current():
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "run `make api` and commit docs/architecture.md"
 

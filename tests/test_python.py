@@ -1,6 +1,8 @@
 """Vitascope from Python: the same words, the same records; a result prints, draws and saves."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -93,6 +95,7 @@ def test_evaluate_gives_the_record_of_the_command_line(run, tmp_path, capsys):
 def test_a_result_draws_saves_and_shows_its_page(run, tmp_path):
     found = vitascope.evaluate(run, on="fgsm", epsilons=["1/255"], images=20, quiet=True)
     assert "fgsm" in str(found)
+    assert repr(found) == str(found)  # in an interpreter, not the arrays of its records
     (drawing,) = found.figures().values()
     assert drawing.axes
     page = found.save(tmp_path / "saved")
@@ -165,3 +168,17 @@ def test_compare_and_study_answer_from_python(tmp_path):
     assert "explorer/vit_micro" in found.records
     with pytest.raises(UserError, match="no study 'sample-eficiency'"):
         vitascope.study("sample-eficiency")
+
+
+def test_a_script_that_asks_for_workers_runs_once(tmp_path):
+    """One line at its top level, as in a tutorial: no ``if __name__ == "__main__"`` around it."""
+    lines = [
+        "from vitascope.studies.grid.processes import side_by_side",
+        "print('begun')",
+        "jobs = [{'out': 'a'}, {'out': 'b'}]",
+        "print(side_by_side(dict, jobs, processes=2, epochs=[0, 0], quiet=True) == jobs)",
+    ]
+    (tmp_path / "script.py").write_text("\n".join(lines), encoding="utf-8")
+    words = [sys.executable, "script.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["begun", "True"]

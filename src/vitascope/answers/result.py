@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")  # of figures that are saved beside records
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What a command found: prints as its table, draws figures, saves records and a page."""
 
@@ -24,8 +24,8 @@ class Result:
     notes: tuple[str, ...] = ()  # what a reader must know
     written: Path | None = None  # where the page or figure is, if it was written
 
-    def __str__(self) -> str:
-        return self.summary
+    def __repr__(self) -> str:
+        return self.summary  # what an interpreter shows of it, too
 
     @property
     def record(self) -> "Record":

@@ -1,4 +1,4 @@
-"""The papers' equations as modules. Imports `capture`; `models`, `studies` and `bench` use it.
+"""The papers' equations as modules.
 
 From the smallest part up:
 
@@ -11,6 +11,8 @@ From the smallest part up:
 * `context_broadcasting`, a room: every token gets the mean, in any model.
 
 `attention_path` says where the fused kernel pays. Plain multi-head self-attention is timm's.
+
+Rooms: `context_broadcasting`. Imports `capture`; used by `models`, `studies` and `bench`.
 """
 
 from timm.layers import Attention as SelfAttention

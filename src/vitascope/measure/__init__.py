@@ -3,14 +3,13 @@
 ``vitascope.measure.nonlocality(model, batches)`` returns a frozen result with ``.to_record()``.
 :func:`together` runs several in one pass over the images.
 
-The imports below are the list of instruments: one line for each.
-
 Rooms: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`, and `streaming`
 (how instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
 """
 
 from types import FunctionType
 
+# The list of instruments: one line for each.
 from vitascope.measure.ablation.lesion import lesion as lesion
 from vitascope.measure.ablation.masking import masking as masking
 from vitascope.measure.attention.entropy import entropy as entropy

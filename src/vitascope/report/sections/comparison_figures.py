@@ -18,7 +18,7 @@ _COSTS = {  # a model's attribute: what the axis says
     "multiply_adds": "multiply-adds per image",
     "images_per_second": "training images per second",
 }
-_CURVES = {"top1": "Top-1 accuracy{} (%)", "train_nll": "Training loss"}
+_CURVES = {"top1": "Top-1{} (%)", "train_nll": "Training loss"}
 _TRACES = {
     "gates": ("Gates over training", "gate"),
     "nonlocality": ("Nonlocality over training", "distance (patches)"),

@@ -104,9 +104,10 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     records = [source.record for session in sittings for source in session.values()]
     images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
     data = {str(record.config.get("data")) for record in records if record.config.get("data")}
+    kinds = len({record.kind for record in records})
     facts = [
         ("models", str(len(names))) if several else ("model", names[0]),
-        ("instruments", str(len({record.kind for record in records}))),
+        ("instruments" if kinds > 1 else "instrument", str(kinds)),
         ("images", " and ".join(sorted(data)[:3])),
         ("images looked at", " to ".join(map(count, dict.fromkeys(images[:1] + images[-1:])))),
     ]

@@ -8,6 +8,7 @@ and goes on when it is asked for again; a finished one returns at once.
 import heapq
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from vitascope.errors import UserError
@@ -71,7 +72,7 @@ def side_by_side(
         context = get_context("spawn")
         count = min(processes, len(jobs))
         with ProcessPoolExecutor(count, mp_context=context, initializer=_become_worker) as pool:
-            with _signals_later():
+            with _signals_later(), without_main():
                 futures = [pool.submit(_begin, function, job) for job in jobs]
             try:
                 _wait(futures, folders, watch)
@@ -247,6 +248,21 @@ def _signals_later() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Processes begun in the block do not run the caller's script again.
+
+    A spawned process first runs the script that began it, so one without ``if __name__ ==
+    "__main__"`` would begin everything once more. Our workers import what they need by name.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager

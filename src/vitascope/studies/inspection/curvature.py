@@ -25,7 +25,7 @@ from vitascope.progress import Steps
 from vitascope.record import Record
 from vitascope.requests.inspect import Inspect
 from vitascope.settings import made_from
-from vitascope.studies.grid.processes import watch_parent
+from vitascope.studies.grid.processes import watch_parent, without_main
 from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
 from vitascope.studies.session.session import Session
@@ -174,7 +174,8 @@ def _in_processes(
     edges = np.linspace(0, plan.num_batches, count + 1).astype(int).tolist()
     context = get_context("spawn")
     with ProcessPoolExecutor(plan.processes, context, initializer=watch_parent) as pool:
-        waiting = [pool.submit(_part, plan, options, common, *pair) for pair in pairwise(edges)]
+        with without_main():
+            waiting = [pool.submit(_part, plan, options, common, *pair) for pair in pairwise(edges)]
         for left, done in enumerate(as_completed(waiting)):
             steps("hessian", count - left)
             yield done.result()
