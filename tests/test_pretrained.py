@@ -24,6 +24,7 @@ from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.studies.comparison.evidence import Evidence, RunResult
+from vitascope.studies.comparison.finished_runs import FinishedRuns
 from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added
 from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
@@ -480,3 +481,14 @@ def test_what_fine_tuning_added_is_paired_on_the_images_that_report():
     wanted = difference(tuned, frozen)
     assert found["linear"] == pytest.approx(100 * frozen.mean())
     assert found["gain"] == {"value": wanted.value, "low": wanted.low, "high": wanted.high}
+
+
+def test_a_class_that_a_test_image_was_given_is_not_one_that_is_never_predicted():
+    key = ("a", 1.0, 0, 0)
+    runs = SimpleNamespace(
+        question=SimpleNamespace(fractions=(1.0,)),
+        dataset=SimpleNamespace(classes=("dog", "frog", "horse")),
+        held_out={key: SimpleNamespace(predicted=np.zeros(3, int), label=np.arange(3))},
+        tests={key: SimpleNamespace(arrays={"predicted": np.array([0, 2])})},
+    )
+    assert FinishedRuns.never(runs) == {"a": ["frog"]}

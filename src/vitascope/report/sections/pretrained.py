@@ -120,9 +120,9 @@ def leads(record: Record) -> list[str]:
     if scratch:
         gain = scratch["gain"]
         found.append(
-            f"From random weights the same network gets {number(scratch['top1'], 1)} %: "
-            f"pretraining added {number(gain['value'], 1)} points [{number(gain['low'], 1)}, "
-            f"{number(gain['high'], 1)}]."
+            f"From random weights the same network gets {number(scratch['top1'], 1)} % in as many "
+            f"epochs: pretraining added {number(gain['value'], 1)} points "
+            f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
         )
     taken = values["recommendation"]["model"]
     lines = {each["model"]: each for each in values["table"]}

@@ -115,11 +115,13 @@ class FinishedRuns:
         )
 
     def never(self) -> dict[str, list[str]]:
-        """Of each model the classes that none of its runs on the most images ever said."""
+        """Of each model the classes that its runs on the most images said of no image at all."""
         said: dict[str, set[int]] = {}
-        for (model, fraction, _, _), found in self.held_out.items():
-            if fraction == max(self.question.fractions):
-                said.setdefault(model, set()).update(np.unique(found.predicted).tolist())
+        for key, found in self.held_out.items():
+            if key[1] == max(self.question.fractions):
+                tested = self.tests[key].arrays["predicted"] if key in self.tests else ()
+                both = {*np.unique(found.predicted).tolist(), *np.unique(tested).tolist()}
+                said.setdefault(key[0], set()).update(both)
         there = {int(x) for found in self.held_out.values() for x in np.unique(found.label)}
         names = self.dataset.classes
         return {model: [names[i] for i in sorted(there - seen)] for model, seen in said.items()}
