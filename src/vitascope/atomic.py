@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+__all__ = ["atomic_write", "flush", "regular", "replacing", "sweep", "write_text"]
+
 _LEFT = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # as tempfile makes them
 
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from vitascope.record import Record
 
+__all__ = ["FORMATS", "Result"]
+
+
 FORMATS = ("png", "svg")  # of figures that are saved beside records
 
 
