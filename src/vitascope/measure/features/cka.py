@@ -18,7 +18,7 @@ Shapes: n images in a batch, U and V units.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,17 @@ class CKA:
 
     def to_record(self) -> Record:
         """Everything as values."""
-        values = {**asdict(self), "similarity": self.similarity.tolist()}
+        values = {
+            "rows": list(self.rows),
+            "columns": list(self.columns),
+            "row_kinds": list(self.row_kinds),
+            "row_stages": list(self.row_stages),
+            "column_kinds": list(self.column_kinds),
+            "column_stages": list(self.column_stages),
+            "similarity": self.similarity.tolist(),
+            "num_images": self.num_images,
+            "num_batches": self.num_batches,
+        }
         return Record(kind="cka", values=values)
 
 

@@ -14,7 +14,7 @@ Deviation: where an image is not square, neither is the box; it hides the same s
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -46,9 +46,14 @@ class Occlusion:
 
     def to_record(self) -> Record:
         """Numbers as values; ``images/correct``: hits. (1 + sizes, N) uint8"""
-        values = asdict(self)
-        correct = values.pop("correct")
-        arrays = {} if correct is None else {"images/correct": correct}
+        values = {
+            "clean": self.clean,
+            "sizes": list(self.sizes),
+            "accuracy": list(self.accuracy),
+            "fill": self.fill,
+            "num_images": self.num_images,
+        }
+        arrays = {} if self.correct is None else {"images/correct": self.correct}
         return Record(kind="occlusion", values=values, arrays=arrays)
 
 
