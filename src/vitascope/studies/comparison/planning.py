@@ -140,7 +140,8 @@ def make_plan(
     question, tune = asked, wish.tune
     left_out: tuple[str, ...] = ()
     if budget is not None:
-        cost = {name: speed.step for name, speed in speeds.items()}
+        batch = asked.recipe.batch_size
+        cost = {name: speed.step + speed.update / batch for name, speed in speeds.items()}
         spent = perf_counter() - began
         fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
         question, left_out = fitted.question, fitted.left_out
