@@ -57,7 +57,7 @@ def test_an_epoch_is_measured_as_often_per_image_on_a_fraction():
 
 
 def test_few_images_in_smaller_batches_cost_more_updates():
-    """100 of 1,000 images are trained in batches of 24 in place of 64; an update takes 10 ms more."""
+    """100 of 1,000 images make batches of 24, not of 64, and an update takes 10 ms more."""
     plan = recipe("laptop", batch_size=64)
     few = plan.override(**{"subset.fraction": 0.1})
     speed, counts = Speed(0.001, 0.0, 0.01), ImageCounts(1000, 0)
