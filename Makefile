@@ -78,7 +78,7 @@ slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
 
 demo: $(INSTALLED)
-	$(BIN)/vitascope compare --data digits --rates vit_micro=4e-3 --out demo
+	$(BIN)/vitascope compare --data digits --epochs 20 --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
