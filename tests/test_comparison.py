@@ -114,7 +114,7 @@ def test_training_that_had_not_ended_is_in_the_badge():
     advice = advised(CLEAR, trainings=Trainings(curves=rising))
     assert advice.badge == "With caution: not converged (vit)"
     (said,) = advice.cautions
-    assert "more than 1 (vit +20.0 points)" in said
+    assert "more than 1 point (vit +20.0 points)" in said
     assert not advised(CLEAR, margin=21.0, trainings=Trainings(curves=rising)).cautions
 
 

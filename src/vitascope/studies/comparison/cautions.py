@@ -107,7 +107,8 @@ def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> lis
     known = {name: rise for name, rise in rising.items() if math.isfinite(rise)}
     if known:
         numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in known.items())
-        why = f"the last quarter of the training still brought more than {margin:g} ({numbers})"
+        limit = f"{margin:g} point{'s' * (margin != 1)}"
+        why = f"the last quarter of the training still brought more than {limit} ({numbers})"
     else:
         why = "measured after one epoch alone, it shows no end of the training"
     sentence = f"Not converged: {why}; give more --epochs."
