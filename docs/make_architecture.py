@@ -11,6 +11,7 @@ ANYWHERE = {
     "errors",
     "settings",
     "atomic",
+    "hub_access",
     "reliability",
     "progress",
     "threads",

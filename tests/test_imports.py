@@ -17,6 +17,7 @@ from make_architecture import ANYWHERE, PAGE, SOURCE, package_imports, page
 MAY_IMPORT = {
     "errors": set(),
     "atomic": set(),
+    "hub_access": set(),
     "reliability": set(),
     "figure": set(),
     "settings": set(),

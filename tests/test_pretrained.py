@@ -23,10 +23,11 @@ from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.requests.compare import PRETRAINED_MODELS
 from vitascope.studies.comparison.evidence import Evidence, RunResult
 from vitascope.studies.comparison.finished_runs import FinishedRuns
 from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added
-from vitascope.studies.pretrained.candidates import DEFAULT, IMAGENET, opened, plain_name
+from vitascope.studies.pretrained.candidates import IMAGENET, opened, plain_name
 from vitascope.studies.pretrained.cost import cost_of
 from vitascope.studies.pretrained.features import features_of, frozen_features
 from vitascope.studies.pretrained.fitted_head import as_linear, fit_head
@@ -204,7 +205,7 @@ def test_a_seed_of_the_probe_leaves_whole_groups_out():
 def test_default_candidates_are_timms_and_have_published_accuracies():
     import timm
 
-    for name in DEFAULT:
+    for name in PRETRAINED_MODELS:
         assert timm.is_model(plain_name(name))
         assert plain_name(name) in IMAGENET
         assert name.removeprefix("timm:") in timm.list_pretrained(f"{plain_name(name)}*")

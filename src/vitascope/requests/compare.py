@@ -9,6 +9,22 @@ from vitascope.settings import Seed, Within
 
 __all__ = ["Compare"]
 
+# The candidates of --pretrained where none are named: timm's, small, from hard to no locality.
+PRETRAINED_MODELS = (
+    "resnet18.a1_in1k",
+    "regnety_008.pycls_in1k",
+    "convnext_tiny.fb_in1k",
+    "efficientnet_b0.ra_in1k",
+    "swin_tiny_patch4_window7_224.ms_in1k",
+    "maxvit_tiny_tf_224.in1k",
+    "caformer_s18.sail_in1k",
+    "timm:convit_tiny.fb_in1k",
+    "deit_tiny_patch16_224.fb_in1k",
+    "vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "vit_small_patch14_dinov2.lvd142m",
+    "vit_base_patch32_clip_224.openai",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:

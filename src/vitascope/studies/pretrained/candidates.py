@@ -1,8 +1,7 @@
-"""The pretrained networks that are tried where none are named: small, from hard to no locality.
+"""Open the candidates of ``compare --pretrained``; their published ImageNet accuracies.
 
-Beside each its ImageNet top-1 as published, the order that a reader would go by without probing.
-All names are timm's. A candidate that cannot be had (no network, not in the cache) is named and
-skipped.
+A reader without a probe would go by the latter. A candidate that cannot be had (no network, not in
+the cache) is named and skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,20 +32,6 @@ IMAGENET: dict[str, tuple[float, str]] = {
     "vit_small_patch14_dinov2": (81.1, "Oquab et al. 2023, linear"),
     "vit_base_patch32_clip_224": (63.2, "Radford et al. 2021, Table 17, zero-shot"),
 }
-DEFAULT = (
-    "resnet18.a1_in1k",
-    "regnety_008.pycls_in1k",
-    "convnext_tiny.fb_in1k",
-    "efficientnet_b0.ra_in1k",
-    "swin_tiny_patch4_window7_224.ms_in1k",
-    "maxvit_tiny_tf_224.in1k",
-    "caformer_s18.sail_in1k",
-    "timm:convit_tiny.fb_in1k",
-    "deit_tiny_patch16_224.fb_in1k",
-    "vit_small_patch16_224.augreg_in21k_ft_in1k",
-    "vit_small_patch14_dinov2.lvd142m",
-    "vit_base_patch32_clip_224.openai",
-)
 KINDS = ("hard", "soft", "none")  # of locality; "mixed" counts as soft
 _SIDE = {"vit_small_patch14_dinov2": 224}  # its own 518 pixels take five times as long
 

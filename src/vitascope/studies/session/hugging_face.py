@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from vitascope.errors import UserError, reason
-from vitascope.models.hub_access import hub_download
+from vitascope.hub_access import hub_download
 from vitascope.models.weights import check_weights
 from vitascope.studies.session.session import Session
 

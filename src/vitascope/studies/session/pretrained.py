@@ -288,7 +288,7 @@ def _arguments(text: str) -> dict[str, Any]:
     from timm.models import load_model_config_from_hf
     from timm.models._hub import load_model_config_from_path
 
-    from vitascope.models.hub_access import hub_download
+    from vitascope.hub_access import hub_download
 
     kind, _, place = text.partition(":")
     if kind == "local-dir":

@@ -2,16 +2,18 @@
 
 huggingface_hub tries again for a minute before it says that there is no network. Here the hub is
 asked once, for three seconds; if there is no answer it is taken for offline, and only what is in
-the cache is used.
+the cache is used. Nothing here imports torch, so a command can ask before it loads torch and timm.
 """
 
 import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from os import environ
+from pathlib import Path
 
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -43,6 +45,50 @@ def reachable(endpoint: str) -> bool:
     return answered.is_set()
 
 
+def comes_from_hub(name: str) -> bool:
+    """Whether a model's pretrained weights can only come from the hub or its cache.
+
+    >>> comes_from_hub("resnet18"), comes_from_hub("hf-hub:timm/resnet18.a1_in1k")
+    (True, True)
+    >>> comes_from_hub("resnet18@a.safetensors"), comes_from_hub("local-dir:a")
+    (False, False)
+    """
+    source, colon, _ = name.partition(":")
+    return (source in ("timm", "hf-hub") if colon else "@" not in name) and not Path(name).exists()
+
+
+def cached_anything() -> bool:
+    """Whether there is any model in the hub's cache, or any file in torch's."""
+    torch_home = environ.get("TORCH_HOME") or Path(
+        environ.get("XDG_CACHE_HOME", "~/.cache"), "torch"
+    )
+    kept = (Path(constants.HF_HUB_CACHE), "models--*"), (Path(torch_home, "hub/checkpoints"), "*")
+    return any(next(place.expanduser().glob(pattern), None) for place, pattern in kept)
+
+
+def check_weights_can_be_had(names: Sequence[str]) -> None:
+    """Refuse models none of whose pretrained weights can be had, before torch is loaded.
+
+    Only the certain case is refused: all come from the hub, the caches are empty, and the hub does
+    not answer.
+
+    Raises:
+        UserError: Naming the cache and the other sources of weights.
+    """
+    if not all(map(comes_from_hub, names)) or cached_anything():
+        return
+    if constants.HF_HUB_OFFLINE or not reachable(constants.ENDPOINT):
+        raise UserError(_missing(names[0] if len(names) == 1 else f"all {len(names)} models"))
+
+
+def _missing(what: str) -> str:
+    return (
+        f"the weights of {what} are not in the cache ({constants.HF_HUB_CACHE}) and "
+        f"{constants.ENDPOINT} cannot be reached; give local-dir:FOLDER or NAME@FILE, or fill "
+        "the cache where there is a network (HF_HOME says where it is)"
+    )
+
+
 @contextmanager
 def hub_download(what: str) -> Iterator[None]:
     """For a block that may download; what cannot be had is one line, in under five seconds.
@@ -65,10 +111,6 @@ def hub_download(what: str) -> Iterator[None]:
         if isinstance(first, HfHubHTTPError) and not isinstance(first, LocalEntryNotFoundError):
             why = " ".join(str(error).split())[:200]
             raise UserError(f"cannot have {what} from {constants.ENDPOINT}: {why}") from None
-        raise UserError(
-            f"the weights of {what} are not in the cache ({constants.HF_HUB_CACHE}) and "
-            f"{constants.ENDPOINT} cannot be reached; give local-dir:FOLDER or NAME@FILE, or fill "
-            "the cache where there is a network (HF_HOME says where it is)"
-        ) from None
+        raise UserError(_missing(what)) from None
     finally:
         constants.HF_HUB_OFFLINE = before
