@@ -48,13 +48,14 @@ def reachable(endpoint: str) -> bool:
 def comes_from_hub(name: str) -> bool:
     """Whether a model's pretrained weights can only come from the hub or its cache.
 
-    >>> comes_from_hub("resnet18"), comes_from_hub("hf-hub:timm/resnet18.a1_in1k")
-    (True, True)
-    >>> comes_from_hub("resnet18@a.safetensors"), comes_from_hub("local-dir:a")
-    (False, False)
+    >>> [comes_from_hub(name) for name in ("resnet18", "timm:resnet18", "hf-hub:a/b@main")]
+    [True, True, True]
+    >>> [comes_from_hub(name) for name in ("timm:resnet18@a.pt", "local-dir:a", "mine:model")]
+    [False, False, False]
     """
-    source, colon, _ = name.partition(":")
-    return (source in ("timm", "hf-hub") if colon else "@" not in name) and not Path(name).exists()
+    if name.startswith("hf-hub:"):
+        return True
+    return not {"@", ":"} & set(name.removeprefix("timm:")) and not Path(name).exists()
 
 
 def cached_anything() -> bool:

@@ -121,8 +121,9 @@ def leads(record: Record) -> list[str]:
         gain = scratch["gain"]
         found.append(
             f"From random weights the same network gets {number(scratch['top1'], 1)} % in as many "
-            f"epochs: pretraining added {number(gain['value'], 1)} points "
-            f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
+            f"epochs, {number(gain['value'], 1)} points [{number(gain['low'], 1)}, "
+            f"{number(gain['high'], 1)}] less; how far a longer training from scratch gets is what "
+            "`vitascope compare` without --pretrained tells."
         )
     taken = values["recommendation"]["model"]
     lines = {each["model"]: each for each in values["table"]}
