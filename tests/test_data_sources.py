@@ -214,6 +214,7 @@ def test_a_file_is_not_a_folder(tmp_path):
         ("digit", "unknown data source 'digit'; did you mean 'digits'"),
         ("cifar1", "did you mean 'cifar10'"),
         ("idx:", "needs something after the colon"),
+        ("cifar10", "needs something after the colon"),
         ("nonsense", "there are: cifar10, .*path of a folder"),
     ],
 )

@@ -223,12 +223,12 @@ def load(
     prefix, colon, rest = source.partition(":")
     if source in NAMED:
         parts = NAMED[source]("", request)
-    elif colon and prefix in PREFIXED:
-        if not rest:
-            raise UserError(f"{source!r} needs something after the colon: {prefix}:/path")
+    elif colon and prefix in PREFIXED and rest:
         parts = PREFIXED[prefix](rest, request)
     elif os.path.exists(os.path.expanduser(source)) or "/" in source:
         parts = read_folder(source, request)
+    elif prefix in PREFIXED:
+        raise UserError(f"{source!r} needs something after the colon: {prefix}:/path")
     else:
         error = unknown("data source", source, [*NAMED, *PREFIXED])
         raise UserError(f"{error}; or give the path of a folder that holds class folders")

@@ -90,11 +90,7 @@ def section(source: Source, styles: Styles) -> Section:
 
 
 def _badge(record: Record) -> Badge:
-    """The verdict, unless test images were seen in training."""
-    found = record.values["images"]["duplicates"]
-    seen = found["exact_across"] + found["near_across"]
-    if seen:
-        return Badge(words=f"{count(seen)} test images seen in training", sign="✗", tone="bad")
+    """What speaks against the answer, such as test images in the training set; else the verdict."""
     advice = record.values["recommendation"]
     if advice["cautions"]:
         return Badge(words=shortened(str(advice["badge"]), record.values))
