@@ -48,7 +48,8 @@ def _classification(request: Train, given: dict[str, Any]) -> None:
         print(json.dumps({"folder": str(done.folder), **done.final}))
     else:
         top1 = 100 * done.final["top1"]
-        print(f"{done.folder}: top-1 {top1:.2f} % after {done.epochs} epochs, {done.seconds:.0f} s")
+        epochs = "1 epoch" if done.epochs == 1 else f"{done.epochs} epochs"
+        print(f"{done.folder}: top-1 {top1:.2f} % after {epochs}, {done.seconds:.0f} s")
 
 
 def _other(request: Train, given: dict[str, Any]) -> None:
