@@ -23,7 +23,7 @@ from vitascope.train.trainer.distill import distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
 from vitascope.train.trainer.sam import still_statistics
-from vitascope.train.trainer.update import Update
+from vitascope.train.trainer.update import Update, memory_format_of
 
 
 def tiny(seed=0):
@@ -278,3 +278,32 @@ def test_bf16_trains(tmp_path):
     model.eval()
     assert model(torch.zeros(1, 1, 8, 8)).dtype == torch.float32
     assert "forward" not in vars(model)  # nothing is left on the caller's model
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("efficientnet_b0", True), ("test_resnet", True), ("test_vit", False)],
+)
+def test_networks_of_convolutions_are_trained_with_channels_last(name, last):
+    model = timm.create_model(name, num_classes=3)
+    order = torch.channels_last if last else torch.contiguous_format
+    assert memory_format_of(model) == order
+    seen = []
+    first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
+    first.register_forward_pre_hook(
+        lambda m, x: seen.append(x[0].is_contiguous(memory_format=order))
+    )
+    plan = recipe("laptop")
+    process = TrainingProcess(plan, device="cpu")
+    update = Update(process, model, build_optimizer(model, plan), plan, seed=0)
+    side = model.pretrained_cfg["input_size"][-1]
+    labels = torch.tensor([0, 1])
+    images = torch.randn(2, 3, side, side)
+    update(data.Batch(images, labels, labels, torch.arange(2)), 0, 1e-3)
+    assert seen == [True]
+
+
+def test_narrow_strided_convolutions_keep_channels_first():
+    layers = [nn.Conv2d(3, 6, 3), nn.Conv2d(6, 8, 1, stride=2)]
+    assert memory_format_of(nn.Sequential(*layers)) == torch.contiguous_format
+    assert memory_format_of(nn.Sequential(layers[0])) == torch.channels_last

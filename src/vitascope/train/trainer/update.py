@@ -29,6 +29,26 @@ def reseed(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0]))
 
 
+def memory_format_of(model: nn.Module) -> torch.memory_format:
+    """The order of the images' channels in memory: last for networks of convolutions.
+
+    With 16 images on one CPU core EfficientNet-Lite0 trains 1.4 (64 pixels) to 1.5 times (96) as
+    fast so, RegNetY 1.2 times, a ResNet-18 as fast. Networks that hold most of their weights
+    elsewhere keep channels first, those that choose for themselves (``memory_format``) are left to
+    it. With AVX2 oneDNN writes past the gradient of a strided 1 x 1 convolution that has fewer than
+    eight channels last, so narrow networks keep channels first, too.
+    """
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    inside = sum(m.weight.numel() for m in convolutions)
+    narrow = any(
+        m.in_channels < 8 and m.kernel_size == (1, 1) and m.stride != (1, 1) for m in convolutions
+    )
+    mostly = 2 * inside > sum(p.numel() for p in model.parameters())
+    if mostly and not narrow and not hasattr(model, "memory_format"):
+        return torch.channels_last
+    return torch.contiguous_format
+
+
 class Update:
     """Model, optimizer, EMA, and teacher or task, and the update that joins them."""
 
@@ -49,6 +69,7 @@ class Update:
         self.learning = [p for p in model.parameters() if p.requires_grad]
         plain = process.plain(model)
         self.average = Average(plain, recipe.ema) if recipe.ema is not None else None
+        self.memory_format = memory_format_of(plain)
 
     def __call__(self, batch: Any, step: int, lr: float) -> tuple[Tensor, Tensor, int]:
         """Make update number ``step``; return loss and NLL as sums over so many images.
@@ -88,7 +109,7 @@ class Update:
         for part in range(parts):
             rows = slice(len(batch) * part // parts, len(batch) * (part + 1) // parts)
             share = (rows.stop - rows.start) / len(batch)
-            x = images[rows].to(device, non_blocking=True)
+            x = images[rows].to(device, memory_format=self.memory_format, non_blocking=True)
             y = targets[rows].to(device, non_blocking=True)
             with self.process.unsynced(self.model, last=part == parts - 1):
                 with self.process.accelerator.autocast():
