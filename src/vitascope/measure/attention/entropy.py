@@ -95,7 +95,7 @@ def entropy(
     """Measure every head of ``model`` on ``batches`` of images.
 
     Args:
-        model: Any model with attention over tokens; it is left as it came.
+        model: Any model with attention over tokens; it is left unchanged.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.

@@ -142,7 +142,7 @@ def _parts(vector: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _hessian_within(products: HessianProducts, names: Sequence[str]) -> Product:
-    """H_bb v: only the slopes of the block's own weights are differentiated by them."""
+    """H_bb v: differentiate the gradient of the block's weights with respect to these weights."""
     order = list(products.weights)
     leaves = [products.weights[name] for name in names]
     chosen = [order.index(name) for name in names]
@@ -203,7 +203,7 @@ def blocks(
     """Traces and largest eigenvalues of H and G, for the network, each block and kind of layer.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, targets), augmented already; their graphs are all kept in memory.
         num_eigenvalues: Of largest magnitude, of each group.
         num_probes: Of a trace, at least 2; three products each.

@@ -95,8 +95,8 @@ def _append(basis: Tensor, old: int, rows: Tensor, least: float, fresh: torch.Ge
 
     The rows are orthogonal to those of old up to rounding, which is divided by their lengths: the
     block is made orthogonal to them once more, as a whole. A row that brings nothing longer than
-    ``least`` is replaced by a random direction: where a space maps onto itself, the search goes on
-    beside it.
+    ``least`` is replaced by a random direction: in an invariant subspace, the search continues
+    outside it.
     """
     new = range(old, old + len(rows))
     for j, row in zip(new, rows, strict=True):
@@ -128,7 +128,7 @@ def largest(
         near: Up to k vectors (p, n) near the wanted space, which save products; they are mixed with
             random ones, and random ones make up the block. Zeros do no harm.
         k: How many, at most n.
-        tolerance: An eigenvalue is found when its residual is so small against its magnitude.
+        tolerance: Residual, relative to its magnitude, at which an eigenvalue counts as found.
         max_products: At most so many; the result says when it has not converged by then.
         basis_size: Vectors kept at most (n numbers each), at least 3k: more memory, fewer products.
         seed: Of the random directions.

@@ -169,9 +169,9 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
 
 
 class _MathAttention:
-    """Attention on the math path, which torch switches for all threads at once.
+    """Re-entrant guard that selects attention's math path, a setting shared by all threads.
 
-    The first block in switches it and the last one out switches it back.
+    The first block entered selects it and the last one left restores the setting.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ _math_attention = _MathAttention()
 def fixed_batches(
     batches: Iterable[Any], model: nn.Module | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images, augmented already, and their targets, batch by batch, where the model is."""
+    """Augmented images and their targets, batch by batch, on the model's device."""
     empty = True
     for batch in batches:
         empty = False

@@ -3,9 +3,9 @@
     Hv = d/dw [ (dL/dw) . v ]
 
 The gradient is taken once with its own graph, which is kept; each product is then one backward
-pass through it (Pearlmutter 1994), about 1.5 gradients' time. The l2 term is added exactly, as
-``weight_decay * v``. Several vectors at once (``is_grads_batched``) were a fifth slower a vector on
-one core than one after the other.
+pass through it (Pearlmutter 1994), at about 1.5 times the cost of a gradient. The l2 term is added
+exactly, as ``weight_decay * v``. Several vectors at once (``is_grads_batched``) took 20 % longer
+per vector on one core than one after the other.
 
 Shapes: n weights, flat, in the order of ``model.named_parameters()``.
 """
@@ -20,7 +20,7 @@ from vitascope.measure.curvature.objective import deterministic, objective, trai
 
 
 class HessianProducts:
-    """``H(v)`` for the mean objective over fixed batches; the model is left as it came.
+    """``H(v)`` for the mean objective over fixed batches; the model is left unchanged.
 
     Args:
         model: Any classifier.

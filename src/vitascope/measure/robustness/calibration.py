@@ -154,7 +154,7 @@ def calibration(
     """Measure calibration, and what temperature scaling would do.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels); the logits of all of them are kept.
         num_bins: Of the reliability diagram and the ECE.
         fit: Batches to fit the temperature on; otherwise a half of ``batches`` is held out for it.

@@ -102,7 +102,7 @@ class ChangedImageAccuracy:
 
     @property
     def num_images(self) -> int:
-        """How many there were."""
+        """Number of images."""
         return len(self.unchanged)
 
     @property
@@ -159,7 +159,7 @@ def accuracy_on_changed_images(
     """Measure accuracy on the images and on every changed version of them.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), gone through once.
         change: Gives the versions of a batch, by name.
         on_step: Called before each batch with ``what`` and the number of batches ahead.

@@ -10,8 +10,8 @@ sqrt(2) the corner. The window is 0.1, the paper's. g makes the noise of every i
 equally strong: its root mean square is ``rms``, of pixels in [0, 1]. The paper's amplitude is not
 stated; without g a band far out, which holds more frequencies, would have more energy.
 
-The paper says ViTs suffer from low frequencies and ResNets from high ones. Accuracies are shares
-of 1.
+The paper says ViTs suffer from low frequencies and ResNets from high ones. Accuracies are
+fractions, 0 to 1.
 
 Deviations. The mask is radial (the paper does not say). Pixels are not clipped: that would spread
 the noise over other frequencies, and ``clamp=True`` says so. A small image has no frequency in
@@ -104,7 +104,7 @@ def frequency(
     """Measure accuracy with noise of one frequency after the other.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels) of one size, normalised with ``mean`` and ``std``.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.

@@ -176,7 +176,7 @@ def together(
     """Run instruments on ``model`` in one pass over ``batches``.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         names: Some of the instruments; those that cannot measure the model are an error. By
             default all, and those that cannot are named under ``refused``.
