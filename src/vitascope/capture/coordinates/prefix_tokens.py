@@ -62,7 +62,7 @@ def _word(parameter: str) -> str:
 
 
 class _Joins(TorchFunctionMode):
-    """Notes the parameters that are joined to something computed, and how many tokens each is."""
+    """Record the parameters concatenated with computed tensors, and how many tokens each is."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

@@ -76,7 +76,7 @@ class ConViT(GridViT):
         locality_strength: alpha; larger is closer to a convolution at the start (Fig. 8).
         attention: ``"gpsa"``, or ``"psa"`` for the version without gates (Fig. 9).
         conv_init: Start the GPSA layers as convolutions (Table 3, c and d: False).
-        content_std: Of their queries' and keys' first weights; 0 as in equation 5, for good.
+        content_std: Of their queries' and keys' first weights; 0 as in equation 5 stays 0.
         gate_init: The gates' lambda at the start (Table 3, b and d: 0, with ``train_gates=False``).
         train_gates: Whether the gates learn.
         train_gpsa: Whether the GPSA layers learn (Table 3, f and g: False).

@@ -42,7 +42,7 @@ class PreActResNet(nn.Module):
         window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
         bias_per_head: Position biases of each head, or one table per block as released.
         blur: Side of a box blur at the end of each stage (Park and Kim, Fig. 3a: 2); none at 1.
-        img_size: Taken and not needed, so that all models can be built alike.
+        img_size: Ignored; accepted so that all models can be built alike.
     """
 
     def __init__(
