@@ -1,4 +1,4 @@
-"""The classes of a trained model, and other images joined with them by name.
+"""The classes of a trained model, and other images matched to them by name.
 
 A run keeps the names of its classes in the order of its outputs. Images from elsewhere may have
 some of them, in any order: their labels become the numbers of the run's outputs. A name that the

@@ -5,7 +5,7 @@ metrics.jsonl       one line per epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
 checkpoint/         state to resume from
-predictions.safetensors  of every test image: what was said, and what it is
+predictions.safetensors  of every test image: prediction and label
 record.json         the result; there once the run is finished
 events/             TensorBoard
 """
@@ -78,7 +78,7 @@ class Run:
 
     @property
     def predictions(self) -> Predictions | None:
-        """What it said about every image it was measured on; None for a run that kept none."""
+        """Its predictions on the images it was measured on; None for a run that kept none."""
         return load_predictions(self.folder)
 
     @property
@@ -88,7 +88,7 @@ class Run:
 
 
 def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
-    """Take ``folder`` for a run of ``config``; return the run if it is there and finished.
+    """Prepare ``folder`` for a run of ``config``; return the run if it is finished already.
 
     Raises:
         UserError: If the folder holds a run and ``resume`` is off, or a run of another config.

@@ -62,7 +62,7 @@ class Teacher(nn.Module):
         size: tuple[int, int, int],
         classes: Sequence[str],
     ) -> "Teacher":
-        """Get ready for images (C, H, W) normalised with ``mean`` and ``std``; check the classes.
+        """Prepare for images (C, H, W) normalised with ``mean`` and ``std``; check the classes.
 
         Raises:
             UserError: If the teacher does not take such images, or has other classes.
