@@ -70,10 +70,10 @@ def _marks(seen: Seen) -> list[str] | None:
     return None if kinds is None else [MARKS.get(kind, REST)[0] for kind in kinds]
 
 
-def marks_told(models: Sequence[Seen]) -> str:
+def marks_legend(models: Sequence[Seen]) -> str:
     """Which shape is which kind of unit, of those that are there; empty where kinds are unknown.
 
-    >>> marks_told([])
+    >>> marks_legend([])
     ''
     """
     kinds = {kind for seen in models for kind in seen.values.get("kind") or ()}

@@ -20,15 +20,15 @@ Session = dict[str, Source]  # the records of one model, by instrument
 
 
 def model_name(source: Source) -> str:
-    """The model under the instruments."""
+    """The name of the inspected model."""
     config = source.record.config
     inner = config.get("model")
     name = inner.get("name") if isinstance(inner, Mapping) else None
     return str(name or config.get("name") or config.get("subject") or source.folder.resolve().name)
 
 
-def _sittings(sources: Sequence[Source]) -> list[Session]:
-    """Records of the same model, epoch and folder belong together; so do folders of one run."""
+def _inspections(sources: Sequence[Source]) -> list[Session]:
+    """Group records by model, epoch and folder; folders of one run are joined."""
     found: dict[tuple[Any, ...], list[Session]] = {}
     for source in sources:
         config = source.record.config
@@ -62,7 +62,7 @@ def _any(session: Session) -> Source:
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind): gates make a model's kind known, and attention without them does."""
     found = []
-    for session in _sittings(sources):
+    for session in _inspections(sources):
         gated = "gates" in session
         kind = "convit" if gated else "vit" if "nonlocality" in session else "other"
         found.append((model_name(_any(session)), kind))
@@ -94,7 +94,7 @@ def labels_of(sittings: Sequence[Session]) -> list[str]:
 
 def section(sources: Sequence[Source], styles: Styles) -> Section:
     """All inspections in one section, a figure per instrument."""
-    sittings = _sittings(sources)
+    sittings = _inspections(sources)
     names = labels_of(sittings)
     chosen = apart([styles.of(model_name(_any(session))) for session in sittings])
     drawn = list(_figures(sittings, names, chosen))
