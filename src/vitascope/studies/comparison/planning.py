@@ -1,7 +1,7 @@
 """Plan of a comparison: matched widths, expected time, time budget and tuning of learning rates.
 
-The plan is kept as ``plan.json`` in the folder, so that the same command goes on with it, though
-steps take a little longer or shorter every time they are timed.
+The plan is kept as ``plan.json`` in the folder, so that the same command resumes it, though timed
+steps differ a little every time.
 """
 
 from collections.abc import Mapping

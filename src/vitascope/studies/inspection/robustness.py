@@ -1,6 +1,6 @@
 """Robustness and calibration of a model: occlusion, FGSM, PGD, noise, corruptions.
 
-A trial names the measures and the options that are not left to them. Every measure gets the
+A trial names the measures and the options that differ from their defaults. Every measure gets the
 same images, in the same order; all randomness comes from the seed.
 """
 

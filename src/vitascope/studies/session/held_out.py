@@ -1,9 +1,9 @@
-"""Images to choose by: held out of the training set, so that the test set decides nothing.
+"""Validation images and folds, held out of the training set, so that the test set decides nothing.
 
-A choice made on the test images makes its own accuracy too good. Here a share of *each class* of
-the training images, or one fold of them after the other, takes the test set's place while a study
-chooses; the real test images are measured afterwards, beside it. Images of a group (a patient, a
-video) stay on one side. Pixel statistics stay those of all training images.
+Choosing a model on the test images makes its test accuracy too high. Here a share of *each class*
+of the training images, or one fold of them after the other, takes the test set's place while a
+study chooses; the real test images are measured afterwards, beside it. Images of a group (a
+patient, a video) stay on one side. Pixel statistics stay those of all training images.
 """
 
 from dataclasses import replace
