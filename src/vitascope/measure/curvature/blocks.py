@@ -35,7 +35,7 @@ from vitascope.measure.curvature.objective import (
     fixed_batches,
     logits_at,
 )
-from vitascope.measure.curvature.products import HessianProducts
+from vitascope.measure.curvature.products import HessianProducts, flat, unflattened
 from vitascope.record import Record
 
 __all__ = ["BlockCurvature", "GaussNewtonProducts", "blocks", "groups_of"]
@@ -115,7 +115,7 @@ class GaussNewtonProducts:
                 pulled.append((logits, along, slopes))
 
         def product(vector: Tensor) -> Tensor:
-            parts = _parts(vector, leaves)
+            parts = unflattened(vector, leaves)
             result = torch.zeros_like(vector)
             for logits, along, slopes in pulled:
                 (pushed,) = torch.autograd.grad(
@@ -126,38 +126,10 @@ class GaussNewtonProducts:
                 back = torch.autograd.grad(
                     logits, leaves, bent, retain_graph=True, materialize_grads=True
                 )
-                result += _flat(back)
+                result += flat(back)
             return result
 
         return product
-
-
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-def _parts(vector: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-    pieces = vector.split([leaf.numel() for leaf in leaves])
-    return [piece.view_as(leaf) for piece, leaf in zip(pieces, leaves, strict=True)]
-
-
-def _hessian_within(products: HessianProducts, names: Sequence[str]) -> Product:
-    """H_bb v: differentiate the gradient of the block's weights with respect to these weights."""
-    order = list(products.weights)
-    leaves = [products.weights[name] for name in names]
-    chosen = [order.index(name) for name in names]
-
-    def product(vector: Tensor) -> Tensor:
-        parts = _parts(vector, leaves)
-        result = torch.zeros_like(vector)
-        for slopes in products.slopes:
-            mine = [slopes[place] for place in chosen]
-            result += _flat(
-                torch.autograd.grad(mine, leaves, parts, retain_graph=True, materialize_grads=True)
-            )
-        return result
-
-    return product
 
 
 def groups_of(model: nn.Module, images: Tensor) -> dict[tuple[str, str], list[str]]:
@@ -227,10 +199,10 @@ def blocks(
     sizes = []
     for number, weights in enumerate(groups.values()):
         on_group("blocks", len(groups) - number)
-        like = _flat([hessian.weights[name].detach() for name in weights])
+        like = flat([hessian.weights[name].detach() for name in weights])
         sizes.append(len(like))
         for name, product in (
-            ("hessian", _hessian_within(hessian, weights)),
+            ("hessian", hessian.within(weights)),
             ("gauss_newton", newton.within(weights)),
         ):
             probes = min(num_probes, max(2, len(like) // 4))

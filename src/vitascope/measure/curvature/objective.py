@@ -30,7 +30,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from vitascope.capture import logits_of
 from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError, unknown
-from vitascope.measure.streaming.batches import normal_tensor, split
+from vitascope.measure.streaming.batches import normal_tensor, on_device, split
 
 BATCH_NORM = ("running", "batch")
 
@@ -208,8 +208,6 @@ def fixed_batches(
             raise UserError("a batch is empty: leave it out")
         if targets is None:
             raise UserError("the loss needs targets: give batches of (images, targets)")
-        parameter = next(model.parameters(), None) if model is not None else None
-        where = images.device if parameter is None else parameter.device
-        yield normal_tensor(images.to(where)), normal_tensor(torch.as_tensor(targets).to(where))
+        yield on_device(images, model), on_device(torch.as_tensor(targets), model)
     if empty:
         raise UserError("no images to measure on: the batches are empty")
