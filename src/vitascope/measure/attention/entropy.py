@@ -100,6 +100,4 @@ def entropy(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingEntropy(structure, layers), **known
-    )
+    return run_instrument(StreamingEntropy, model, batches, known, layers=layers)

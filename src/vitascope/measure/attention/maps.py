@@ -218,6 +218,4 @@ def maps(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
-    )
+    return run_instrument(StreamingMaps, model, batches, known, layers=layers, query=query)

@@ -167,6 +167,4 @@ def nonlocality(
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingNonlocality(structure, layers), **known
-    )
+    return run_instrument(StreamingNonlocality, model, batches, known, layers=layers)

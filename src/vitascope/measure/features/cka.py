@@ -200,8 +200,5 @@ def cka(
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
         prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    return run_instrument(
-        model,
-        batches,
-        lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),
-    )
+    options = {"units": units, "at": at, "other": other, "other_units": other_units}
+    return run_instrument(StreamingCKA, model, batches, {}, prepare=prepare, **options)

@@ -128,6 +128,4 @@ def fourier(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingFourier(structure, units), **known
-    )
+    return run_instrument(StreamingFourier, model, batches, known, units=units)

@@ -184,6 +184,4 @@ def norms(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingNorms(structure, units), **known
-    )
+    return run_instrument(StreamingNorms, model, batches, known, units=units)

@@ -78,6 +78,4 @@ def variance(
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingVariance(structure, units), **known
-    )
+    return run_instrument(StreamingVariance, model, batches, known, units=units)

@@ -66,15 +66,16 @@ class Together:
 
 
 def run_instrument(
+    instrument: Callable[..., StreamingInstrument],
     model: nn.Module,
     batches: Iterable[Any],
-    make: Callable[[ModelStructure], StreamingInstrument],
-    **known: Any,
+    known: Mapping[str, Any],
+    **options: Any,
 ) -> Any:
-    """Run one instrument; ``known`` is passed on to :class:`ModelStructure`."""
+    """Run one instrument with its options; ``known`` is passed on to :class:`ModelStructure`."""
     images, batches = first_images(batches, model)
     structure = ModelStructure(model, images, **known)
-    return one_pass(structure, batches, {"": make(structure)})[""]
+    return one_pass(structure, batches, {"": instrument(structure, **options)})[""]
 
 
 def one_pass(
