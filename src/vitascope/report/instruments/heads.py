@@ -47,7 +47,7 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["per_layer"],
+        "per_layer",
         _heads,
         floor=0.0,
         include=(0.0,),
@@ -79,7 +79,7 @@ def gates(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["per_layer"],
+        "per_layer",
         _heads,
         floor=0.0,
         ceiling=1.0,
@@ -107,7 +107,7 @@ def entropy(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["relative"],
+        "relative",
         _relative,
         floor=0.0,
         ceiling=1.0,

@@ -20,12 +20,15 @@ REST = ("diamond", "◆ other units")
 def along(
     models: Sequence[Seen],
     places: str,
-    numbers: Callable[[Seen], Sequence[float]],
+    key: str,
     heads: Callable[[Seen], Sequence[np.ndarray]] | None = None,
+    *,
+    factor: float = 1.0,
     **panel: Any,
 ) -> Lines:
     """A line per model through its layers or units, named where all models have the same ones.
 
+    ``key`` names the record's values of them, which are drawn multiplied by ``factor``.
     ``heads`` are the values of the heads of each layer: dots behind the line of one model, bands
     from the least to the most around those of several.
     """
@@ -33,7 +36,7 @@ def along(
     same = len(set(lists)) == 1
     series = []
     for seen, names in zip(models, lists, strict=True):
-        ys = [float(value) for value in numbers(seen)]
+        ys = [factor * float(value) for value in seen.values[key]]
         last = max(len(names) - 1, 1)
         xs = [place if same else 100 * place / last for place in range(len(names))]
         more: dict[str, Any] = {"marks": _marks(seen)} if places == "units" else {}

@@ -29,7 +29,7 @@ def fourier(models: Sequence[Seen]) -> Figure:
     way = along(
         models,
         "units",
-        lambda s: s.values["high"],
+        "high",
         title="At frequency π, unit by unit",
         y_label="Δ log amplitude",
     )
@@ -72,7 +72,7 @@ def variance(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "units",
-        lambda s: s.values["variance"],
+        "variance",
         y_log=log,
         y_label="variance over space",
         floor=0.0,
@@ -150,7 +150,8 @@ def lesion(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "units",
-        lambda s: [100 * value for value in s.values["lost"]],
+        "lost",
+        factor=100.0,
         y_label="accuracy lost (points)",
     )
     return Figure(
