@@ -13,9 +13,8 @@ import numpy as np
 
 from vitascope.data import Dataset, Subset, subset
 from vitascope.data.images import ImageSet
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, listed, unknown
 
-SHOWN = 20  # names of a list in a message
 IMAGENET = 1000  # outputs of which ``Dataset.class_map`` names some
 
 
@@ -33,16 +32,6 @@ def class_pairs(words: Sequence[str]) -> dict[str, str]:
         if found.setdefault(new, known) != known:
             raise UserError(f"--map-classes maps {new} to {found[new]} and to {known}; give one")
     return found
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas, the first ones of many.
-
-    >>> listed(["a", "b"])
-    'a, b'
-    """
-    more = f", … ({len(names)} in all)" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def columns(

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from vitascope import record
-from vitascope.errors import UserError
+from vitascope.errors import UserError, listed
 from vitascope.record import (
     FORMAT,
     Record,
@@ -28,7 +28,6 @@ from vitascope.record import (
     provenance,
     write_text,
 )
-from vitascope.train.classes import SHOWN
 from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.files import explain_write_errors
@@ -136,9 +135,7 @@ def differences(
 
 def _shown(value: Any) -> str:
     """A value in a message; of a long list its beginning."""
-    if isinstance(value, list) and len(value) > SHOWN:
-        return f"[{', '.join(map(repr, value[:SHOWN]))}, … ({len(value)} in all)]"
-    return repr(value)
+    return f"[{listed([repr(item) for item in value])}]" if isinstance(value, list) else repr(value)
 
 
 def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.capture import logits_of
-from vitascope.errors import UserError
-from vitascope.train.classes import columns, listed
+from vitascope.errors import UserError, listed
+from vitascope.train.classes import columns
 
 __all__ = ["Teacher", "distillation_loss"]
 
