@@ -189,7 +189,7 @@ class TrainingProcess:
 def _leave() -> None:
     """Shut the process group down cleanly; gloo aborts otherwise."""
     if torch.distributed.is_initialized():
-        gc.collect()  # whoever still holds a group would take it down with threads running
+        gc.collect()  # an object that still holds a group would destroy it while threads run
         torch.distributed.destroy_process_group()
 
 

@@ -101,7 +101,7 @@ class _Layer:
         )
         self.shape = len(rows), len(columns)
         self.asking = coordinates.query[self.window, :, 0].isnan()  # queries without coordinates
-        self.at: tuple[float, float] | None = None  # no patch asks
+        self.at: tuple[float, float] | None = None  # no patch is a query
         if not coordinates.only_tokens_ask:
             at = coordinates.query[self.window, self.row]
             self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())

@@ -15,7 +15,7 @@ An eigenvalue that occurs m times is found as often as the block has independent
 eigenspace: a block of k random vectors finds all copies that are asked for, one start vector finds
 one until rounding brings in the next. Of 20 rotations of the spectrum (3, 3, 3, -2, -2, 1.5, bulk)
 with 600 weights, at tolerance 1e-3, one vector lost copies in 20 (22 products), the block in none
-(42). That safety has a price: five eigenvalues of a small ViT's Hessian (24 thousand weights,
+(42). That safety costs products: five eigenvalues of a small ViT's Hessian (24 thousand weights,
 tolerance 0.03, errors near 0.1 %) took 16 products from one vector and 40 to 45 from a block.
 ``eigsh`` with a second run that looks for copies took 54, to a far smaller error.
 

@@ -150,7 +150,7 @@ def follow_back(
         seen = TokenLink.between(step.before, step.key_places).back(drawn)
         past = TokenLink.between(step.before, step.after[:num_queries])
         kept = past.back(relevance[:, :num_queries])
-        waiting = relevance[:, num_queries:]  # patches that did not ask
+        waiting = relevance[:, num_queries:]  # patches that are not queries
         relevance = attention * seen + shortcut * kept
         if waiting.shape[1]:
             relevance[:, ~step.before[:, 0].isnan()] += waiting

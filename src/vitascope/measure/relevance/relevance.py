@@ -57,7 +57,7 @@ class Relevance:
     insertion: Mapping[str, np.ndarray]
     random_deletion: Mapping[str, np.ndarray]  # in random order of the same places
     random_insertion: Mapping[str, np.ndarray]
-    classes: tuple[int, ...]  # that the model answers. (n,)
+    classes: tuple[int, ...]  # predicted. (n,)
     num_images: int
     seed: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)  # method -> why

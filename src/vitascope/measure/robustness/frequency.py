@@ -13,10 +13,10 @@ stated; without g a band far out, which holds more frequencies, would have more 
 The paper says ViTs suffer from low frequencies and ResNets from high ones. Accuracies are
 fractions, 0 to 1.
 
-Deviations. The mask is radial (the paper does not say). Pixels are not clipped: that would spread
-the noise over other frequencies, and ``clamp=True`` says so. A small image has no frequency in
-some windows (8 x 8 has steps of 0.25): those are ``left_out``, or refused when asked for.
-An image's noise comes from the seed and its number, the same at every f before it is filtered.
+Deviations. The mask is radial (the paper does not say). Pixels are not clipped unless
+``clamp=True``: clipping spreads the noise over other frequencies. A small image has no frequency in
+some windows (8 x 8 has steps of 0.25): those are ``left_out``, or refused when asked for. An
+image's noise comes from the seed and its number, the same at every f before it is filtered.
 
 Shapes: B images, C channels, H x W pixels.
 """

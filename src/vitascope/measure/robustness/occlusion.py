@@ -6,7 +6,7 @@ broadcasting's supplement (Table S2: ViT-S 74.6 %, with CB 75.1 %): a quarter of
 
     box = floor(size * side + 1/2) pixels, from (side - box) // 2 on
 
-so that an odd rest lies below and to the right. The paper does not say zero of what. ``"black"``,
+so that an odd rest lies below and to the right. The paper does not say which zero. ``"black"``,
 the default, is pixel 0; ``"mean"`` is 0 after normalisation, the mean of the images. They differ:
 black makes an edge, the mean is what padded convolutions see. Accuracies are fractions, 0 to 1.
 

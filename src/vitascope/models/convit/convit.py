@@ -187,7 +187,7 @@ class ConViT(GridViT):
         return self.num_prefix_tokens if index >= self.num_gpsa_blocks else 0
 
     def prune_gates(self, tolerance: float = 0.01) -> "ConViT":
-        """A copy for inference without the branches whose gates are shut.
+        """A copy for inference without the branches whose gates are near 0 or 1.
 
         Heads with a gate up to ``tolerance`` lose their positional branch, heads with one from
         ``1 - tolerance`` lose queries, keys and the content softmax. ``pruning`` of the copy says

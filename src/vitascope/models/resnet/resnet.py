@@ -1,7 +1,7 @@
 """Pre-activation residual networks in stages of declared blocks, of convolutions or attention.
 
 He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution,
-and leave the shortcut alone. Which blocks are attention instead is said by ``kinds``, see
+and leave the shortcut alone. ``kinds`` says which blocks are attention instead, see
 :mod:`vitascope.models.resnet.stages`. ``resnet_micro`` is about as large as ``convit_micro`` and
 takes small images of any size. The maps have their channels last in memory: 1.4 times as fast in
 training and inference on a CPU; convolutions keep the order of their input.

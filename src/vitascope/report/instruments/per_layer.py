@@ -9,7 +9,7 @@ from vitascope.figure import Lines
 from vitascope.report.formatting import short_names
 from vitascope.report.instruments.instrument import Seen
 
-MARKS = {  # of a unit's kind: the shape, and how it is told
+MARKS = {  # of a unit's kind: the shape, and its legend
     "attention": ("circle", "● attention"),
     "mlp": ("square", "■ MLP"),
     "convolution": ("triangle", "▲ convolution"),

@@ -117,7 +117,7 @@ def _choice_terms(comparison: ComparisonRecord) -> list[tuple[str, str]]:
 
 
 def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
-    """How far the answer can be trusted; what speaks against it comes first."""
+    """How far the answer can be trusted; cautions come first."""
     cautions = advice.get("cautions") or ()
     if cautions:
         return Badge(words=advice.get("badge") or f"With caution. {cautions[0]}")

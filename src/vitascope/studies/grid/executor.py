@@ -32,7 +32,7 @@ Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Which engine, and what it is told."""
+    """Which engine, and its options."""
 
     kind: Literal["local", "slurm"] = StudyRequest.engine
     processes: Processes = 1  # runs at a time on this machine

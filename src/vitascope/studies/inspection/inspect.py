@@ -59,7 +59,7 @@ class InspectRequest:
 
     @classmethod
     def of(cls, request: Inspect) -> "InspectRequest":
-        """What a request asks."""
+        """From a request."""
         return made_from(
             request,
             cls,

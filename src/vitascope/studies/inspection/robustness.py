@@ -55,7 +55,7 @@ class Trial:
 
     @classmethod
     def of(cls, request: Evaluate) -> "Trial":
-        """What a request asks."""
+        """From a request."""
         options = fields_of(request, dict.fromkeys(chain(*ROBUSTNESS.values())))
         if request.epsilons is not None:
             options["epsilons"] = tuple(map(_number, request.epsilons))

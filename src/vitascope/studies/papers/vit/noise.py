@@ -54,6 +54,6 @@ def noise_figure(
         drops = [[100 * (v["clean"] - v["accuracy"][i]) for v in records] for i in range(len(at))]
         series.append(over(at, drops, label))
     drawn = lines(panel, series, x="frequency of the noise, pi", y="accuracy lost, %")
-    said = "The higher line suffers more."
+    said = "A higher line loses more accuracy."
     title = f"Noise of one frequency ({where})"
     return Figure(name="noise", title=title, reading=said, panels=(drawn,))
