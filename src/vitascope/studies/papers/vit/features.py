@@ -9,7 +9,7 @@ paper draws the variance itself, which late layers dominate). The maps are what 
 on: inside a residual branch of two convolutions, the map between them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from vitascope.studies.papers.plan import (
 from vitascope.studies.papers.scale import IMAGENET, Scale
 from vitascope.studies.papers.vit.networks import looked_into
 from vitascope.studies.papers.vit.noise import noise_figure, noise_table
+from vitascope.studies.papers.vit.tables import Runs
 
-Runs = Mapping[str, Training]
 SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
 
