@@ -60,7 +60,7 @@ def tally(claims: Sequence[JudgedClaim]) -> str:
 
 
 def correction(claims: Sequence[JudgedClaim]) -> str:
-    """What is left of them at a false discovery rate of 5 % a paper, in words."""
+    """What is left of them at a false discovery rate of 5 % per paper, in words."""
     return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
 
 
