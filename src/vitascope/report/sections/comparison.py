@@ -78,7 +78,7 @@ def section(source: Source, styles: Styles) -> Section:
         *([("to test on", count(data["num_test"]))] if data["num_test"] else []),
         ("classes", count(data["num_classes"])),
         (f"pixels{channels}", f"{data['size'][1]} × {data['size'][2]}"),
-        ("seed a model" if seeds == 1 else "seeds a model", str(seeds)),
+        ("seed per model" if seeds == 1 else "seeds per model", str(seeds)),
     )
     figures = comparison_figures(comparison)
     names = {figure.name for figure in figures}
