@@ -203,7 +203,6 @@ def _answers(
             on_step("calibration", max(length - done, 1))
             answer = capture.logits_of(model(batch.images))
             classes_of(answer, batch.labels)
-            answer = answer.float() if answer.dtype.itemsize < 4 else answer
             logits.append(answer.cpu().numpy())
             labels.append(batch.labels.cpu().numpy())
     found = np.concatenate(logits)

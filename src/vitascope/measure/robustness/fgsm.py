@@ -99,7 +99,6 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
         logits = capture.logits_of(differentiable_output(model, space.normalised(leaf)))
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
         (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
     return found
 
