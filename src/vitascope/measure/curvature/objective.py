@@ -27,8 +27,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from vitascope.capture import logits_of
-from vitascope.capture.threads import exclusive_access
+from vitascope.capture import evaluating, logits_of
 from vitascope.errors import UserError, unknown
 from vitascope.measure.streaming.batches import normal_tensor, on_device, split
 
@@ -141,7 +140,7 @@ def objective(
 
 @contextmanager
 def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[None]:
-    """Run the block in the stated mode; every module's own mode comes back.
+    """Run the block in the stated mode, with gradients; every module's own mode is restored.
 
     Args:
         model: Any module.
@@ -150,20 +149,16 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
     """
     if batch_norm not in BATCH_NORM:
         raise unknown("batch_norm", batch_norm, BATCH_NORM)
-    with exclusive_access(model), torch.inference_mode(False):
+    with evaluating(model), torch.enable_grad():
         norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-        modes = [(module, module.training) for module in model.modules()]
         tracking = [(norm, norm.track_running_stats) for norm in norms]
         try:
-            model.eval()
             if batch_norm == "batch":
                 for norm in norms:
                     norm.training, norm.track_running_stats = True, False
             with _math_attention():
                 yield
         finally:
-            for module, mode in modes:
-                module.training = mode
             for norm, tracked in tracking:
                 norm.track_running_stats = tracked
 
