@@ -105,26 +105,26 @@ class GaussNewtonProducts:
     def within(self, names: Sequence[str]) -> Product:
         """The product with vectors over the named weights alone. (n,) -> (n,)"""
         leaves = [self.weights[name] for name in names]
-        pulled = []  # J^T u as a function of u, whose derivative is J
+        vjps = []  # J^T u as a function of the cotangent u; its derivative gives J v
         with torch.inference_mode(False), torch.enable_grad():
             for logits in self.logits:
-                along = torch.zeros_like(logits, requires_grad=True)
-                slopes = torch.autograd.grad(
-                    logits, leaves, along, create_graph=True, materialize_grads=True
+                cotangent = torch.zeros_like(logits, requires_grad=True)
+                vjp = torch.autograd.grad(
+                    logits, leaves, cotangent, create_graph=True, materialize_grads=True
                 )
-                pulled.append((logits, along, slopes))
+                vjps.append((logits, cotangent, vjp))
 
         def product(vector: Tensor) -> Tensor:
             parts = unflattened(vector, leaves)
             result = torch.zeros_like(vector)
-            for logits, along, slopes in pulled:
-                (pushed,) = torch.autograd.grad(
-                    slopes, along, parts, retain_graph=True, materialize_grads=True
+            for logits, cotangent, vjp in vjps:
+                (jvp,) = torch.autograd.grad(
+                    vjp, cotangent, parts, retain_graph=True, materialize_grads=True
                 )
                 p = logits.detach().softmax(1)
-                bent = (p * pushed - p * (p * pushed).sum(1, keepdim=True)) / self.total
+                curved = (p * jvp - p * (p * jvp).sum(1, keepdim=True)) / self.total
                 back = torch.autograd.grad(
-                    logits, leaves, bent, retain_graph=True, materialize_grads=True
+                    logits, leaves, curved, retain_graph=True, materialize_grads=True
                 )
                 result += flat(back)
             return result

@@ -62,7 +62,7 @@ class HessianProducts:
         leaves = list(self.weights.values())
         self.size = sum(leaf.numel() for leaf in leaves)
         total = sum(len(images) for images, _ in batches)
-        self.slopes: list[tuple[Tensor, ...]] = []
+        self.gradients: list[tuple[Tensor, ...]] = []  # of each batch, with their graphs
         self.loss = 0.0
         with torch.enable_grad(), deterministic(model, batch_norm=batch_norm):
             for images, targets in batches:
@@ -74,14 +74,14 @@ class HessianProducts:
                 if not loss.requires_grad:
                     raise UserError("the loss does not depend on any weight that trains")
                 self.loss += loss.item()
-                self.slopes.append(
+                self.gradients.append(
                     torch.autograd.grad(loss, leaves, create_graph=True, materialize_grads=True)
                 )
         here = flat([w.detach() for w in leaves])
         self.loss += weight_decay / 2 * here.square().sum().item()
         self.gradient = weight_decay * here  # (n,)
-        for slopes in self.slopes:
-            self.gradient += flat([slope.detach() for slope in slopes])
+        for gradients in self.gradients:
+            self.gradient += flat([gradient.detach() for gradient in gradients])
 
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
         """A flat vector by weight, in the weights' shapes."""
@@ -100,8 +100,8 @@ class HessianProducts:
         def product(vector: Tensor) -> Tensor:
             along = unflattened(vector, leaves)
             result = self.weight_decay * vector
-            for slopes in self.slopes:
-                mine = [slopes[places[name]] for name in names]
+            for gradients in self.gradients:
+                mine = [gradients[places[name]] for name in names]
                 found = torch.autograd.grad(
                     mine, leaves, along, retain_graph=True, materialize_grads=True
                 )
