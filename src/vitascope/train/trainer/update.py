@@ -60,7 +60,7 @@ class Update:
         sums = self._backward(batch, step)
         if self.recipe.sam is not None:
             before = sam.ascend(self.learning, self.recipe.sam)
-            with sam.still_statistics(self.model):
+            with sam.frozen_running_statistics(self.model):
                 self._backward(batch, step)
             sam.descend(before)
         if self.recipe.clip_grad is not None:
