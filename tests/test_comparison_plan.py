@@ -12,7 +12,7 @@ from vitascope.errors import UserError
 from vitascope.record import load
 from vitascope.studies.comparison.budget import fit, seconds_from
 from vitascope.studies.comparison.matching import TOLERANCE, matched_widths
-from vitascope.studies.comparison.planning import Wish, make_plan, save_plan
+from vitascope.studies.comparison.planning import PlanOptions, make_plan, save_plan
 from vitascope.studies.comparison.question import Comparison
 from vitascope.studies.comparison.timing import (
     ImageCounts,
@@ -174,20 +174,20 @@ def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
     digits = held_out(data.load("digits"), 0.2)
     asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))
     recipes = dict.fromkeys(asked.models, asked.recipe)
-    plan = make_plan(asked, Wish(budget="10h"), digits, recipes, tmp_path, 1)
+    plan = make_plan(asked, PlanOptions(budget="10h"), digits, recipes, tmp_path, 1)
     assert (plan.tune, plan.left_out, plan.question) == (True, (), asked)
-    tight = Wish(budget=f"{0.4 * plan.seconds:.0f}s")
+    tight = PlanOptions(budget=f"{0.4 * plan.seconds:.0f}s")
     short = make_plan(asked, tight, digits, recipes, tmp_path, 1)
     assert not short.tune
     assert short.question.seeds == asked.seeds
     assert short.notes[0].startswith("Left out to end within")
     assert short.lines[1:] == short.notes
     late = perf_counter() - 36_000 + 0.3 * plan.seconds  # ten hours ago, nearly
-    later = make_plan(asked, Wish(budget="10h"), digits, recipes, tmp_path, 1, late)
+    later = make_plan(asked, PlanOptions(budget="10h"), digits, recipes, tmp_path, 1, late)
     assert later.left_out  # what it took so far is off the budget
     save_plan(short, asked, tight, tmp_path)  # timed again it would differ
     assert make_plan(asked, tight, digits, recipes, tmp_path, 1) == short
-    assert make_plan(asked, Wish(), digits, recipes, tmp_path, 1).left_out == ()
+    assert make_plan(asked, PlanOptions(), digits, recipes, tmp_path, 1).left_out == ()
 
 
 def test_widths_are_chosen_so_that_costs_agree():

@@ -88,7 +88,7 @@ def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, 
         assert (out / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
     assert load(out / "corruption").arrays["accuracy"].shape == (15, 1)
     assert printed.endswith(f"\n{out / 'report.html'}\n")
-    assert "Against an adversary: FGSM" in (out / "report.html").read_text(encoding="utf-8")
+    assert "Adversarial attack: FGSM" in (out / "report.html").read_text(encoding="utf-8")
     check_drawn_again_without_torch(out, ROBUSTNESS)
 
 

@@ -220,7 +220,7 @@ def test_very_long_lines_are_thinned_and_the_page_says_so(tmp_path):
     made_study(num_points=20_000).save(tmp_path / "one")
     html = render_page(report_of(tmp_path))
     assert len(html.encode()) < 200_000
-    assert "200 of 20000 points a line are drawn" in html
+    assert "200 of 20000 points per line are drawn" in html
 
 
 def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_path, monkeypatch):
@@ -229,12 +229,12 @@ def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_pat
         made_study(f"s{place}", models=models, num_points=300).save(tmp_path / f"s{place}")
     report = report_of(tmp_path)
     whole = render_page(report)
-    assert "200 of 300 points a line are drawn" in whole
+    assert "200 of 300 points per line are drawn" in whole
     assert len(whole.encode()) < 1_000_000
     monkeypatch.setattr(page, "_PAGE_BYTES", len(whole.encode()) // 2)
     small = render_page(report)
     assert len(small.encode()) < 0.9 * len(whole.encode())
-    assert re.search(r"(80|30) of 300 points a line are drawn", small)
+    assert re.search(r"(80|30) of 300 points per line are drawn", small)
 
 
 @pytest.mark.parametrize(

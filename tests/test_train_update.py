@@ -22,7 +22,7 @@ from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.distill import distillation_loss
 from vitascope.train.trainer.ema import Average
 from vitascope.train.trainer.optimizer import build_optimizer, frozen
-from vitascope.train.trainer.sam import still_statistics
+from vitascope.train.trainer.sam import frozen_running_statistics
 from vitascope.train.trainer.update import Update, memory_format_of
 
 
@@ -81,7 +81,7 @@ def test_a_sam_step_uses_the_gradient_at_the_top_of_the_ball():
 
 def test_batch_norms_do_not_count_the_perturbed_pass():
     norm = nn.BatchNorm1d(4)
-    with still_statistics(norm):
+    with frozen_running_statistics(norm):
         inside = norm(torch.randn(6, 4) + 3)
     assert norm.num_batches_tracked == 0
     assert torch.equal(norm.running_mean, torch.zeros(4))

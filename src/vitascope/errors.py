@@ -1,6 +1,6 @@
 """The error type for a user's mistake; its message is shown without a traceback."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 __all__ = ["UserError", "reason", "unknown"]
@@ -23,6 +23,16 @@ def reason(error: BaseException) -> str:
     return words if len(words) <= 200 else words[:199] + "…"
 
 
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names with commas, the first ones of many.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
+    ('a, b', 'a, b, … (3 in all)')
+    """
+    more = f", … ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
     """An error for an unknown name, with the nearest known names.
 
@@ -36,6 +46,5 @@ def unknown(kind: str, given: str, possible: Iterable[str]) -> UserError:
     if near:
         hint = "did you mean " + " or ".join(repr(name) for name in near) + "?"
     else:
-        shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
-        hint = f"there are: {shown}"
+        hint = f"there are: {listed(names)}"
     return UserError(f"unknown {kind} {given!r:.80}; {hint}")

@@ -1,4 +1,4 @@
-"""Weights from the Hugging Face hub, and a quick answer where the hub cannot be reached.
+"""Weights from the Hugging Face hub, with a short timeout where the hub cannot be reached.
 
 huggingface_hub tries again for a minute before it says that there is no network. Here the hub is
 asked once, for three seconds; if there is no answer it is taken for offline, and only what is in
@@ -92,7 +92,7 @@ def _missing(what: str) -> str:
 
 @contextmanager
 def hub_download(what: str) -> Iterator[None]:
-    """For a block that may download; what cannot be had is one line, in under five seconds.
+    """Context manager for downloads: a failure becomes a one-line error within five seconds.
 
     Args:
         what: What is wanted, for the message.

@@ -26,10 +26,10 @@ def run_compare(request: Compare) -> Result:
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
     from vitascope.studies.comparison.compare import compare as compared
-    from vitascope.studies.comparison.planning import Wish
+    from vitascope.studies.comparison.planning import PlanOptions
 
-    question, wish = question_of(request), made_from(request, Wish)
-    answer = compared(question, request.out, this_machine(request), wish)
+    question, options = question_of(request), made_from(request, PlanOptions)
+    answer = compared(question, request.out, this_machine(request), options)
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}

@@ -14,7 +14,7 @@
 * :func:`logits_of`: the logits in any classifier's output;
 * :func:`try_image`: whether a model takes some images.
 
-Rooms: `attention` (maps), `coordinates` (where tokens lie), `structure` (units, residual stream).
+Subpackages: `attention` (maps), `coordinates` (of tokens), `structure` (units, residual stream).
 Any package may import this one; it imports only `errors`.
 """
 

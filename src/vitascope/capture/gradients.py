@@ -1,4 +1,4 @@
-"""One backward pass to what a model computed on the way: attention maps and module outputs.
+"""Gradients of a score with respect to attention maps and module outputs, in one backward pass.
 
 Fused kernels never form the map, so autograd has no gradient of it; it is recovered from the
 gradient at their output (see :mod:`vitascope.capture.attention.events`).
@@ -41,7 +41,7 @@ def gradients(
     outputs: Collection[str] = (),
     run: Callable[[nn.Module, Tensor], Any] | None = None,
 ) -> Gradients:
-    """Run ``model`` once forward and once backward, in eval mode; it is left as it came.
+    """Run ``model`` once forward and once backward, in eval mode; it is left unchanged.
 
     Args:
         model: Any module.

@@ -1,4 +1,4 @@
-"""The logits in a classifier's output, read in one way everywhere.
+"""Extract the logits from any classifier's output.
 
 =================================================== ==============================================
 a tensor (timm, torchvision)                        itself

@@ -1,6 +1,6 @@
 """Data sets, subsets, augmentation and loaders.
 
-Rooms: `sources` (readers), `augment` (batched augmentation). Imports none of our packages but
+Subpackages: `sources` (readers), `augment` (batched augmentation). Imports none of our packages but
 `errors`, `settings` and `atomic`; used by `train`, `studies` and `bench`.
 
     >>> from vitascope import data
@@ -9,7 +9,7 @@ Rooms: `sources` (readers), `augment` (batched augmentation). Imports none of ou
     >>> len(digits.train), len(tenth)
     (1438, 143)
 
-Names are loaded when first used: settings such as ``Augmentation`` cost no torch.
+Names are loaded when first used: settings such as ``Augmentation`` do not import torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The batch a training step gets, and how its pixels are made for images in memory.
+"""The batch of a training step, and the augmentation of images in memory.
 
 Shapes: b images of the batch (or of this process's slice of it), C channels, H x W pixels,
 K classes.

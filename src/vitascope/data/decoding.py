@@ -1,4 +1,4 @@
-"""One image from a file or from bytes: the same for training, evaluation and the live page.
+"""Decode one image from a file or bytes, alike for training, evaluation and the live page.
 
 Every image becomes 8-bit grey (``L``) or colour (``RGB``):
 

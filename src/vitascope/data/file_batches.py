@@ -170,9 +170,9 @@ def decoded(
 ) -> Iterator[Decoded]:
     """The images of each batch in ``orders``, varied by ``view`` or as evaluation sees them.
 
-    A broken file is reported once by name (or ``on_broken`` is called with its position and what
-    is wrong). In training the next image of the set that can be read
-    stands in for it, with its own label; in evaluation it is left out.
+    A broken file is reported once by name (or ``on_broken`` is called with its position and the
+    reason). In training the next readable image of the set replaces it, with its own label; in
+    evaluation it is left out.
     """
     loader = DataLoader(
         _Batches(images, orders, positions, view),

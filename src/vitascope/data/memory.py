@@ -33,7 +33,7 @@ def bar(total: int, what: str) -> tqdm:
 
 
 def workers_for(count: int) -> int:
-    """Processes to decode with: threads would wait for each other on small images."""
+    """Number of processes to decode with: threads would block each other on small images."""
     fork = multiprocessing.get_start_method(allow_none=True) in (None, "fork")
     if count < WORTH_WORKERS or not fork or multiprocessing.current_process().daemon:
         return 0

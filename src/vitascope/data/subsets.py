@@ -1,4 +1,4 @@
-"""Fewer images or fewer classes, and a test set where there is none.
+"""Subsets of images or classes, and test splits.
 
 A fraction is kept *of each class* (ConViT, Table 2, https://arxiv.org/abs/2103.10697), so the
 classes stay as balanced as they were. The paper does not say which images are kept; its released

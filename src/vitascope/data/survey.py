@@ -1,12 +1,12 @@
-"""What a data set is like, before anything is trained: numbers, sizes, balance and duplicates.
+"""Survey of a data set before training: number of images, sizes, class balance and duplicates.
 
 - *exact* duplicates have the same pixels, at 64 x 64.
 - *near* duplicates have perceptual hashes (imagehash's phash, 64 bits) that differ in at most 4
   bits, and 16 x 16 thumbnails that differ by less than 10 of 255 on average: hashes of plain images
   agree by chance.
 
-A test image that is also a training image is known by heart, so accuracy on it says nothing. Two
-labels of one image cannot both be learned.
+Accuracy on a test image that is also a training image says nothing about new images. Two labels of
+one image cannot both be learned.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ MANY_ALIKE = 0.05  # of the test images: among few pixels, some look alike by ch
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What was found."""
+    """The result of :func:`survey`."""
 
     name: str
     classes: tuple[str, ...]
@@ -50,7 +50,7 @@ class Survey:
 
     @property
     def across(self) -> int:
-        """Test images that training has seen, or nearly."""
+        """Test images with an exact or near duplicate among the training images."""
         return self.exact_across + self.near_across
 
     @property
@@ -70,7 +70,7 @@ class Survey:
 
     @property
     def leak(self) -> str:
-        """Which test images training has seen, in words; empty where there are none."""
+        """How many test images are duplicates of training images, in words; may be empty."""
         kinds = (
             (self.exact_across, "also in the training set, so accuracy is too good"),
             (self.near_across, "nearly the same as a training image"),
@@ -84,7 +84,7 @@ class Survey:
 
     @property
     def leaks(self) -> bool:
-        """Whether that speaks against an accuracy: any copy, or many that are nearly the same."""
+        """Whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
         return bool(self.exact_across) or self.near_across > MANY_ALIKE * sum(self.test)
 
     def values(self) -> dict[str, Any]:

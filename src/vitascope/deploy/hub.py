@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from vitascope import record
 from vitascope.capture import logits_of
 from vitascope.deploy.loading import Loaded, load
+from vitascope.errors import listed
 from vitascope.studies.session.models import rebuilt
 
 SHOWN = 50  # class names in the card
@@ -98,13 +99,11 @@ class HubModel(
 
     def _card(self) -> str:
         facts, loaded = self.facts, self._loaded
-        names = ", ".join(self.classes[:SHOWN])
-        more = f", … ({len(self.classes)} in all)" if len(self.classes) > SHOWN else ""
         size = " x ".join(map(str, loaded.size))
         found = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
         return f"""# {facts.get("model", "An image classifier")}
 
-Tells {len(self.classes)} classes apart: {names}{more}.
+Tells {len(self.classes)} classes apart: {listed(self.classes, SHOWN)}.
 
 | | |
 |---|---|

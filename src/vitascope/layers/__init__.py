@@ -8,11 +8,12 @@ From the smallest part up:
   inside windows of a map);
 * `blur` (the mean over k x k points of a map, without weights);
 * `kernel` and `from_convolution` (a trained convolution as attention);
-* `context_broadcasting`, a room: every token gets the mean, in any model.
+* `context_broadcasting`: every token gets the mean of all tokens, in any model.
 
-`attention_path` says where the fused kernel pays. Plain multi-head self-attention is timm's.
+`attention_path` chooses between the fused kernel and plain products. Plain multi-head
+self-attention is timm's.
 
-Rooms: `context_broadcasting`. Imports `capture`; used by `models`, `studies` and `bench`.
+Subpackages: `context_broadcasting`. Imports `capture`; used by `models`, `studies` and `bench`.
 """
 
 from timm.layers import Attention as SelfAttention

@@ -1,14 +1,14 @@
-"""Which way attention is computed: torch's fused kernel, or two plain products and a softmax.
+"""Choose how attention is computed: torch's fused kernel, or two plain products and a softmax.
 
     softmax(Q K^T / sqrt(d)) V
 
-is the same number either way, to rounding. The fused kernel never makes the T x T map and wins
+is the same number either way, to rounding. The fused kernel never makes the T x T map and is faster
 wherever the map is large. With few tokens in narrow heads its set-up outweighs that: trained on one
 core, 9 heads of 8 channels with 16 tokens take 1.6 times as long fused as plain, 1.4 times with 36;
-from 49 tokens on, or from heads of 32 channels on, the fused kernel is never behind. With 256
+from 49 tokens on, or from heads of 32 channels on, the fused kernel is never slower. With 256
 tokens it is 4 to 5 times as fast as plain products, and also ahead of plain products over one image
-at a time, whose maps stay in the cache. The rule is the same for every model of ours, so that no
-comparison is won by a kernel.
+at a time, whose maps stay in the cache. The rule is the same for every model of ours, so that
+comparisons do not depend on the kernel.
 
 Shapes: B images, H heads, T tokens, d channels of a head.
 """
@@ -22,7 +22,7 @@ WIDEST_HEAD = 16
 
 
 def is_plain(num_tokens: int, head_dim: int) -> bool:
-    """Whether plain products pay.
+    """Whether plain products are faster than the fused kernel.
 
     >>> is_plain(17, 8), is_plain(65, 8), is_plain(17, 64)
     (True, False, False)

@@ -2,7 +2,7 @@
 
 Park and Kim 2022 (https://arxiv.org/abs/2202.06709, section 1.1, Fig. 3a, appendix B) put "a small
 2 x 2 box blur" at the ends of a CNN's stages, before the next one subsamples: it averages
-neighbouring points of the map, as attention does with weights that it learns.
+neighbouring points of the map, as attention does with learned weights.
 
     y[i, j] = 1/k^2 sum_{a, b < k} x[i + a, j + b]
 

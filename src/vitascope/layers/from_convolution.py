@@ -14,8 +14,8 @@ the k^2 gates let in:
 
     out = sum_h A_h X K_h / s_0 + C_0 X M / s_0,      M = -(1 - s_0) sum_h K_h   at the start.
 
-With every C_h = C_0 the content cancels and ``sum_h P_h X K_h`` is left, while gates, queries,
-keys and M all have full gradients; the first step parts them.
+With every C_h = C_0 the content cancels and ``sum_h P_h X K_h`` is left, while gates, queries, keys
+and M all have full gradients; the first update separates them.
 
 **Borders.** Keys lie on the padded map, and what a window sees there is folded back onto the patch
 that the padding repeats (``replicate``, ``reflect``, ``circular``) or dropped (``zeros``, whose
@@ -78,7 +78,7 @@ class KernelGPSA(GPSA):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Be the convolution of ``weight`` and ``bias``, whatever they are now, once more."""
+        """Reset to the convolution of the current ``weight`` and ``bias``."""
         if not hasattr(self, "start"):  # while the base class is being built
             return
         shared = torch.randn(2, 1, self.head_dim, self.dim) * self.dim**-0.5
@@ -88,7 +88,7 @@ class KernelGPSA(GPSA):
         self.counterweight.copy_((1 / self.value_scale - 1) * self.weight.sum((2, 3)))
 
     def forward(self, x: Tensor, grid: Sequence[int] | None = None) -> Tensor:
-        """The convolution, and what content has added to it. (B, N, C) -> (B, N, out)"""
+        """The convolution, plus attention by content. (B, N, C) -> (B, N, out)"""
         grid = self.resolve_grid(x.shape[1], grid)
         value = (x * self.value_scale)[:, None]  # (B, 1, N, C), the same for every head
         query, key = self.queries_and_keys(x)
@@ -136,7 +136,7 @@ class KernelGPSA(GPSA):
 
 
 class ConvolutionAttention(nn.Module):
-    """Takes the place of an ``nn.Conv2d``: image-shaped tensors in and out."""
+    """Drop-in replacement for an ``nn.Conv2d``: image-shaped tensors in and out."""
 
     def __init__(self, attn: KernelGPSA, trim: Sequence[tuple[int, int]]):
         super().__init__()
@@ -168,7 +168,7 @@ def attention_from_convolution(
 
     Args:
         conv: Stride 1; any kernel, dilation, groups, bias and padding mode, padded to at most its
-            input's size. It is left as it is.
+            input's size. It is left unchanged.
         locality_strength: alpha, how narrow the windows are; see the module for exactness.
         gate_init: lambda at the start, from -2 on; 1 in the paper. Exact whatever it is.
         head_dim: Channels of a query; C / k^2 by default, as wide in all as the map.

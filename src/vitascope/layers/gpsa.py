@@ -1,4 +1,4 @@
-"""Gated positional self-attention (GPSA), at the price of plain self-attention.
+"""Gated positional self-attention (GPSA), at the cost of plain self-attention.
 
 Each head mixes where a patch looks by content with where it looks by position
 (d'Ascoli et al. 2021, eq. 6-7, https://arxiv.org/abs/2103.10697):
@@ -11,7 +11,7 @@ The positional softmax is separable (see :mod:`vitascope.layers.positions`), so
 
     A_h V = (1 - s_h) SDPA(Q, K, V) + s_h (P_y (x) P_x) V
 
-is exact, the content part runs on the fused kernel wherever that pays (see
+is exact, the content part runs on the fused kernel wherever that is faster (see
 :mod:`vitascope.layers.attention_path`), and nothing of size N x N needs to be made, forward or
 backward. One exception: ``attn_drop > 0`` while training drops entries of the mixed map, as
 the released code does, and for that the map must exist.
@@ -35,7 +35,7 @@ __all__ = ["GPSA"]
 
 
 class GPSA(PSA):
-    """Self-attention that starts as a convolution and may leave it.
+    """Gated positional self-attention, initialised as a convolution.
 
     Args:
         dim: Width D, a multiple of ``num_heads``.

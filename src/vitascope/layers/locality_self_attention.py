@@ -1,4 +1,4 @@
-"""Locality self-attention: a learned temperature, and no token that looks at itself.
+"""Locality self-attention: a learned temperature and a masked diagonal.
 
     A_h = softmax(M(Q_h K_h^T / tau_h)),      M sets the diagonal to minus infinity
 
@@ -36,7 +36,7 @@ class LocalitySelfAttention(Attention):
         self.reset_temperature()
 
     def reset_temperature(self) -> None:
-        """The usual sqrt(d)."""
+        """Set the temperature to sqrt(d)."""
         nn.init.constant_(self.temperature, self.head_dim**0.5)
 
     def forward(  # type: ignore[override]

@@ -48,8 +48,9 @@ def axis_scores(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
 def axis_windows(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
     """One row-stochastic matrix per head for each axis of the grid. [(H, n_k, n_k)]
 
-    A window falls off like exp(-alpha delta^2) into numbers so small that CPUs slow down several
-    times over. What lies below the square of the rounding error cannot change a sum, and becomes 0.
+    A window falls off like exp(-alpha delta^2) into denormal numbers, on which CPUs are several
+    times slower. What lies below the square of the rounding error cannot change a sum, and becomes
+    0.
     """
     windows = [score.softmax(dim=-1) for score in axis_scores(weight, grid)]
     return [F.threshold(window, torch.finfo(window.dtype).eps ** 2, 0.0) for window in windows]
@@ -78,7 +79,7 @@ def dense_score(weight: Tensor, grid: Sequence[int]) -> Tensor:
 
 
 def kernel_offsets(num_heads: int, ndim: int = 2) -> Tensor:
-    """Where the heads look at first: the offsets of a convolution kernel. (H, ndim), float64
+    """Initial offsets of the heads: those of a convolution kernel. (H, ndim), float64
 
     A square number of heads gives the sqrt(H) x sqrt(H) kernel, in the released code's order (the
     first axis varies fastest). Even kernels are centred on half-integers, so each head spreads over

@@ -1,4 +1,4 @@
-"""GPSA for inference that skips what its gates have switched off.
+"""GPSA for inference that skips the branches whose gates are near 0 or 1.
 
 Training drives many gates to 0 or 1 (d'Ascoli et al. 2021, Fig. 6: all of layers 6-10 end at 0).
 A head whose gate s is within a tolerance of 0 needs no positional branch; one within it of 1 needs

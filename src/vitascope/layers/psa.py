@@ -3,14 +3,14 @@
     A_h = softmax(Q_h K_h^T / sqrt(d) + v_h . r_ij),      PSA(X) = concat_h [A_h X W_val,h] W_out
 
 (d'Ascoli et al. 2021, eq. 4, https://arxiv.org/abs/2103.10697; the "PSA" curves of Fig. 9).
-Without a gate the two scores compete inside the softmax and the larger silences the other, which is
-the paper's reason for gating: see :mod:`vitascope.layers.gpsa`, which builds on this class.
+Without a gate the two scores compete inside the softmax and the larger dominates, which is the
+paper's reason for gating: see :mod:`vitascope.layers.gpsa`, which builds on this class.
 
 At the start ``W_val = I`` and the heads look at the offsets of a convolution kernel. Equation 5
 also has ``W_qry = W_key = 0`` (``content_std=0``). There the gradient of each is a product with the
-other, so both stay 0 and the layer ignores content for ever; by default they are drawn as the
+other, so both stay 0 and the layer never uses content; by default they are drawn as the
 released code draws them.
-``pos_proj`` has no bias: it would shift all scores of a row alike, which a softmax does not see.
+``pos_proj`` has no bias: it would shift all scores of a row alike, which a softmax cancels.
 
 Shapes: B images, H heads, N patches on a grid (h, w), D width, d = D / H.
 """
@@ -90,12 +90,12 @@ class PSA(nn.Module):
         self.attn_drop = nn.Dropout(attn_drop)
         self.proj = nn.Linear(dim, dim, **kwargs)
         self.proj_drop = nn.Dropout(proj_drop)
-        self.register_load_state_dict_pre_hook(_forget_position_bias)
+        self.register_load_state_dict_pre_hook(_drop_position_bias)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the linear maps as the paper's code does, then lay the convolution over them."""
+        """Draw the linear maps as the paper's code does, then set the convolutional start."""
         for linear in (self.qk, self.v, self.pos_proj, self.proj):
             std = self.content_std if linear is self.qk else 0.02
             nn.init.trunc_normal_(linear.weight, std=std) if std else nn.init.zeros_(linear.weight)
@@ -172,6 +172,6 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-def _forget_position_bias(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: Any) -> None:
-    """timm's and the released checkpoints carry a bias that no softmax can see."""
+def _drop_position_bias(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: Any) -> None:
+    """Drop the bias of timm's and the released checkpoints, which a softmax cancels."""
     state.pop(f"{prefix}pos_proj.bias", None)

@@ -3,8 +3,9 @@
 ``vitascope.measure.nonlocality(model, batches)`` returns a frozen result with ``.to_record()``.
 :func:`together` runs several in one pass over the images.
 
-Rooms: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`, and `streaming`
-(how instruments run over batches). Imports `capture` and `record`; used by `studies` and `bench`.
+Subpackages: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`,
+`streaming` (how instruments run over batches). Imports `capture` and `record`; used by `studies`
+and `bench`.
 """
 
 from types import FunctionType

@@ -140,7 +140,7 @@ def miou(
     """Measure ``model`` on images with masks.
 
     Args:
-        model: Images to logits (B, K, height, width); it is left as it came.
+        model: Images to logits (B, K, height, width); it is left unchanged.
         batches: (images, masks); masks hold classes from 0 and may be larger than the images.
         window: Side of the images the model takes; None hands them over whole.
         ignore_index: The label of pixels that do not count.

@@ -1,10 +1,10 @@
-"""How many images a second does a model take?
+"""Throughput of a model: images per second, in inference or in training.
 
 ConViT Table 1 (d'Ascoli et al. 2021): forward passes of batches of 128 images at 224 x 224 on a
 Quadro GP100. Park and Kim 2022, appendix A: training throughputs on CIFAR-100, so an update here is
-a forward pass, the backward pass and a step of AdamW. The images are noise that lies on the device
-already; loading is not timed. The median over rounds is given with its quartiles; images a second
-of other machines cannot be compared, ratios of models on one machine can.
+a forward pass, the backward pass and a step of AdamW. The images are noise already on the device;
+loading is not timed. The median over rounds is given with its quartiles. Numbers of different
+machines cannot be compared, ratios of models on one machine can.
 
 Shapes: B images of (C, height, width).
 """
@@ -66,7 +66,7 @@ class Throughput:
 
 
 def forward_pass(model: nn.Module, images: Tensor) -> Callable[[], None]:
-    """One forward pass in evaluation mode, to be timed; it ends when the device has ended."""
+    """One forward pass in evaluation mode, to be timed; it waits for the device to finish."""
 
     def run() -> None:
         with evaluating(model):

@@ -1,4 +1,4 @@
-"""The score of an answer in VQA: how many of ten people said the same.
+"""VQA accuracy: the score of an answer by how many of ten people gave the same.
 
     score(a) = mean over the ten sets of nine of the answers of min(matches of a in the set / 3, 1)
 
@@ -6,10 +6,10 @@
 out in turn makes people's own answers comparable with a machine's. With n of ten matches it is
 0, 0.3, 0.6, 0.9 for n = 0 to 3 and 1 from 4 on; with other numbers of answers the same rule holds.
 
-Both sides are written alike first: lower case, no articles, number words as digits, punctuation out
-(a full stop or comma inside a number stays or goes as in the official evaluation). The official
-list of contractions puts apostrophes in ("dont" becomes "don't"); here they go out on both sides,
-which joins the same pairs.
+Answers are normalised first: lower case, no articles, number words as digits, no punctuation (a
+full stop or comma inside a number as in the official evaluation). The official list of contractions
+inserts apostrophes ("dont" becomes "don't"); here they are removed on both sides, which matches the
+same pairs.
 """
 
 import re

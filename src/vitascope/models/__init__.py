@@ -1,6 +1,6 @@
 """Whole networks by name: ours, or any of timm's.
 
-Rooms: `vit`, `convit`, `resnet` (with AlterNet), `segmentation`. `registry` has the sizes and
+Subpackages: `vit`, `convit`, `resnet` (with AlterNet), `segmentation`. `registry` has the sizes and
 enters them into timm's registry, `suffix` reads ``NAME+lsa+cb``, `weights` loads and saves
 checkpoints.
 Imports `layers` and `record`; used by `studies` and `bench`.
@@ -119,7 +119,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
 
 
 def takes_patches(name: str) -> bool:
-    """Whether it is a transformer of ours whose patches may have any size.
+    """Whether the name is of one of our transformers, whose patches may have any size.
 
     >>> takes_patches("convit_mini+cb"), takes_patches("resnet_mini")
     (True, False)

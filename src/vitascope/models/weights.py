@@ -1,4 +1,4 @@
-"""Weights in and out: timm's ConViT, the released checkpoints, and files of either kind.
+"""Load and convert checkpoints: timm's ConViT, the released ones, and files of either kind.
 
 All three use the same names. The only difference: theirs carry a bias on the positional scores,
 `*.pos_proj.bias`, which shifts a whole row before a softmax and so has no effect. Ours has none; it
@@ -100,16 +100,16 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
 
 
 def _plain(value: Tensor) -> bool:
-    """Whether it is a table of numbers, one beside the other."""
+    """Whether it is a dense strided tensor."""
     packed = value.is_nested or value.is_quantized or value.is_meta
     return not packed and value.layout == torch.strided
 
 
 def _check_unpacked(path: Path) -> None:
-    """Refuse an archive that holds more than its own length: ``torch.save`` does not compress.
+    """Refuse an archive that unpacks to more than its file size: ``torch.save`` does not compress.
 
     Raises:
-        ValueError: If it does; a few megabytes could ask for all memory.
+        ValueError: If it does; a few megabytes could fill all memory.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":

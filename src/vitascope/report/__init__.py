@@ -1,5 +1,5 @@
 """From records to tables, figures and pages. Imports `record` only: no torch, no model.
 
-Rooms: `figures` (figures as data, two renderers), `instruments` (the figure of each instrument),
+Subpackages: `figures` (figures as data, two renderers), `instruments` (the figure of each),
 `tables`, `sections`, `explorer`. Used by the command line and the Python interface.
 """

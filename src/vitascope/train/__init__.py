@@ -1,13 +1,13 @@
 """Train any classifier by a recipe into a run folder, and evaluate it.
 
-Rooms: `recipes`, `trainer`, `run_folder`. Imports `record`, `data` and `capture`; used by `studies`
-and `bench`.
+Subpackages: `recipes`, `trainer`, `run_folder`. Imports `record`, `data` and `capture`; used by
+`studies` and `bench`.
 
     >>> from vitascope.train import recipe
     >>> recipe("laptop").optimizer
     'adamw'
 
-Names are loaded when first used: recipes cost no torch.
+Names are loaded when first used: recipes do not import torch.
 """
 
 from importlib import import_module

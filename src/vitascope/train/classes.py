@@ -1,4 +1,4 @@
-"""The classes of a trained model, and other images joined with them by name.
+"""The classes of a trained model, and other images matched to them by name.
 
 A run keeps the names of its classes in the order of its outputs. Images from elsewhere may have
 some of them, in any order: their labels become the numbers of the run's outputs. A name that the
@@ -13,9 +13,8 @@ import numpy as np
 
 from vitascope.data import Dataset, Subset, subset
 from vitascope.data.images import ImageSet
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, listed, unknown
 
-SHOWN = 20  # names of a list in a message
 IMAGENET = 1000  # outputs of which ``Dataset.class_map`` names some
 
 
@@ -33,16 +32,6 @@ def class_pairs(words: Sequence[str]) -> dict[str, str]:
         if found.setdefault(new, known) != known:
             raise UserError(f"--map-classes maps {new} to {found[new]} and to {known}; give one")
     return found
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas, the first ones of many.
-
-    >>> listed(["a", "b"])
-    'a, b'
-    """
-    more = f", … ({len(names)} in all)" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def columns(

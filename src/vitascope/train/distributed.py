@@ -104,7 +104,7 @@ class TrainingProcess:
         return model.module if isinstance(model, DistributedDataParallel) else model
 
     def release(self, model: nn.Module) -> None:
-        """Take the wrapper's traces off the caller's model."""
+        """Undo what the wrapper changed in the caller's model."""
         plain = self.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         vars(plain).pop("forward", None)  # Accelerate puts the class's own there
 
@@ -187,9 +187,9 @@ class TrainingProcess:
 
 
 def _leave() -> None:
-    """Part from the other processes in good order; gloo aborts otherwise."""
+    """Shut the process group down cleanly; gloo aborts otherwise."""
     if torch.distributed.is_initialized():
-        gc.collect()  # whoever still holds a group would take it down with threads running
+        gc.collect()  # an object that still holds a group would destroy it while threads run
         torch.distributed.destroy_process_group()
 
 

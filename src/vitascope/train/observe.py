@@ -4,7 +4,7 @@ An observer is called as ``observer(epoch, step, model, run_folder)`` before the
 (epoch 0) and after every epoch, on the main process, in eval mode. Whatever it does to random
 generators, modes and gradients is undone: a run with observers gives the same weights, bit for
 bit. Pictures that it returns, by name, go to the run's trackers. After a kill, the epochs since the
-last checkpoint are run, and so observed, again.
+last checkpoint are run and observed again.
 
     >>> sorted(log_spaced(300, 6))
     [0, 1, 4, 17, 72, 300]

@@ -245,8 +245,8 @@ def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
             _split(event, frame, used)
             if operand.requires_grad:
                 event.source = operand if whole else soft
-                as_map = _same if candidate is operand or not whole else _transposed
-                event.map_gradient = partial(_as_heads, as_map, soft.shape, frame.module)
+                transposed = whole and candidate is not operand
+                event.map_gradient = partial(_as_heads, soft.shape, frame.module, transposed)
         return event
     return None
 
@@ -269,15 +269,9 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _transposed(tensor: Tensor) -> Tensor:
-    return tensor.mT
-
-
-def _as_heads(
-    as_map: Callable[[Tensor], Tensor], shape: torch.Size, module: nn.Module, gradient: Tensor
-) -> Tensor:
+def _as_heads(shape: torch.Size, module: nn.Module, transposed: bool, gradient: Tensor) -> Tensor:
     """The gradient of a product's operand, in the shape of the map."""
-    return with_heads(as_map(gradient).reshape(shape), module)
+    return with_heads((gradient.mT if transposed else gradient).reshape(shape), module)
 
 
 def with_heads(weights: Tensor, module: nn.Module) -> Tensor:

@@ -90,7 +90,7 @@ def watch_maps(
     wanted: Mapping[str, Collection[str]],
     show: Callable[[str, str, Tensor], None],
 ) -> Iterator[None]:
-    """Call ``show(layer, part, map)`` for each wanted map, ``{layer: parts}``, during the block.
+    """Call ``show(layer, part, map)`` in the block for each map wanted, ``{layer: parts}``.
 
     Each map is computed once, without gradients.
     """

@@ -35,7 +35,7 @@ def prefix_tokens(model: nn.Module, example_input: Tensor) -> tuple[str, ...]:
     >>> prefix_tokens(Model(), torch.zeros(1, 3, 2, 2))
     ('class token', 'register 1', 'register 2')
     """
-    watch = _Joins(model)
+    watch = _ConcatRecorder(model)
     with evaluating(model), watch:
         model(one_image(example_input))
     names: list[str] = []
@@ -61,8 +61,8 @@ def _word(parameter: str) -> str:
     return next((word for part, word in _WORDS.items() if part in last.lower()), last)
 
 
-class _Joins(TorchFunctionMode):
-    """Notes the parameters that are joined to something computed, and how many tokens each is."""
+class _ConcatRecorder(TorchFunctionMode):
+    """Record the parameters concatenated with computed tensors, and how many tokens each is."""
 
     def __init__(self, model: nn.Module):
         super().__init__()

@@ -48,7 +48,7 @@ class TokenCoordinates:
 
     @property
     def only_tokens_ask(self) -> bool:
-        """Whether tokens without a place ask the patches, and no patch does: class attention."""
+        """Whether this is class attention: only tokens without coordinates are queries."""
         asked = bool((~self.key.isnan()).any())
         return asked and len(self.query) == 1 and bool(self.query.isnan().all())
 

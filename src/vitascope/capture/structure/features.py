@@ -26,7 +26,7 @@ def matching(patterns: str | Iterable[str], names: Iterable[str], what: str) -> 
     ['blocks.0', 'blocks.1']
 
     Raises:
-        UserError: If a pattern matches nothing: a typo must not measure zero layers.
+        UserError: If a pattern matches nothing.
     """
     names = list(names)
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)

@@ -1,7 +1,7 @@
 """Outputs that lie on a grid of the image: those of the units, and of the modules around them.
 
-A unit's own output may be one branch of a sum; the block and the stage around it put out what the
-rest of the network goes on with. Their layouts are found by tracing one image, so no layer must be
+A unit's own output may be one branch of a sum; the outputs of the block and the stage around it are
+what the rest of the network uses. Their layouts are found by tracing one image, so no layer must be
 named and no reshaping function written (NCHW, NHWC and tokens alike).
 """
 

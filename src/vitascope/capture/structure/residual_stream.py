@@ -140,7 +140,7 @@ def follow_sums(
         names: Modules to follow, all of them: where one begins, the one before it ends.
         on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
             tells that no other named module is on the branch.
-        drop: ModuleRuns whose branch is left out of its sum.
+        drop: Runs of modules whose branch is left out of its sum.
     """
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))

@@ -17,7 +17,7 @@ __all__ = ["Augmentation", "cifar", "deit", "laptop", "light", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """Everything that varies a training image. The defaults vary nothing.
+    """How training images are augmented. The defaults change nothing.
 
     ``mixup_prob`` and ``mixup_switch`` are timm's and DeiT's defaults; ``ratio``, the erased area
     and its shape are those of torchvision and timm, which DeiT uses.
@@ -77,7 +77,7 @@ class Augmentation:
 
 
 def none() -> Augmentation:
-    """Nothing varies: the images as they are."""
+    """No augmentation."""
     return Augmentation(hflip=0.0)
 
 
@@ -87,7 +87,7 @@ def laptop() -> Augmentation:
 
 
 def light() -> Augmentation:
-    """Crops of at least 60 % of the image, and mirrors: for weights that know images already."""
+    """Crops of at least 60 % of the image, and mirrors: for pretrained weights."""
     return Augmentation(crop="resized", scale=(0.6, 1.0))
 
 

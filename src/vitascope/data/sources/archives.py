@@ -1,8 +1,8 @@
 """CIFAR's python archives and MNIST's idx files.
 
-CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html) comes as pickles. A pickle can run any code, and
-these are passed around by strangers, so only the few names that a numpy array needs are let
-through. torchvision's reader accepts nothing but the original files, and not the archive itself.
+CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html) comes as pickles. A pickle can run any code, so
+only the few names that a numpy array needs are let through. torchvision's reader accepts nothing
+but the original files, and not the archive itself.
 
 The idx format (http://yann.lecun.com/exdb/mnist): two zero bytes, the type (8 is uint8), the number
 of dimensions, each dimension as a big-endian uint32, then the values.

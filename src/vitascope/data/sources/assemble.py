@@ -68,7 +68,7 @@ def in_form(images: MemoryImages, request: Request) -> MemoryImages:
 
 
 def _check_groups(train: np.ndarray, test: np.ndarray) -> None:
-    """Refuse a given split that parts a group.
+    """Refuse a given split that has images of one group on both sides.
 
     Raises:
         UserError: Naming one.

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1,797 images of 8 x 8, always there."""
+"""scikit-learn's handwritten digits: 1,797 images of 8 x 8, which need no download."""
 
 import numpy as np
 import torch

@@ -43,7 +43,7 @@ def fetched(url: str) -> Path:
     """The file's path on disk; it is fetched if it is not there.
 
     Raises:
-        UserError: If it cannot be had; nothing is left behind.
+        UserError: If it cannot be fetched; no partial file is left.
     """
     try:
         path = kept_at(url)

@@ -27,7 +27,7 @@ TRAIN, TEST = ("train", "training"), ("test", "val", "valid", "validation")
 
 
 def existing(path: str | Path, kind: str = "folder") -> Path:
-    """The path, if it is there: a folder where ``kind`` has the word, a regular file otherwise.
+    """The path, if it exists: a folder if ``kind`` contains that word, a regular file otherwise.
 
     Raises:
         UserError: If it is not, naming the nearest parent that is.

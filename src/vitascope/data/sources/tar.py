@@ -1,6 +1,6 @@
 """Tar archives of unknown origin, read with limits on their headers.
 
-Python's reader believes what a header says. A member of negative length leads it back to a header
+Python's reader trusts what a header says. A member of negative length leads it back to a header
 that it has read already, for ever (CVE-2025-8194, in every Python before the autumn of 2025); a
 name or a table of attributes is read into memory, however long it is said to be.
 """
@@ -18,7 +18,7 @@ _ATTRIBUTES = (
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose length can be believed before anything is read by it."""
+    """A header whose length is checked before anything is read by it."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
@@ -33,7 +33,7 @@ class BoundedTar(tarfile.TarFile):
     """A tar archive that is read from its beginning to its end, once.
 
     Raises:
-        tarfile.ReadError: At a member that cannot be.
+        tarfile.ReadError: At an invalid member.
     """
 
     tarinfo = _Header

@@ -30,7 +30,7 @@ MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)  # ViLT's
 
 @dataclass(frozen=True)
 class Question:
-    """One question, its image and what people said."""
+    """One question, its image and people's answers."""
 
     number: int
     text: str

@@ -20,7 +20,7 @@ _NAMES = ("cls_token", "class_token", "class_embedding")
 def require_class_token(
     model: nn.Module, what: str, layers: Sequence[str], example_input: Tensor | None = None
 ) -> None:
-    """Refuse a model in which one of ``layers`` has no class token in front, as far as it shows.
+    """Raise an error if one of ``layers`` is found to have no class token in front.
 
     Args:
         model: Any module.

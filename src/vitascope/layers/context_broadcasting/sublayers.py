@@ -5,7 +5,7 @@ queries (``q``, ``qkv``, ``query``, …), or is torch's own. An *MLP* is the sma
 first dense layer widens (D -> h) and whose last one comes back (h, or h / 2 behind a gate -> D),
 with no shortcut inside. Where a block holds the two dense layers beside its attention, itself or in
 two modules (``intermediate`` and ``output`` of Hugging Face), the pair is the MLP. Nothing is run
-and no model's name is asked for; :func:`vitascope.capture.units` sees more, and needs a run.
+and no model names are used; :func:`vitascope.capture.units` finds more, by running the model.
 
 Left out: a narrowing pair (squeeze and excitation), a convolutional inverted bottleneck without
 attention at its side, an MLP across tokens, whose width no norm of its block has (MLP-Mixer), and
@@ -81,7 +81,7 @@ def mlps(model: nn.Module) -> list[Sublayer]:
 
 
 def _has_queries(module: nn.Module) -> bool:
-    """A dense layer for queries among its own."""
+    """Whether a child is, or holds, a dense layer for queries."""
     return any(
         name in _QUERIES and any(_is_dense(m) for m in child.modules())
         for name, child in module.named_children()
@@ -93,13 +93,13 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _has_shortcut(module: nn.Module) -> bool:
-    """Whether its output includes a shortcut: it has a drop path and does not deny it."""
+    """Whether its output includes a shortcut: it has a drop path, and ``has_skip`` is not False."""
     drops = any(name.startswith("drop_path") for name, _ in module.named_children())
     return drops and getattr(module, "has_skip", True)
 
 
 def _holds_mlp(model: nn.Module, name: str) -> bool:
-    """Attention pooling has one of its own width behind its attention."""
+    """Whether it contains an MLP of its own width, as attention pooling does."""
     width = _widths(model, _first(model, name))[0]
     children = [f"{name}." * bool(name) + n for n, _ in model.get_submodule(name).named_children()]
     inner = [_dense(model, child) for child in children]
@@ -112,7 +112,7 @@ def _first(model: nn.Module, name: str) -> str:
 
 
 def _attention(model: nn.Module, name: str) -> Sublayer:
-    """With its output projection, which may be the one dense layer beside it (``output``)."""
+    """The attention layer with its projection, which may be the only dense layer beside it."""
     first = _first(model, name)
     width = _widths(model, first)[0]
     out = [d for d in _dense(model, name) if _step(d, name) not in _INPUTS]
@@ -138,8 +138,8 @@ def _attention(model: nn.Module, name: str) -> Sublayer:
 
 
 def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
-    """A module of its own; of a sequence, which would run what is added to it, its ends."""
-    front = end = name
+    """An MLP that is one module; hooks of an ``nn.Sequential`` go to its first and last child."""
+    front = end = name  # a child added to a sequence would run as one more step
     while isinstance(inner := model.get_submodule(front), nn.Sequential):
         front = f"{front}.{next(iter(inner._modules))}".lstrip(".")
     while isinstance(inner := model.get_submodule(end), nn.Sequential):
@@ -148,7 +148,7 @@ def _mlp(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
 
 
 def _pair(model: nn.Module, name: str, dense: list[str]) -> Sublayer:
-    """Two dense layers of a block that also attends, in it or in two of its children."""
+    """An MLP of two dense layers of a block with attention, in the block or in two children."""
     holder = f"{name}." * bool(name) + _step(dense[0], name)
     hook_modules = (holder, dense[-1], _after_dropout(model, dense[-1]))
     return _sublayer(model, holder, name, hook_modules, dense)
@@ -178,7 +178,7 @@ def _widens_and_returns(model: nn.Module, dense: list[str]) -> bool:
 
 
 def _over_channels(model: nn.Module, name: str, dense: list[str]) -> bool:
-    """Its width is that of a norm beside it, and it is no convolutional block of its own."""
+    """Whether it mixes channels: as wide as a norm beside it, and not a convolutional block."""
     beside = model.get_submodule(name.rpartition(".")[0])
     norms = {m.normalized_shape for m in beside.children() if isinstance(m, nn.LayerNorm)}
     if norms and (_widths(model, dense[0])[0],) not in norms:
@@ -190,7 +190,7 @@ def _over_channels(model: nn.Module, name: str, dense: list[str]) -> bool:
 
 
 def _after_dropout(model: nn.Module, dense: str) -> str:
-    """The dropout that follows a dense layer in a holder of their own, or the dense layer."""
+    """The dropout that follows a dense layer in their own parent module, else the dense layer."""
     holder, _, own = dense.rpartition(".")
     names = list(model.get_submodule(holder)._modules)
     follower = [f"{holder}.{n}" for n in names[names.index(own) + 1 :][:1] if len(names) <= 3]
@@ -222,7 +222,7 @@ def _spatial(model: nn.Module, dense: str) -> bool:
 
 
 def _step(name: str, above: str) -> str:
-    """The child of ``above`` on the way to ``name``."""
+    """Name of the child of ``above`` that contains ``name``."""
     return name.removeprefix(f"{above}." if above else "").split(".")[0]
 
 
@@ -231,7 +231,7 @@ def _within(name: str, other: str) -> bool:
 
 
 def _caller(model: nn.Module, name: str) -> str:
-    """The nearest enclosing module with a forward of its own: no list, no sequence."""
+    """The nearest enclosing module with its own forward: not a ModuleList or Sequential."""
 
     def above(name: str) -> Iterator[str]:
         while name:

@@ -109,14 +109,14 @@ class _AttentionBegins:
 
 
 def follow_block(block: nn.Module, batches: list[TokenBatch]) -> None:
-    """From now on every call of ``block`` fills ``batches``, and its end forgets the padding.
+    """Hook ``block``: each call fills ``batches`` on entry and clears the padding on return.
 
-    A layer that does not run inside the block would be left out silently: that is an error.
+    A layer of ``batches`` that does not run inside the block is an error.
     """
     block.register_forward_pre_hook(_BlockBegins(block, batches), with_kwargs=True)
     block.register_forward_hook(_BlockEnds(batches))
 
 
 def follow_attention(attention: nn.Module, batch: TokenBatch, width: int) -> None:
-    """From now on every call of ``attention``, of input ``width``, looks for padded windows."""
+    """Hook ``attention``, of input ``width``: each call looks for padded windows."""
     attention.register_forward_pre_hook(_AttentionBegins(batch, width), with_kwargs=True)

@@ -10,7 +10,7 @@ network built without it, also where the shortcut is projected because the shape
 inside a longer branch (one 3 x 3 convolution of a bottleneck) becomes the identity. One that is
 neither, because it changes the shape itself, cannot be dropped without inventing a layer: it is
 listed under ``kept`` with the reason, or refused when it was asked for by name.
-Accuracies are shares of 1.
+Accuracies are fractions, 0 to 1.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -76,7 +76,7 @@ def lesion(
     """Drop units of ``model`` one at a time and evaluate what is left.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), kept in memory: every unit needs a pass over them.
         units: Wildcards; by default every attention, MLP, convolution and block.
         on_unit: Called before each unit's pass with its name and the number of passes ahead.

@@ -7,9 +7,9 @@ Test-time masking (ConViT, https://arxiv.org/abs/2103.10697, Tables 5 and 6), no
   k = 3 / 5 / 10 of ConViT-Ti), or to 0, so that position is masked (63.5 / 53.1 / 46.8).
 
 Position embeddings are every parameter or buffer so named (``pos_embed``, ``position_embeddings``,
-``pos_embedding``, ...), the class token's included; relative position biases stay. A layer with
-``forced_gate`` is told; any other has its ``gating_param`` set so far out that the sigmoid is
-exact. All is put back. Accuracies are shares of 1.
+``pos_embedding``, ...), the class token's included; relative position biases stay. Gates are forced
+through a layer's ``forced_gate`` where it has one, else by a ``gating_param`` so large that the
+sigmoid is exactly 0 or 1. Everything is restored. Accuracies are fractions, 0 to 1.
 """
 
 import re
@@ -122,7 +122,7 @@ def masking(
     """Evaluate ``model`` with positions, and with the gates of its first layers, masked.
 
     Args:
-        model: A model with absolute position embeddings or gated layers; left as it came.
+        model: A model with absolute position embeddings or gated layers; left unchanged.
         batches: (images, labels).
         first: Numbers of gated layers to mask; by default the paper's 3, 5 and 10, as far as the
             model has that many, and all of them; every number in a model with fewer than 5.

@@ -95,11 +95,9 @@ def entropy(
     """Measure every head of ``model`` on ``batches`` of images.
 
     Args:
-        model: Any model with attention over tokens; it is left as it came.
+        model: Any model with attention over tokens; it is left unchanged.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingEntropy(structure, layers), **known
-    )
+    return run_instrument(StreamingEntropy, model, batches, known, layers=layers)

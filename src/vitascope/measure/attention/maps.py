@@ -9,12 +9,12 @@ In windows the map is zero outside the query's window; pooled keys make a coarse
 given as a fraction of the image (down, across), so that it means the same in every layer: the
 middle is (0.5, 0.5).
 
-Tokens without a place (class, distillation, registers) have their own maps, ``tokens``, and as keys
-a share of the attention of all patches, ``to_tokens``, by layer and head. In class attention (CaiT,
-https://arxiv.org/abs/2103.17239, eq. 6-9) such tokens alone ask: the layer has ``tokens`` and
-neither a query patch nor ``to_tokens``.
+Tokens without coordinates (class, distillation, registers) have their own maps, ``tokens``, and as
+keys a share of the attention of all patches, ``to_tokens``, by layer and head. In class attention
+(CaiT, https://arxiv.org/abs/2103.17239, eq. 6-9) only such tokens are queries: the layer has
+``tokens`` and neither a query patch nor ``to_tokens``.
 
-Shapes: H heads, h x w keys, P tokens without a place as queries, S as keys.
+Shapes: H heads, h x w keys, P tokens without coordinates as queries, S as keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ __all__ = ["MapsOfQuery", "StreamingMaps", "maps", "without_map"]
 class MapsOfQuery:
     """Attention maps of one query, by layer; content and position for gated layers alone.
 
-    ``query`` has every layer, with None where tokens without a place ask and no patch does.
+    ``query`` has every layer; None in class attention, where no patch is a query.
     """
 
     mixed: Mapping[str, np.ndarray]  # layer -> (H, h, w)
@@ -58,7 +58,7 @@ class MapsOfQuery:
     def to_record(self) -> Record:
         """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too.
 
-        Of layers with tokens without a place ``tokens/`` and ``to_tokens/``.
+        Of layers with tokens without coordinates ``tokens/`` and ``to_tokens/``.
         """
         arrays = {
             f"{part}/{name}": value
@@ -100,8 +100,8 @@ class _Layer:
             [_nearest(rows, key[self.placed, 0]), _nearest(columns, key[self.placed, 1])]
         )
         self.shape = len(rows), len(columns)
-        self.asking = coordinates.query[self.window, :, 0].isnan()  # queries without a place
-        self.at: tuple[float, float] | None = None  # no patch asks
+        self.asking = coordinates.query[self.window, :, 0].isnan()  # queries without coordinates
+        self.at: tuple[float, float] | None = None  # no patch is a query
         if not coordinates.only_tokens_ask:
             at = coordinates.query[self.window, self.row]
             self.at = _fraction(rows, at[0].item()), _fraction(columns, at[1].item())
@@ -115,20 +115,20 @@ class _Layer:
         return out
 
     def of_tokens(self, weights: Tensor) -> Tensor:
-        """Sum over images of the maps of tokens without a place. (P, H, h, w)"""
+        """Sum over images of the maps of tokens without coordinates. (P, H, h, w)"""
         rows = weights[:, :, self.asking].double().sum(0).cpu().transpose(0, 1)  # (P, H, S)
         out = rows.new_zeros(*rows.shape[:2], *self.shape)
         out[:, :, self.index[0], self.index[1]] = rows[..., self.placed]
         return out
 
     def to_tokens(self, weights: Tensor) -> Tensor:
-        """Sum over images of the share that patches give to tokens without a place. (S, H)"""
+        """Sum over images of the patches' attention to tokens without coordinates. (S, H)"""
         given = weights[:, :, ~self.asking][..., ~self.placed].double().mean(2).sum(0)
         return given.mT.cpu()
 
 
 def without_map(structure: ModelStructure) -> dict[str, str]:
-    """Attention layers in which nothing looks at patches, and why."""
+    """Attention layers in which no query attends to patches, and why."""
     asked = {name for name, tokens in structure.coordinates.items() if tokens.only_tokens_ask}
     return {name: why for name, why in without_patches(structure).items() if name not in asked}
 
@@ -212,12 +212,10 @@ def maps(
     """Collect the maps of one query patch, averaged over images.
 
     Args:
-        model: Any model with attention to patches; it is left as it came.
+        model: Any model with attention to patches; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingMaps(structure, layers, query), **known
-    )
+    return run_instrument(StreamingMaps, model, batches, known, layers=layers, query=query)

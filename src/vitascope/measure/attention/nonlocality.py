@@ -162,11 +162,9 @@ def nonlocality(
     """Measure every head of ``model`` on ``batches`` of images.
 
     Args:
-        model: Any model with attention over patches; it is left as it came.
+        model: Any model with attention over patches; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         layers: Wildcards for the attention layers.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingNonlocality(structure, layers), **known
-    )
+    return run_instrument(StreamingNonlocality, model, batches, known, layers=layers)

@@ -35,7 +35,7 @@ from vitascope.measure.curvature.objective import (
     fixed_batches,
     logits_at,
 )
-from vitascope.measure.curvature.products import HessianProducts
+from vitascope.measure.curvature.products import HessianProducts, flat, unflattened
 from vitascope.record import Record
 
 __all__ = ["BlockCurvature", "GaussNewtonProducts", "blocks", "groups_of"]
@@ -105,59 +105,31 @@ class GaussNewtonProducts:
     def within(self, names: Sequence[str]) -> Product:
         """The product with vectors over the named weights alone. (n,) -> (n,)"""
         leaves = [self.weights[name] for name in names]
-        pulled = []  # J^T u as a function of u, whose derivative is J
+        vjps = []  # J^T u as a function of the cotangent u; its derivative gives J v
         with torch.inference_mode(False), torch.enable_grad():
             for logits in self.logits:
-                along = torch.zeros_like(logits, requires_grad=True)
-                slopes = torch.autograd.grad(
-                    logits, leaves, along, create_graph=True, materialize_grads=True
+                cotangent = torch.zeros_like(logits, requires_grad=True)
+                vjp = torch.autograd.grad(
+                    logits, leaves, cotangent, create_graph=True, materialize_grads=True
                 )
-                pulled.append((logits, along, slopes))
+                vjps.append((logits, cotangent, vjp))
 
         def product(vector: Tensor) -> Tensor:
-            parts = _parts(vector, leaves)
+            parts = unflattened(vector, leaves)
             result = torch.zeros_like(vector)
-            for logits, along, slopes in pulled:
-                (pushed,) = torch.autograd.grad(
-                    slopes, along, parts, retain_graph=True, materialize_grads=True
+            for logits, cotangent, vjp in vjps:
+                (jvp,) = torch.autograd.grad(
+                    vjp, cotangent, parts, retain_graph=True, materialize_grads=True
                 )
                 p = logits.detach().softmax(1)
-                bent = (p * pushed - p * (p * pushed).sum(1, keepdim=True)) / self.total
+                curved = (p * jvp - p * (p * jvp).sum(1, keepdim=True)) / self.total
                 back = torch.autograd.grad(
-                    logits, leaves, bent, retain_graph=True, materialize_grads=True
+                    logits, leaves, curved, retain_graph=True, materialize_grads=True
                 )
-                result += _flat(back)
+                result += flat(back)
             return result
 
         return product
-
-
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-def _parts(vector: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-    pieces = vector.split([leaf.numel() for leaf in leaves])
-    return [piece.view_as(leaf) for piece, leaf in zip(pieces, leaves, strict=True)]
-
-
-def _hessian_within(products: HessianProducts, names: Sequence[str]) -> Product:
-    """H_bb v: only the slopes of the block's own weights are differentiated by them."""
-    order = list(products.weights)
-    leaves = [products.weights[name] for name in names]
-    chosen = [order.index(name) for name in names]
-
-    def product(vector: Tensor) -> Tensor:
-        parts = _parts(vector, leaves)
-        result = torch.zeros_like(vector)
-        for slopes in products.slopes:
-            mine = [slopes[place] for place in chosen]
-            result += _flat(
-                torch.autograd.grad(mine, leaves, parts, retain_graph=True, materialize_grads=True)
-            )
-        return result
-
-    return product
 
 
 def groups_of(model: nn.Module, images: Tensor) -> dict[tuple[str, str], list[str]]:
@@ -203,7 +175,7 @@ def blocks(
     """Traces and largest eigenvalues of H and G, for the network, each block and kind of layer.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, targets), augmented already; their graphs are all kept in memory.
         num_eigenvalues: Of largest magnitude, of each group.
         num_probes: Of a trace, at least 2; three products each.
@@ -227,10 +199,10 @@ def blocks(
     sizes = []
     for number, weights in enumerate(groups.values()):
         on_group("blocks", len(groups) - number)
-        like = _flat([hessian.weights[name].detach() for name in weights])
+        like = flat([hessian.weights[name].detach() for name in weights])
         sizes.append(len(like))
         for name, product in (
-            ("hessian", _hessian_within(hessian, weights)),
+            ("hessian", hessian.within(weights)),
             ("gauss_newton", newton.within(weights)),
         ):
             probes = min(num_probes, max(2, len(like) // 4))

@@ -90,13 +90,13 @@ def _mean(samples: np.ndarray) -> tuple[float, float]:
 
 
 def signs(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Entries +1 and -1 at random. (n,)"""
+    """A Rademacher vector: entries +1 or -1 at random. (n,)"""
     drawn = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
     return (2 * drawn - 1).to(like)
 
 
 def quadrature(product: Product, start: Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights from ``start``, ``steps`` of each; fewer when the space closes. (m,), (m,)
+    """Nodes and weights from ``start``, padded with 0 if the Krylov space ends early. (m,), (m,)
 
     >>> nodes, weights = quadrature(lambda v: 3 * v, torch.ones(4), 2)
     >>> nodes.tolist(), weights.tolist()
@@ -150,7 +150,7 @@ def density(
     """Density and trace of the Hessian of the mean loss over all batches.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, targets), augmented already; their graphs are all kept in memory.
         num_probes: Random directions, at least 2: the error bars come from their spread.
         num_steps: Lanczos steps from each; more resolve finer features.

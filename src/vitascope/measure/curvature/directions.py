@@ -65,7 +65,8 @@ def normalised(direction: Tensor, weight: Tensor, axis: int) -> Tensor:
 def random_direction(
     model: nn.Module, generator: torch.Generator, *, axis: str = "output"
 ) -> dict[str, Tensor]:
-    """A Gaussian direction, normalised filter by filter; drawn on the CPU, so seeds travel."""
+    """A Gaussian direction, normalised filter by filter; drawn on the CPU: the same on any
+    device."""
     if axis not in AXES:
         raise unknown("axis", axis, AXES)
     found = {}

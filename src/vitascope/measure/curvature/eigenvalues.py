@@ -15,7 +15,7 @@ An eigenvalue that occurs m times is found as often as the block has independent
 eigenspace: a block of k random vectors finds all copies that are asked for, one start vector finds
 one until rounding brings in the next. Of 20 rotations of the spectrum (3, 3, 3, -2, -2, 1.5, bulk)
 with 600 weights, at tolerance 1e-3, one vector lost copies in 20 (22 products), the block in none
-(42). That safety has a price: five eigenvalues of a small ViT's Hessian (24 thousand weights,
+(42). That safety costs products: five eigenvalues of a small ViT's Hessian (24 thousand weights,
 tolerance 0.03, errors near 0.1 %) took 16 products from one vector and 40 to 45 from a block.
 ``eigsh`` with a second run that looks for copies took 54, to a far smaller error.
 
@@ -95,8 +95,8 @@ def _append(basis: Tensor, old: int, rows: Tensor, least: float, fresh: torch.Ge
 
     The rows are orthogonal to those of old up to rounding, which is divided by their lengths: the
     block is made orthogonal to them once more, as a whole. A row that brings nothing longer than
-    ``least`` is replaced by a random direction: where a space maps onto itself, the search goes on
-    beside it.
+    ``least`` is replaced by a random direction: in an invariant subspace, the search continues
+    outside it.
     """
     new = range(old, old + len(rows))
     for j, row in zip(new, rows, strict=True):
@@ -128,7 +128,7 @@ def largest(
         near: Up to k vectors (p, n) near the wanted space, which save products; they are mixed with
             random ones, and random ones make up the block. Zeros do no harm.
         k: How many, at most n.
-        tolerance: An eigenvalue is found when its residual is so small against its magnitude.
+        tolerance: Residual, relative to its magnitude, at which an eigenvalue counts as found.
         max_products: At most so many; the result says when it has not converged by then.
         basis_size: Vectors kept at most (n numbers each), at least 3k: more memory, fewer products.
         seed: Of the random directions.

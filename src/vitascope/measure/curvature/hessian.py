@@ -69,23 +69,23 @@ def hessian(
     """The eigenvalues of largest magnitude of the Hessian, mini-batch by mini-batch.
 
     Args:
-        model: Any classifier; it is left as it came. Weights that do not train do not count.
+        model: Any classifier; it is left unchanged. Weights that do not train do not count.
         batches: (images, targets), augmented already; targets are classes (B,) or probabilities
             (B, K). The paper takes 16 images per batch.
         num_eigenvalues: k of each mini-batch; 5 in the paper.
         weight_decay: Of the l2 term, which adds it to every eigenvalue; the paper's recipe has
             0.05.
-        tolerance: An eigenvalue is found when its residual is so small against its magnitude;
-            its error is smaller still, often by far.
+        tolerance: Residual, relative to its magnitude, at which an eigenvalue counts as found; its
+            error is smaller, often by far.
         dtype: float32 resolves about 1e-5 of the largest eigenvalue; or float64.
         batch_norm: ``"running"`` statistics, or each ``"batch"``'s own.
-        max_products: Give up on a batch after so many; the result says so.
+        max_products: Limit per batch; the result says which batches did not converge.
         basis_size: Vectors kept at most, n numbers each: lower it where memory is short.
         seed: Of the start vectors.
         warm_start: Start from the batch before.
-        first_batch: The number of the first of ``batches`` when they are a part of more; parts made
-            by several processes are joined by ``HessianSpectrum.merge``.
-        resume: A file that keeps what is finished; a call with the same question goes on from it.
+        first_batch: Number of the first batch, where ``batches`` are one part of several;
+            ``HessianSpectrum.merge`` joins the parts that several processes measured.
+        resume: A file that keeps finished batches; a call with the same settings continues from it.
         on_batch: Called with each batch's number when it is done.
     """
     _checked(num_eigenvalues, tolerance, weight_decay, dtype)

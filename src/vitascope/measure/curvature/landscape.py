@@ -111,7 +111,7 @@ def landscape(
     """Measure the loss of ``model`` on a grid of points around its weights.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: Of (images, targets), augmented already; they are kept in memory.
         directions: How many random ones (1 or 2), or the directions: name of a weight to tensor.
         axis: Which axis of a weight counts its filters: output, or input (the released code).

@@ -27,10 +27,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from vitascope.capture import logits_of
-from vitascope.capture.threads import exclusive_access
+from vitascope.capture import evaluating, logits_of
 from vitascope.errors import UserError, unknown
-from vitascope.measure.streaming.batches import normal_tensor, split
+from vitascope.measure.streaming.batches import normal_tensor, on_device, split
 
 BATCH_NORM = ("running", "batch")
 
@@ -141,7 +140,7 @@ def objective(
 
 @contextmanager
 def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[None]:
-    """Run the block in the stated mode; every module's own mode comes back.
+    """Run the block in the stated mode, with gradients; every module's own mode is restored.
 
     Args:
         model: Any module.
@@ -150,28 +149,24 @@ def deterministic(model: nn.Module, *, batch_norm: str = "running") -> Iterator[
     """
     if batch_norm not in BATCH_NORM:
         raise unknown("batch_norm", batch_norm, BATCH_NORM)
-    with exclusive_access(model), torch.inference_mode(False):
+    with evaluating(model), torch.enable_grad():
         norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-        modes = [(module, module.training) for module in model.modules()]
         tracking = [(norm, norm.track_running_stats) for norm in norms]
         try:
-            model.eval()
             if batch_norm == "batch":
                 for norm in norms:
                     norm.training, norm.track_running_stats = True, False
             with _math_attention():
                 yield
         finally:
-            for module, mode in modes:
-                module.training = mode
             for norm, tracked in tracking:
                 norm.track_running_stats = tracked
 
 
 class _MathAttention:
-    """Attention on the math path, which torch switches for all threads at once.
+    """Re-entrant guard that selects attention's math path, a setting shared by all threads.
 
-    The first block in switches it and the last one out switches it back.
+    The first block entered selects it and the last one left restores the setting.
     """
 
     def __init__(self) -> None:
@@ -199,7 +194,7 @@ _math_attention = _MathAttention()
 def fixed_batches(
     batches: Iterable[Any], model: nn.Module | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Images, augmented already, and their targets, batch by batch, where the model is."""
+    """Augmented images and their targets, batch by batch, on the model's device."""
     empty = True
     for batch in batches:
         empty = False
@@ -208,8 +203,6 @@ def fixed_batches(
             raise UserError("a batch is empty: leave it out")
         if targets is None:
             raise UserError("the loss needs targets: give batches of (images, targets)")
-        parameter = next(model.parameters(), None) if model is not None else None
-        where = images.device if parameter is None else parameter.device
-        yield normal_tensor(images.to(where)), normal_tensor(torch.as_tensor(targets).to(where))
+        yield on_device(images, model), on_device(torch.as_tensor(targets), model)
     if empty:
         raise UserError("no images to measure on: the batches are empty")

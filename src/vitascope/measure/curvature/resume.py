@@ -42,7 +42,7 @@ class ResumeFile:
 
     Args:
         path: The file; None keeps everything in memory.
-        question: What the rows answer, in types JSON knows.
+        question: Settings and fingerprints that identify the measurement, in JSON types.
     """
 
     def __init__(self, path: str | Path | None, question: Mapping[str, Any]):
@@ -73,7 +73,7 @@ class ResumeFile:
         self.carry = carry if carry.size else None
 
     def add(self, row: Row, carry: np.ndarray | None = None) -> None:
-        """One more step is done; ``carry`` is what the next one needs."""
+        """Add a finished step; ``carry`` is the state that the next one needs."""
         self.rows.append(row)
         self.carry = carry
         if self.path is not None:

@@ -133,7 +133,7 @@ class HessianSpectrum:
         return cls(**ordered, settings=parts[0].settings)
 
     def to_record(self) -> Record:
-        """Numbers of each batch as arrays, what they come to as values."""
+        """Numbers of each batch as arrays, their summaries as values."""
         values = {
             "nep": self.nep,
             "ape": self.ape,

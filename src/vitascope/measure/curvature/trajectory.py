@@ -5,9 +5,9 @@ https://arxiv.org/abs/2202.06709, Fig. 1b and C.4b):
 
     dw_t = w_t - w_end,   r_t = |dw_t| / |dw_0|,   theta_t = arccos(dw_t . dw_0 / (|dw_t| |dw_0|))
 
-Training starts at r = 1, theta = 0 and ends at r = 0; on a straight line theta stays 0. In a space
-of many dimensions a path that forgets where it began has theta near pi/2. At the end itself the
-angle has no meaning, and is written as 0.
+Training starts at r = 1, theta = 0 and ends at r = 0; on a straight line theta stays 0. In many
+dimensions a path that loses its initial direction has theta near pi/2. At the end itself the angle
+has no meaning, and is written as 0.
 
 Only weights count, not running statistics; everything is summed in float64, one state at a time, so
 a path may be longer than memory.

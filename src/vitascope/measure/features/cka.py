@@ -67,8 +67,8 @@ class CKA:
 def u_centred(features: Tensor) -> Tensor:
     """The U-centred Gram matrix of (n, ...) features, flattened. (n * n,)
 
-    Inner products of two, over n (n - 3), are HSIC_1. U-centring takes away what is common to all
-    images; doing so first, on the features, keeps the digits.
+    Inner products of two, over n (n - 3), are HSIC_1. U-centring removes what is common to all
+    images; centring the features first avoids cancellation.
 
     >>> u_centred(torch.eye(5)).reshape(5, 5).sum(0).abs().max().item() < 1e-12
     True
@@ -153,7 +153,7 @@ class StreamingCKA(StreamingInstrument, name="cka"):
         self.num_batches = 0
 
     def add_features(self, unit: str, tensor: Tensor) -> None:
-        """A unit's Gram."""
+        """Store a unit's centred Gram matrix."""
         if len(tensor) < 4:
             raise UserError(
                 f"CKA needs at least 4 images a batch, got {len(tensor)}; drop the last batch"
@@ -161,7 +161,7 @@ class StreamingCKA(StreamingInstrument, name="cka"):
         self.left.add(unit, tensor)
 
     def end_batch(self, images: Tensor) -> None:
-        """All pairs at once."""
+        """Add HSIC_1 of all pairs of units."""
         n = len(images)
         a = b = self.left.take(n)
         if self.right is not self.left:
@@ -171,7 +171,7 @@ class StreamingCKA(StreamingInstrument, name="cka"):
         self.num_batches += 1
 
     def result(self, num_images: int) -> CKA:
-        """The sums, divided."""
+        """CKA from the sums over batches."""
         energy = self.left.energy[:, None] * self.right.energy[None, :]
         similarity = (self.joint / energy.sqrt()).cpu().numpy()
         names = self.left.names, self.right.names
@@ -192,7 +192,7 @@ def cka(
     """Compare all units of ``model`` with each other, or with those of ``other``, in one pass.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), B at least 4, or (images, labels).
         other: A second model, run on the same images.
         units: Wildcards for the units of ``model``.
@@ -200,8 +200,5 @@ def cka(
         at: ``"stream"`` after the unit, or the ``"unit"``'s own output.
         prepare: Brings the images into the form that ``other`` takes: its statistics, its size.
     """
-    return run_instrument(
-        model,
-        batches,
-        lambda structure: StreamingCKA(structure, units, at, other, other_units, prepare),
-    )
+    options = {"units": units, "at": at, "other": other, "other_units": other_units}
+    return run_instrument(StreamingCKA, model, batches, {}, prepare=prepare, **options)

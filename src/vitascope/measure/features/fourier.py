@@ -123,11 +123,9 @@ def fourier(
     """Measure the spectrum after every unit of ``model`` that has a grid.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingFourier(structure, units), **known
-    )
+    return run_instrument(StreamingFourier, model, batches, known, units=units)

@@ -1,15 +1,15 @@
 """Token norms: patches of unusually high norm, where they lie, how much attention they draw.
 
 Large vision transformers turn some patches of plain background into "artifacts": tokens of high
-norm that hold nothing of their place and draw attention from everywhere; extra register tokens take
-their part (Darcet et al. 2024, https://arxiv.org/abs/2309.16588). Measured here, after each unit,
-on the residual stream x of each patch i of an image:
+norm that hold little local information and draw attention from everywhere; extra register tokens
+take over that role (Darcet et al. 2024, https://arxiv.org/abs/2309.16588). Measured here, after
+each unit, on the residual stream x of each patch i of an image:
 
     |x_i|,      high_i = |x_i| > 3 median_j |x_j|          (j over the patches of the image)
 
 with the quantiles of |x_i|, the share of high patches, where on the image they lie, the norms of
-the class token and the registers, and for each attention layer the share of all attention that the
-patches draw that were high when they entered it.
+the class token and the registers, and for each attention layer the share of all attention that goes
+to patches that were high at its input.
 
 Deviation: the paper sets a cut-off by hand (150 for DINOv2-g, about three times the usual norm).
 
@@ -139,7 +139,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         known[unit] = known.get(unit, 0.0) + value.cpu()
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
-        """Add the attention that the patches draw which are high in the stream before the layer."""
+        """Add the attention to patches that are high in the stream before the layer."""
         placed = self.keys[layer].to(weights.device)
         if self.latest is None or self.latest.shape != (len(weights), int(placed.sum())):
             return  # pooled keys, or maps and features come in passes of their own
@@ -149,7 +149,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
             known[layer] = known.get(layer, 0.0) + float(value.double().sum())
 
     def end_batch(self, images: Tensor) -> None:
-        """The next batch starts at the image."""
+        """Forget the stream: the next batch starts at the first layer."""
         self.latest = None
 
     def result(self, num_images: int) -> TokenNorms:
@@ -179,11 +179,9 @@ def norms(
     """Measure the norms of all tokens after every unit of ``model`` that has a grid.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingNorms(structure, units), **known
-    )
+    return run_instrument(StreamingNorms, model, batches, known, units=units)

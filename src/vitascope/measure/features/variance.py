@@ -7,7 +7,7 @@ The variance of the feature map over space, averaged over channels and images, a
 
 in the units of the feature squared; a normalised white map has 1. It is the population variance
 (divided by hw); the map is the residual stream after the unit, without class tokens.
-The paper says averaging lowers it (attention) and MLPs and convolutions raise it.
+According to the paper attention, which averages, lowers it; MLPs and convolutions raise it.
 
 Shapes: B images, C channels, h x w patches.
 """
@@ -73,11 +73,9 @@ def variance(
     """Measure the spatial variance after every unit of ``model`` that has a grid.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(
-        model, batches, lambda structure: StreamingVariance(structure, units), **known
-    )
+    return run_instrument(StreamingVariance, model, batches, known, units=units)

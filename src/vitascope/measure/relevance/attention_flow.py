@@ -10,17 +10,17 @@ what raises the score y of a class, head by head:
 
     R = prod_l (I + A_l),                        A_l = mean_h max(0, dy/dA_l^h * A_l^h)
 
-The relevance of the image is r = u R, with u over the tokens that the answer is read from: the
-share of each in |dy/dx| behind the last layer. That is the class token's row where the head reads
-the class token, and a mean of rows where it pools patches. r is followed from the last layer to the
-first as a vector, so nothing of size T x T is made but the maps themselves.
+The relevance of the image is r = u R, with u over the tokens that the head reads: the share of each
+in |dy/dx| behind the last layer. That is the class token's row where the head reads the class
+token, and a mean of rows where it pools patches. r is followed from the last layer to the first as
+a vector, so nothing of size T x T is made but the maps themselves.
 
 The papers have one set of tokens. Here tokens are known by their image coordinates, so that
 windows (shifted or not), merged patches, pooled keys and class tokens that join late need no rule
 of their own: a token that stands for several of the layer before takes their mean, and one that
 joins brings nothing of the image with it. What lies between attention layers is the identity.
 
-Shapes: B images, W windows an image, H heads, T queries, S keys, N tokens.
+Shapes: B images, W windows per image, H heads, T queries, S keys, N tokens.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class _Step:
 def _steps(coordinates: Sequence[TokenCoordinates]) -> list[_Step]:
     """The tokens before and after each layer, in order of execution.
 
-    Where only a class token asks (class attention), the patches stay as they were.
+    In class attention, where only the class token is a query, the patches stay as they were.
     """
     steps: list[_Step] = []
     for tokens in coordinates:
@@ -113,7 +113,7 @@ def _steps(coordinates: Sequence[TokenCoordinates]) -> list[_Step]:
 
 
 def _counted(coordinates: Tensor) -> Tensor:
-    """Numbers of the tokens of all windows (W, T, 2) that are no padding of a window."""
+    """Indices of the tokens of all windows (W, T, 2) that are not padding."""
     there = torch.ones(coordinates.shape[:2], dtype=torch.bool)
     if len(coordinates) > 1:
         there = ~coordinates[..., 0].isnan()
@@ -150,7 +150,7 @@ def follow_back(
         seen = TokenLink.between(step.before, step.key_places).back(drawn)
         past = TokenLink.between(step.before, step.after[:num_queries])
         kept = past.back(relevance[:, :num_queries])
-        waiting = relevance[:, num_queries:]  # patches that did not ask
+        waiting = relevance[:, num_queries:]  # patches that are not queries
         relevance = attention * seen + shortcut * kept
         if waiting.shape[1]:
             relevance[:, ~step.before[:, 0].isnan()] += waiting

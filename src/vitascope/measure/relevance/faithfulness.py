@@ -1,7 +1,7 @@
-"""Is a map of relevance faithful? Deletion and insertion curves, against a random order.
+"""Is a relevance map faithful? Deletion and insertion curves, against a random order.
 
 Petsiuk et al. 2018 (RISE, https://arxiv.org/abs/1806.07421): the places of the image are hidden,
-most relevant first, and the probability of the class is watched (deletion: low is good); or they
+most relevant first, and the probability of the class is followed (deletion: low is good); or they
 are shown on an empty image, most relevant first (insertion: high is good). Each curve has one
 number, the area below it. A map proves something only where it beats a random order of the same
 places on the same image:

@@ -1,6 +1,6 @@
 """Relevance: which parts of the image does the prediction depend on, and is the map faithful?
 
-Three maps per image, of the class that the model answers, on any model without naming layers or
+Three maps per image, of the predicted class, on any model without naming layers or
 writing reshaping functions:
 
 * ``rollout`` and ``gradient`` follow attention back to the image
@@ -47,7 +47,7 @@ PICTURE = 96  # pixels a side of the small images that are kept beside the maps
 
 @dataclass(frozen=True, kw_only=True)
 class Relevance:
-    """Maps of relevance, and how faithful they are."""
+    """Relevance maps, and how faithful they are."""
 
     maps: Mapping[str, np.ndarray]  # method -> (m, h, w), the largest of each is 1
     pictures: np.ndarray  # the m images, small. (m, height, width, 3) uint8
@@ -57,7 +57,7 @@ class Relevance:
     insertion: Mapping[str, np.ndarray]
     random_deletion: Mapping[str, np.ndarray]  # in random order of the same places
     random_insertion: Mapping[str, np.ndarray]
-    classes: tuple[int, ...]  # that the model answers. (n,)
+    classes: tuple[int, ...]  # predicted. (n,)
     num_images: int
     seed: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict)  # method -> why
@@ -105,7 +105,7 @@ def _standard_error(values: np.ndarray) -> float | None:
 
 
 class Explainer:
-    """Maps of relevance of one model, for batches of one size.
+    """Relevance maps of one model, for batches of one size.
 
     Args:
         structure: The model and where its tokens lie.
@@ -141,7 +141,7 @@ class Explainer:
         return None
 
     def __call__(self, images: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Maps of each image by method (B, h, w), and the class they speak of (B,)."""
+        """Maps of each image by method (B, h, w), and the predicted class they explain (B,)."""
         classes: list[Tensor] = []
 
         def score(output: Any) -> Tensor:
@@ -201,7 +201,7 @@ class Explainer:
     def _read(self, found: capture.Gradients) -> tuple[Tensor, Tensor]:
         """Share of each token in the gradient behind the last layer, and the tokens' places.
 
-        Where the last layer asks for class tokens alone, it is these.
+        In class attention these are the class tokens alone.
         """
         last = self.coordinates[list(found.maps)[-1]].query[0]
         if last.isnan().all():
@@ -226,14 +226,14 @@ def relevance(
     on_step: Callable[[str, int], None] = lambda what, ahead: None,
     **known: Any,
 ) -> Relevance:
-    """Maps of relevance of the class that ``model`` answers, and how faithful they are.
+    """Relevance maps of the predicted class, and how faithful they are.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, normalised, or (images, labels).
         methods: Of :data:`METHODS`; those that the model does not allow are named in ``left_out``.
         num_kept: Images whose maps are kept.
-        statistics: Mean and std of the normalisation, so that pictures have their own colours.
+        statistics: Mean and std of the normalisation, to keep pictures in their original colours.
         seed: Of the random orders.
         on_step: Called before each batch with the measure's name and the number of batches ahead.
         known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
@@ -299,7 +299,8 @@ def _shuffled(grid: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
 def _small(images: Tensor, statistics: tuple[Sequence[float], Sequence[float]] | None) -> Tensor:
     """Images as bytes, at most ``PICTURE`` pixels a side. (B, h, w, 3)
 
-    Without the statistics of their normalisation each image runs from its darkest to its brightest.
+    Without normalisation statistics each image is stretched from its darkest to its brightest
+    value.
     """
     small = images.detach().float().cpu()
     height, width = (min(PICTURE, size) for size in small.shape[-2:])

@@ -154,7 +154,7 @@ def calibration(
     """Measure calibration, and what temperature scaling would do.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels); the logits of all of them are kept.
         num_bins: Of the reliability diagram and the ECE.
         fit: Batches to fit the temperature on; otherwise a half of ``batches`` is held out for it.
@@ -203,7 +203,6 @@ def _answers(
             on_step("calibration", max(length - done, 1))
             answer = capture.logits_of(model(batch.images))
             classes_of(answer, batch.labels)
-            answer = answer.float() if answer.dtype.itemsize < 4 else answer
             logits.append(answer.cpu().numpy())
             labels.append(batch.labels.cpu().numpy())
     found = np.concatenate(logits)

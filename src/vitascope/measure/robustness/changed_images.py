@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import normal_tensor, split
+from vitascope.measure.streaming.batches import labelled_in
 
 SLACK = 0.01  # of the range from black to white: what normalising and back may be off
 
@@ -102,7 +102,7 @@ class ChangedImageAccuracy:
 
     @property
     def num_images(self) -> int:
-        """How many there were."""
+        """Number of images."""
         return len(self.unchanged)
 
     @property
@@ -113,14 +113,9 @@ class ChangedImageAccuracy:
 
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
     """Labelled batches on the model's device, with the images' positions in their set."""
-    parameter = next(model.parameters(), None)
     done = 0
     for batch in batches:
-        images, labels = split(batch)
-        if labels is None:
-            raise UserError("accuracy needs labels: give batches of (images, labels)")
-        where = images.device if parameter is None else parameter.device
-        images, labels = normal_tensor(images.to(where)), normal_tensor(labels.to(where))
+        ((images, labels),) = labelled_in([batch], model)
         given = getattr(batch, "indices", None)
         numbers = list(range(done, done + len(images))) if given is None else given.tolist()
         done += len(images)
@@ -159,7 +154,7 @@ def accuracy_on_changed_images(
     """Measure accuracy on the images and on every changed version of them.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), gone through once.
         change: Gives the versions of a batch, by name.
         on_step: Called before each batch with ``what`` and the number of batches ahead.

@@ -13,7 +13,7 @@ A model as good as AlexNet has mCE 100; the paper's ResNet-50 has 76.7.
 
 Images made on the fly are close to the published ones but not the same (see
 :mod:`.corruptions.corrupt`): an mCE to put beside others' needs the published files.
-Accuracies are shares of 1.
+Accuracies are fractions, 0 to 1.
 
 Shapes: K corruptions, S severities.
 """
@@ -133,7 +133,7 @@ def corruption(
     """Measure accuracy on images that are corrupted on the fly.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), normalised with ``mean`` and ``std``; gone through once.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.
@@ -188,7 +188,7 @@ def corruption_of_sets(
     """Measure accuracy on corrupted images that exist: CIFAR-10-C, -100-C, ImageNet-C.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         sets: Gives the batches of (images, labels) of a corruption and severity.
         clean: Batches of the images as they were.
         corruptions: Names; by default all 15.

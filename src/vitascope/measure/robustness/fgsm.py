@@ -11,10 +11,10 @@ the model's own prediction (``against="prediction"``), which leaks no label. The
 broadcasting supplement (Table S2: ViT-S 11.8 %, with CB 15.5 %) does not give its epsilon.
 
 Deviation: instead of L = -log p the gradient is taken of log((1 - p) / p). Its sign is the same,
-for it rises with L; but where p rounds to 1 the gradient of L rounds to 0 and a sure model would
-look robust. What is still zero everywhere (a dead ReLU) is counted in ``num_stuck``: the accuracy
-says too much there. The model is in eval mode, its parameters get no gradient. Accuracies are
-shares of 1.
+for it rises with L; but where p rounds to 1 the gradient of L rounds to 0 and a confident model
+would look robust. Images whose gradient is still zero everywhere (a dead ReLU) are counted in
+``num_stuck``: the accuracy is too high there. The model is in eval mode, its parameters get no
+gradient. Accuracies are fractions, 0 to 1.
 
 Shapes: B images, C channels, H x W pixels, K classes.
 """
@@ -95,11 +95,10 @@ def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) -> Tensor:
-    """Of the log odds against the label, by the pixels of each image. (B, C, H, W)"""
+    """Gradient of the log odds against the label with respect to the pixels. (B, C, H, W)"""
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
         logits = capture.logits_of(differentiable_output(model, space.normalised(leaf)))
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
         (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
     return found
 
@@ -123,7 +122,7 @@ def fgsm(
     """Measure accuracy under one step along the gradient's sign.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), normalised with ``mean`` and ``std``.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.
@@ -157,7 +156,7 @@ def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:
 
 
 def attacked_labels(model: nn.Module, batch: LabelledBatch, against: str) -> Tensor:
-    """What the model is driven away from. (B,)"""
+    """Labels that the attack moves predictions away from. (B,)"""
     if against == "label":
         return batch.labels
     return classes_of(capture.logits_of(model(batch.images)), batch.labels)

@@ -10,13 +10,13 @@ sqrt(2) the corner. The window is 0.1, the paper's. g makes the noise of every i
 equally strong: its root mean square is ``rms``, of pixels in [0, 1]. The paper's amplitude is not
 stated; without g a band far out, which holds more frequencies, would have more energy.
 
-The paper says ViTs suffer from low frequencies and ResNets from high ones. Accuracies are shares
-of 1.
+The paper says ViTs suffer from low frequencies and ResNets from high ones. Accuracies are
+fractions, 0 to 1.
 
-Deviations. The mask is radial (the paper does not say). Pixels are not clipped: that would spread
-the noise over other frequencies, and ``clamp=True`` says so. A small image has no frequency in
-some windows (8 x 8 has steps of 0.25): those are ``left_out``, or refused when asked for.
-An image's noise comes from the seed and its number, the same at every f before it is filtered.
+Deviations. The mask is radial (the paper does not say). Pixels are not clipped unless
+``clamp=True``: clipping spreads the noise over other frequencies. A small image has no frequency in
+some windows (8 x 8 has steps of 0.25): those are ``left_out``, or refused when asked for. An
+image's noise comes from the seed and its number, the same at every f before it is filtered.
 
 Shapes: B images, C channels, H x W pixels.
 """
@@ -104,7 +104,7 @@ def frequency(
     """Measure accuracy with noise of one frequency after the other.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels) of one size, normalised with ``mean`` and ``std``.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.

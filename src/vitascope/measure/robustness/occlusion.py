@@ -6,9 +6,9 @@ broadcasting's supplement (Table S2: ViT-S 74.6 %, with CB 75.1 %): a quarter of
 
     box = floor(size * side + 1/2) pixels, from (side - box) // 2 on
 
-so that an odd rest lies below and to the right. The paper does not say zero of what. ``"black"``,
+so that an odd rest lies below and to the right. The paper does not say which zero. ``"black"``,
 the default, is pixel 0; ``"mean"`` is 0 after normalisation, the mean of the images. They differ:
-black makes an edge, the mean is what padded convolutions see. Accuracies are shares of 1.
+black makes an edge, the mean is what padded convolutions see. Accuracies are fractions, 0 to 1.
 
 Deviation: where an image is not square, neither is the box; it hides the same share.
 """
@@ -89,7 +89,7 @@ def occlusion(
     """Measure accuracy with the centre of the images hidden.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), normalised with ``mean`` and ``std``.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.

@@ -71,7 +71,7 @@ def pgd(
     """Measure accuracy under many steps along the gradient's sign.
 
     Args:
-        model: Any classifier; it is left as it came.
+        model: Any classifier; it is left unchanged.
         batches: (images, labels), normalised with ``mean`` and ``std``.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel.

@@ -2,14 +2,14 @@
 
     p = softmax(z / T)
 
-changes how sure a model is but none of its predictions (Guo et al. 2017,
+changes a model's confidence but none of its predictions (Guo et al. 2017,
 https://arxiv.org/abs/1706.04599). The T of least NLL is the zero of
 
     dNLL/db = 1/N sum_i (sum_k p_i[k] z_i[k] - z_i[y_i]),   b = 1/T.
 
 The NLL is convex in b, so its slope rises, and the zero is found by bracketing, in float64: no
-learning rate, no starting point. Images that are all got right want T = 0, images got wrong more
-often than by chance an infinite one: T stays between 0.01 and 100.
+learning rate, no starting point. The optimum is T = 0 if all images are right, and infinite if they
+are wrong more often than by chance: T is bounded to [0.01, 100].
 
 Shapes: N images, K classes.
 """

@@ -37,7 +37,7 @@ def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterato
     empty = True
     for batch in batches:
         empty = False
-        yield _to(split(batch)[0], model)
+        yield on_device(split(batch)[0], model)
     if empty:
         raise UserError("no images to measure on: the batches are empty")
 
@@ -51,7 +51,7 @@ def labelled_in(
         images, labels = split(batch)
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
-        pairs.append((_to(images, model), _to(labels, model)))
+        pairs.append((on_device(images, model), on_device(labels, model)))
     if not pairs:
         raise UserError("no images to measure on: the batches are empty")
     return pairs
@@ -72,7 +72,7 @@ def first_images(
         yield first
         yield from iterator
 
-    return _to(split(first)[0], model), again()
+    return on_device(split(first)[0], model), again()
 
 
 def normal_tensor(tensor: Tensor) -> Tensor:
@@ -81,6 +81,7 @@ def normal_tensor(tensor: Tensor) -> Tensor:
         return tensor.clone() if tensor.is_inference() else tensor
 
 
-def _to(tensor: Tensor, model: nn.Module | None) -> Tensor:
+def on_device(tensor: Tensor, model: nn.Module | None) -> Tensor:
+    """The tensor on the model's device, as one that has derivatives."""
     parameter = next(model.parameters(), None) if model is not None else None
     return normal_tensor(tensor if parameter is None else tensor.to(parameter.device))

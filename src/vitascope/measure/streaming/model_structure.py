@@ -42,7 +42,7 @@ class ModelStructure:
         return capture.prefix_tokens(self.model, self.images)
 
     def token_names(self, coordinates: Tensor) -> list[str]:
-        """Names of the tokens without a place among a layer's (W, T, 2); windows have padding."""
+        """Names of the tokens without coordinates among (W, T, 2); in windows these are padding."""
         count = int(coordinates[0, :, 0].isnan().sum()) if len(coordinates) == 1 else 0
         return capture.token_names(self.prefix_tokens, count) if count else []
 

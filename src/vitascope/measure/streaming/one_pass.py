@@ -66,15 +66,16 @@ class Together:
 
 
 def run_instrument(
+    instrument: Callable[..., StreamingInstrument],
     model: nn.Module,
     batches: Iterable[Any],
-    make: Callable[[ModelStructure], StreamingInstrument],
-    **known: Any,
+    known: Mapping[str, Any],
+    **options: Any,
 ) -> Any:
-    """Run one instrument; ``known`` is passed on to :class:`ModelStructure`."""
+    """Run one instrument with its options; ``known`` is passed on to :class:`ModelStructure`."""
     images, batches = first_images(batches, model)
     structure = ModelStructure(model, images, **known)
-    return one_pass(structure, batches, {"": make(structure)})[""]
+    return one_pass(structure, batches, {"": instrument(structure, **options)})[""]
 
 
 def one_pass(
@@ -176,7 +177,7 @@ def together(
     """Run instruments on ``model`` in one pass over ``batches``.
 
     Args:
-        model: Any vision model; it is left as it came.
+        model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         names: Some of the instruments; those that cannot measure the model are an error. By
             default all, and those that cannot are named under ``refused``.

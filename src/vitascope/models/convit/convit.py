@@ -76,7 +76,7 @@ class ConViT(GridViT):
         locality_strength: alpha; larger is closer to a convolution at the start (Fig. 8).
         attention: ``"gpsa"``, or ``"psa"`` for the version without gates (Fig. 9).
         conv_init: Start the GPSA layers as convolutions (Table 3, c and d: False).
-        content_std: Of their queries' and keys' first weights; 0 as in equation 5, for good.
+        content_std: Of their queries' and keys' first weights; 0 as in equation 5 stays 0.
         gate_init: The gates' lambda at the start (Table 3, b and d: 0, with ``train_gates=False``).
         train_gates: Whether the gates learn.
         train_gpsa: Whether the GPSA layers learn (Table 3, f and g: False).
@@ -187,7 +187,7 @@ class ConViT(GridViT):
         return self.num_prefix_tokens if index >= self.num_gpsa_blocks else 0
 
     def prune_gates(self, tolerance: float = 0.01) -> "ConViT":
-        """A copy for inference without the branches whose gates are shut.
+        """A copy for inference without the branches whose gates are near 0 or 1.
 
         Heads with a gate up to ``tolerance`` lose their positional branch, heads with one from
         ``1 - tolerance`` lose queries, keys and the content softmax. ``pruning`` of the copy says

@@ -52,7 +52,7 @@ def convit_from_resnet(model: nn.Module, *, num_stages: int = 1, **kwargs: Any) 
     """A copy of ``model`` with attention in place of the convolutions of its last stages.
 
     Args:
-        model: A ResNet of timm's or of ours, trained or not; it is left as it is.
+        model: A ResNet of timm's or of ours, trained or not; it is left unchanged.
         num_stages: How many stages, from the last on.
         kwargs: As for :func:`vitascope.attention_from_convolution`.
 

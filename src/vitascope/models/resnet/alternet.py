@@ -22,7 +22,7 @@ from vitascope.models.resnet.stages import are_sizes
 
 
 def alternate(depth: int, num_msa: int) -> str:
-    """The word of a stage, see :mod:`vitascope.models.resnet.stages`.
+    """Blocks of a stage, one letter each: see :mod:`vitascope.models.resnet.stages`.
 
     >>> alternate(6, 2)
     'cccaca'

@@ -1,7 +1,7 @@
 """Pre-activation residual networks in stages of declared blocks, of convolutions or attention.
 
 He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution,
-and leave the shortcut alone. Which blocks are attention instead is said by ``kinds``, see
+and leave the shortcut alone. ``kinds`` says which blocks are attention instead, see
 :mod:`vitascope.models.resnet.stages`. ``resnet_micro`` is about as large as ``convit_micro`` and
 takes small images of any size. The maps have their channels last in memory: 1.4 times as fast in
 training and inference on a CPU; convolutions keep the order of their input.
@@ -42,7 +42,7 @@ class PreActResNet(nn.Module):
         window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
         bias_per_head: Position biases of each head, or one table per block as released.
         blur: Side of a box blur at the end of each stage (Park and Kim, Fig. 3a: 2); none at 1.
-        img_size: Taken and not needed, so that all models can be built alike.
+        img_size: Ignored; accepted so that all models can be built alike.
     """
 
     def __init__(

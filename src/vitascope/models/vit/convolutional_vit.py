@@ -5,7 +5,7 @@ what makes attention good: on CIFAR-100 with patches of 4 x 4 (a grid of 8 x 8),
 which is global attention there. Even k, borders and the class token:
 :mod:`vitascope.layers.neighbors`.
 
-Parameters have the names and shapes of timm's ViT, so weights travel both ways, and a k that covers
+Parameters have the names and shapes of timm's ViT, so weights load both ways, and a k that covers
 the grid gives the ViT itself.
 
 Shapes: B images, N patches on a grid (h, w), T = prefix tokens + N, D width.

@@ -2,15 +2,15 @@
 
 | suffix | what it changes | where |
 |---|---|---|
-| ``+mimetic`` | start of the attention weights | :mod:`vitascope.models.vit.mimetic` |
-| ``+impulse`` | start of the attention weights | :mod:`vitascope.models.vit.impulse` |
-| ``+lsa`` | attention, to others alone | :mod:`vitascope.layers.locality_self_attention` |
-| ``+spt`` | patches with half of their neighbours | :mod:`vitascope.models.vit.shifted_patches` |
-| ``+stem`` | convolutions for patches | :mod:`vitascope.models.vit.convolutional_stem` |
-| ``+rope`` | rotary positions for the table | :mod:`vitascope.layers.rotary` |
+| ``+mimetic`` | initial attention weights | :mod:`vitascope.models.vit.mimetic` |
+| ``+impulse`` | initial attention weights | :mod:`vitascope.models.vit.impulse` |
+| ``+lsa`` | attention, with a masked diagonal | :mod:`vitascope.layers.locality_self_attention` |
+| ``+spt`` | patches, overlapping by half | :mod:`vitascope.models.vit.shifted_patches` |
+| ``+stem`` | a convolutional stem for patches | :mod:`vitascope.models.vit.convolutional_stem` |
+| ``+rope`` | rotary in place of absolute positions | :mod:`vitascope.layers.rotary` |
 
-They combine, unless two contradict each other (:data:`REFUSED`). With ``+rope`` there is no
-absolute table of positions: the paper's RoPE-Mixed replaces it.
+They combine, unless two contradict each other (:data:`REFUSED`). ``+rope`` removes the absolute
+position embeddings: the paper's RoPE-Mixed replaces them.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Change:
     finish: Callable[[VisionTransformer], None] | None = None  # once it is built
 
 
-def turn_with_place(model: VisionTransformer) -> None:
+def use_rotary(model: VisionTransformer) -> None:
     """Give every attention layer rotary positions."""
     for layer in model.modules():
         if isinstance(layer, Attention):
@@ -52,7 +52,7 @@ DIAL = {
     "lsa": Change({"attn_layer": LocalitySelfAttention}),
     "spt": Change({"embed_layer": ShiftedPatchEmbed}),
     "stem": Change({"embed_layer": StemEmbed}, blocks=-1),
-    "rope": Change({"pos_embed": "none"}, finish=turn_with_place),
+    "rope": Change({"pos_embed": "none"}, finish=use_rotary),
 }
 
 REFUSED = {

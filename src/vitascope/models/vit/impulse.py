@@ -1,4 +1,4 @@
-"""Impulse start: every head begins by looking at one neighbour of a 3 x 3 window.
+"""Impulse initialisation: every head starts by attending to one neighbour in a 3 x 3 window.
 
 ConViT's idea without a gate (Zheng et al. 2025, https://arxiv.org/abs/2505.19985; scales as in the
 released code, osiriszjq/structured_initialization). Head h has an offset of a 3 x 3 kernel, T_h is
@@ -94,7 +94,7 @@ def impulse_factors(
 
 @torch.no_grad()
 def start_impulse(model: VisionTransformer) -> None:
-    """Start every attention layer and the position table of a fresh model."""
+    """Initialise every attention layer and the position table of a new model."""
     first: Any = model.blocks[0]
     grid, width = model.patch_embed.grid_size, first.attn.head_dim
     if width % 4:

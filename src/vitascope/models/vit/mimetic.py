@@ -1,4 +1,4 @@
-"""Mimetic start: attention weights as trained transformers have them, without training.
+"""Mimetic initialisation: attention weights with the structure of trained transformers.
 
 In trained ViTs the product of query and key weights is near a multiple of the identity, and that of
 value and projection weights near a negative one. So start there (Trockman and Kolter 2023,
@@ -55,7 +55,7 @@ def start_values(layer: Attention) -> None:
 
 @torch.no_grad()
 def set_positions(model: VisionTransformer, table: Tensor) -> None:
-    """Start the position embeddings of the patches at ``table``. (N, D)"""
+    """Initialise the position embeddings of the patches with ``table``. (N, D)"""
     if model.pos_embed is None:
         raise UserError("this start needs a table of positions, and the model has none")
     model.pos_embed[0, -len(table) :].copy_(table)
@@ -63,7 +63,7 @@ def set_positions(model: VisionTransformer, table: Tensor) -> None:
 
 @torch.no_grad()
 def start_mimetic(model: VisionTransformer) -> None:
-    """Start every attention layer and the position table of a fresh model."""
+    """Initialise every attention layer and the position table of a new model."""
     if model.embed_dim % 4:
         raise UserError(f"sines and cosines need a width of 4, 8, ..., not {model.embed_dim}")
     set_positions(

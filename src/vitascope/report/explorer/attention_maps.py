@@ -6,8 +6,8 @@ What the page's script computes, in numpy, for the drawing that needs no script.
     levels      0 where the level is 0, else floor^((255 - level) / 254), divided by the row's sum
     mixed       (1 - g) content + g position, g the gate as learned, 0 or 1
 
-Tokens without a place (class, distillation, registers) come after the patches as queries; as keys
-they have shares of each query's attention, and rows are among patches.
+Tokens without coordinates (class, distillation, registers) come after the patches as queries; as
+keys they have shares of each query's attention, and rows are among patches.
 
 Shapes: H heads, Q queries on a grid (h, w), K keys on a grid.
 """
@@ -26,7 +26,7 @@ def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.nd
 
 
 def with_tokens(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
-    """As :func:`content`, with the rows of tokens without a place behind. (H, queries, K)"""
+    """As :func:`content`, with the rows of tokens without coordinates last. (H, queries, K)"""
     if f"levels/{layer}" in record.arrays:
         levels = record.arrays[f"levels/{layer}"][epoch, image].astype(float)
         weights = np.where(levels > 0, FLOOR ** ((255 - levels) / 254), 0.0)

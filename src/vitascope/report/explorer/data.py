@@ -25,7 +25,7 @@ _PACKED = ("levels", "query", "key", "scale", "shares", "gate", "down", "across"
 
 
 def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """All that the script needs, in types JSON knows."""
+    """All that the script needs, in JSON types."""
     labels = labels_of(records)
     kinds = [kind_of(record.values) for record in records]
     own = styles_of(zip(labels, kinds, strict=True))
@@ -50,7 +50,7 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
                 "notes": [*values["notes"], *_missing(values["left_out"])],
             }
         )
-    shown = _beside(kinds)
+    shown = _first_pair(kinds)
     return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
 
 
@@ -84,10 +84,14 @@ def kind_of(values: Mapping[str, Any]) -> str:
     return "convit" if gated else "vit" if layers else "other"
 
 
-def _beside(kinds: Sequence[str]) -> list[int]:
+def _first_pair(kinds: Sequence[str]) -> list[int]:
     """Which two to show first: a plain model and a gated one, as in Fig. 7, if there are both.
 
-    >>> _beside(["other", "convit", "vit"]), _beside(["other", "vit"]), _beside(["vit", "vit"])
+    >>> (
+    ...     _first_pair(["other", "convit", "vit"]),
+    ...     _first_pair(["other", "vit"]),
+    ...     _first_pair(["vit", "vit"]),
+    ... )
     ([2, 1], [1, 0], [0, 1])
     """
     order = [kinds.index(kind) for kind in ("vit", "convit", "other") if kind in kinds]
@@ -95,7 +99,7 @@ def _beside(kinds: Sequence[str]) -> list[int]:
 
 
 def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:
-    """[class, probability, whether it is right if that is known] an epoch and image."""
+    """[class, probability, whether it is right if that is known] per epoch and image."""
     if answers is None:
         return None
     labels = [image["label"] for image in images]

@@ -1,4 +1,4 @@
-"""What both renderers ask of a panel: which numbers can be drawn, and a name for its file.
+"""Shared by both renderers: which numbers of a panel can be drawn, and a name for its file.
 
 Figures and their panels are in :mod:`vitascope.figure`.
 """

@@ -156,7 +156,7 @@ def _at(panel: Lines, x: float) -> str:
 
 
 def _each(plot: Plot, line: Series, run: Sequence[int]) -> None:
-    """The heads or seeds that points are the means of, as faint dots."""
+    """Single heads or seeds behind the means, as faint dots."""
     if line.each is None:
         return
     dots = [
@@ -169,7 +169,7 @@ def _each(plot: Plot, line: Series, run: Sequence[int]) -> None:
 
 
 def _whiskers(plot: Plot, panel: Lines, line: Series, most: int) -> None:
-    """Bands of many lines would lie on top of each other."""
+    """Ranges as whiskers, where the bands of many lines would overlap."""
     if line.low is None or line.high is None or not (panel.marked or not panel.joined):
         return
     for run in runs_of(line, panel, most):

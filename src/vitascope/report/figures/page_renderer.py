@@ -1,4 +1,4 @@
-"""Panels as SVG: which drawing belongs to which, and how much room a figure gives them."""
+"""Panels as SVG: the drawing function of each kind, and the width that a figure gets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,11 +60,11 @@ def left_out(figure: Figure, most: int = MOST_POINTS) -> str:
         if isinstance(panel, Lines):
             longest = max((len(line.x) for line in panel.series), default=0)
             if longest > most:
-                found.append(f"{most} of {longest} points a line are drawn")
+                found.append(f"{most} of {longest} points per line are drawn")
         elif isinstance(panel, Dots):
             seeds = max((len(v) for line in panel.series for v in line.values), default=0)
             if seeds > MOST_SEEDS:
-                found.append(f"{MOST_SEEDS} of {seeds} seeds a mark are drawn")
+                found.append(f"{MOST_SEEDS} of {seeds} seeds per mark are drawn")
         elif isinstance(panel, Maps) and panel.values.ndim == 4:
             rows, columns = panel.values.shape[:2]
             if rows > MOST_ROWS or columns > MOST_COLUMNS:

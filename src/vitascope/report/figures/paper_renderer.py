@@ -68,7 +68,7 @@ class Drawing(drawn.Figure):
 
 
 def draw_figure(figure: Figure) -> Drawing:
-    """The panels beside each other, three a row."""
+    """The panels beside each other, three per row."""
     columns = min(len(figure.panels), 3)
     rows = -(-len(figure.panels) // columns)
     sizes = [_SIZE[type(panel)](panel) for panel in figure.panels]

@@ -2,7 +2,7 @@
 
 Colours start from Okabe and Ito's set (told apart with any kind of colour vision) and are moved
 until text in them has a contrast of 4.5 on the page, once for light and once for dark. Shape and
-dash differ too, so that nothing hangs on colour alone. The first ConViT, ViT and CNN of a list
+dash differ too, so that nothing depends on colour alone. The first ConViT, ViT and CNN of a list
 always get the same colour: two reports side by side read alike.
 """
 

@@ -1,5 +1,6 @@
 """Figures of the loss's curvature: Hessian spectra, densities, landscapes, trajectories."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -256,13 +257,13 @@ def trajectory(models: Sequence[Seen]) -> Figure:
     for seen in models:
         radius, angle = seen.values["radius"], seen.values["angle"]
         pairs = [(r, a) for r, a in zip(radius, angle, strict=True) if r > 0]
-        series.append(seen.line([1 - r for r, _ in pairs], [57.29578 * a for _, a in pairs]))
+        series.append(seen.line([1 - r for r, _ in pairs], [math.degrees(a) for _, a in pairs]))
         drawn = [*pairs, (0.0, pairs[-1][1])]  # the end, which has no angle of its own
         across = [r * float(np.cos(a)) for r, a in drawn]
         paths.append(seen.line(across, [r * float(np.sin(a)) for r, a in drawn]))
         parts.append(
             f"{seen.label} leaves the straight line by "
-            f"{number(57.29578 * max(a for _, a in pairs))} degrees at most"
+            f"{number(math.degrees(max(a for _, a in pairs)))} degrees at most"
         )
     polar = Lines(
         title="in polar coordinates",
@@ -331,7 +332,7 @@ def _landscape_rows(record: Record) -> list[TableRow]:
 def _trajectory_rows(record: Record) -> list[TableRow]:
     values = record.values
     epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
-    degrees = [57.29578 * angle for angle in values["angle"]]
+    degrees = [math.degrees(angle) for angle in values["angle"]]
     what = "angle to the straight line in degrees, mean over epochs"
     return [mean_row("trajectory", what, epochs, degrees)]
 

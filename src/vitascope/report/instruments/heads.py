@@ -47,7 +47,7 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["per_layer"],
+        "per_layer",
         _heads,
         floor=0.0,
         include=(0.0,),
@@ -79,7 +79,7 @@ def gates(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["per_layer"],
+        "per_layer",
         _heads,
         floor=0.0,
         ceiling=1.0,
@@ -107,7 +107,7 @@ def entropy(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "layers",
-        lambda s: s.values["relative"],
+        "relative",
         _relative,
         floor=0.0,
         ceiling=1.0,
@@ -170,7 +170,7 @@ def _maps(seen: Seen, titled: bool) -> Maps:
         title, last = f"layer {int(short) + 1}" if short.isdigit() else short, name == layers[-1]
         if name in gated and len(layers) <= 5:
             rows += [(f"{title}, {p}", arrays[f"{p}/{name}"]) for p in ("content", "position")]
-        by_patch = f"mixed/{name}" in arrays  # else tokens without a place alone look
+        by_patch = f"mixed/{name}" in arrays  # else only tokens without coordinates are queries
         if by_patch:
             rows.append((title, arrays[f"mixed/{name}"]))
         if (last or len(layers) <= 5 or not by_patch) and f"tokens/{name}" in arrays:
@@ -220,7 +220,7 @@ def _to_tokens(seen: Seen) -> Lines:
             )
         )
     return Lines(
-        title=f"{seen.label}: attention of patches to tokens without a place",
+        title=f"{seen.label}: attention of patches to class tokens and registers",
         x_label="attention layer",
         y_label="share of attention (%)",
         series=tuple(series),

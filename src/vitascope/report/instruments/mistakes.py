@@ -78,7 +78,7 @@ def mistake_parts(
 
 
 def chosen_models_mistakes(record: Record, known: Mapping[str, str]) -> MistakeParts:
-    """Those of the model that a comparison recommends; nothing in old records.
+    """Mistakes of the model that a comparison recommends; nothing in old records.
 
     Args:
         record: Of the comparison.

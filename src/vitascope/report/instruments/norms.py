@@ -31,7 +31,7 @@ def norms(models: Sequence[Seen]) -> Figure:
         along(
             models,
             "units",
-            lambda s: s.values["median"],
+            "median",
             _spread,
             title="Norm of a patch",
             y_label="norm (median)",
@@ -40,7 +40,8 @@ def norms(models: Sequence[Seen]) -> Figure:
         along(
             models,
             "units",
-            lambda s: [100 * share for share in s.values["high"]],
+            "high",
+            factor=100.0,
             title="High norms",
             y_label="patches of high norm (%)",
             floor=0.0,

@@ -9,7 +9,7 @@ from vitascope.figure import Lines
 from vitascope.report.formatting import short_names
 from vitascope.report.instruments.instrument import Seen
 
-MARKS = {  # of a unit's kind: the shape, and how it is told
+MARKS = {  # of a unit's kind: the shape, and its legend
     "attention": ("circle", "● attention"),
     "mlp": ("square", "■ MLP"),
     "convolution": ("triangle", "▲ convolution"),
@@ -20,12 +20,15 @@ REST = ("diamond", "◆ other units")
 def along(
     models: Sequence[Seen],
     places: str,
-    numbers: Callable[[Seen], Sequence[float]],
+    key: str,
     heads: Callable[[Seen], Sequence[np.ndarray]] | None = None,
+    *,
+    factor: float = 1.0,
     **panel: Any,
 ) -> Lines:
     """A line per model through its layers or units, named where all models have the same ones.
 
+    ``key`` names the record's values of them, which are drawn multiplied by ``factor``.
     ``heads`` are the values of the heads of each layer: dots behind the line of one model, bands
     from the least to the most around those of several.
     """
@@ -33,7 +36,7 @@ def along(
     same = len(set(lists)) == 1
     series = []
     for seen, names in zip(models, lists, strict=True):
-        ys = [float(value) for value in numbers(seen)]
+        ys = [factor * float(value) for value in seen.values[key]]
         last = max(len(names) - 1, 1)
         xs = [place if same else 100 * place / last for place in range(len(names))]
         more: dict[str, Any] = {"marks": _marks(seen)} if places == "units" else {}
@@ -70,10 +73,10 @@ def _marks(seen: Seen) -> list[str] | None:
     return None if kinds is None else [MARKS.get(kind, REST)[0] for kind in kinds]
 
 
-def marks_told(models: Sequence[Seen]) -> str:
+def marks_legend(models: Sequence[Seen]) -> str:
     """Which shape is which kind of unit, of those that are there; empty where kinds are unknown.
 
-    >>> marks_told([])
+    >>> marks_legend([])
     ''
     """
     kinds = {kind for seen in models for kind in seen.values.get("kind") or ()}

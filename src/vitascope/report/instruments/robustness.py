@@ -74,7 +74,7 @@ def _curves(
 
 
 def occlusion(models: Sequence[Seen]) -> Figure:
-    """Against the hidden share of each side."""
+    """Accuracy against the hidden share of each side."""
     return _curves(
         models,
         lambda s: [100 * size for size in s.values["sizes"]],
@@ -87,7 +87,7 @@ def occlusion(models: Sequence[Seen]) -> Figure:
 
 
 def attack(models: Sequence[Seen]) -> Figure:
-    """Against epsilon."""
+    """Accuracy against epsilon, under an adversarial attack."""
     kind = models[0].record.kind
     steps = {"fgsm": "one step", "pgd": f"{models[0].values['steps']} steps"}[kind]
     return _curves(
@@ -96,13 +96,13 @@ def attack(models: Sequence[Seen]) -> Figure:
         0.0,
         "ε (1/255 of the pixel range)",
         name=kind,
-        title=f"Against an adversary: {kind.upper()}, {steps}",
+        title=f"Adversarial attack: {kind.upper()}, {steps}",
         definition="Pixels moved by at most ε along the sign of the loss's gradient.",
     )
 
 
 def frequency(models: Sequence[Seen]) -> Figure:
-    """Against the centre of the noise's window."""
+    """Accuracy against the centre frequency of the noise."""
     values = models[0].values
     return _curves(
         models,

@@ -13,7 +13,7 @@ Number = tuple[str, str, str]  # setting; value with its unit; points of accurac
 
 
 def with_error(values: Mapping[str, Any], key: str, error: str) -> str:
-    """A share of 1 in percent, with its standard error where it is known.
+    """A fraction in percent, with its standard error where it is known.
 
     >>> (
     ...     with_error({"ece": 0.05, "ece_error": 0.01}, "ece", "ece_error"),
@@ -55,7 +55,7 @@ def severity_words(severities: Sequence[int]) -> str:
 
 
 def percent(share: float) -> str:
-    """Of a share of 1."""
+    """A fraction in percent."""
     return f"{100 * share:.1f} %"
 
 
@@ -75,7 +75,7 @@ def _occlusion(record: Record) -> list[Number]:
 
 
 def attack_words(record: Record) -> str:
-    """Which attack, and what it drives the model away from."""
+    """Which attack, and against which labels."""
     values = record.values
     if record.kind == "fgsm":
         return f"FGSM against the {values['against']}"

@@ -10,7 +10,7 @@ from vitascope.report.figures.axes import thin
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number, plural, short_names
 from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, mean_row, table_row
-from vitascope.report.instruments.per_layer import along, joined, marks_told
+from vitascope.report.instruments.per_layer import along, joined, marks_legend
 from vitascope.report.tables.table import TableRow
 
 
@@ -29,7 +29,7 @@ def fourier(models: Sequence[Seen]) -> Figure:
     way = along(
         models,
         "units",
-        lambda s: s.values["high"],
+        "high",
         title="At frequency π, unit by unit",
         y_label="Δ log amplitude",
     )
@@ -38,7 +38,7 @@ def fourier(models: Sequence[Seen]) -> Figure:
         title="Fourier spectrum of the feature maps",
         reading=f"High frequencies from the first unit to the last: {joined(parts, 3)}",
         how="Lower: high frequencies are damped more, relative to the zero frequency. "
-        + marks_told(models),
+        + marks_legend(models),
         panels=(way, ends),
         definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
         "map after a unit, in natural logarithms (Park & Kim, arXiv 2202.06709, Fig. 2a and 8).",
@@ -72,7 +72,7 @@ def variance(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "units",
-        lambda s: s.values["variance"],
+        "variance",
         y_log=log,
         y_label="variance over space",
         floor=0.0,
@@ -82,7 +82,7 @@ def variance(models: Sequence[Seen]) -> Figure:
         title="Spatial variance of the feature maps",
         reading=joined(parts, 3),
         panels=(panel,),
-        how=marks_told(models),
+        how=marks_legend(models),
         definition="Variance of the feature map over space, averaged over channels and images, "
         "after each unit (Park & Kim, Fig. 9): averaging lowers it.",
     )
@@ -150,14 +150,15 @@ def lesion(models: Sequence[Seen]) -> Figure:
     panel = along(
         models,
         "units",
-        lambda s: [100 * value for value in s.values["lost"]],
+        "lost",
+        factor=100.0,
         y_label="accuracy lost (points)",
     )
     return Figure(
         name="lesion",
         title="Lesions: accuracy lost without each unit",
         reading=joined(parts or ["No unit was dropped"]),
-        how=f"One unit is dropped at a time, nothing is trained again. {marks_told(models)}",
+        how=f"One unit is dropped at a time, nothing is trained again. {marks_legend(models)}",
         panels=(panel,),
         definition="lost(u) = accuracy of the network − accuracy without unit u (Park & Kim, "
         "Fig. 10b).",

@@ -43,7 +43,7 @@ def section(source: Source, styles: Styles) -> Section:
         kind="bench",
         label="Benchmark",
         title=f"Speed: {name}",
-        question="How fast is it, beside what others use?",
+        question="How fast is it compared with other implementations?",
         answer=f"{answer}.",
         leads=(about,),
         figures=(figure,),

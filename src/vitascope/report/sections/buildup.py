@@ -13,7 +13,7 @@ from vitascope.settings import command_line
 
 
 def says(record: Record) -> str:
-    """What was found, and whether one can know."""
+    """The result in sentences, and how many changes are decided."""
     rows = tried_networks(record)
     base, kept = rows[0], [row for row in rows if row["kept"]][-1]
     tried = len(rows) - 1

@@ -78,7 +78,7 @@ def section(source: Source, styles: Styles) -> Section:
         *([("to test on", count(data["num_test"]))] if data["num_test"] else []),
         ("classes", count(data["num_classes"])),
         (f"pixels{channels}", f"{data['size'][1]} × {data['size'][2]}"),
-        ("seed a model" if seeds == 1 else "seeds a model", str(seeds)),
+        ("seed per model" if seeds == 1 else "seeds per model", str(seeds)),
     )
     figures = comparison_figures(comparison)
     names = {figure.name for figure in figures}
@@ -117,7 +117,7 @@ def _choice_terms(comparison: ComparisonRecord) -> list[tuple[str, str]]:
 
 
 def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
-    """How far the answer can be trusted; what speaks against it comes first."""
+    """How far the answer can be trusted; cautions come first."""
     cautions = advice.get("cautions") or ()
     if cautions:
         return Badge(words=advice.get("badge") or f"With caution. {cautions[0]}")

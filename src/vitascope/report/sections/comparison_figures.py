@@ -251,7 +251,7 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
             panels.append(Lines(title=name, series=tuple(_layers(trace)), **shown))
     meaning = {
         "gates": "1 is position alone, 0 is content alone.",
-        "nonlocality": "Dashed: a head that looks everywhere alike.",
+        "nonlocality": "Dashed: a head with uniform attention.",
     }[what]
     lines = (
         "Thin lines: single heads; thick: their mean."
@@ -280,6 +280,6 @@ def _layers(trace: Trace) -> Iterator[Series]:
 
 
 def _ends(parts: Iterable[Iterable[float]]) -> tuple[float, ...]:
-    """The least and the most of all: panels beside each other share a scale."""
+    """The lowest and highest value of all panels, which share a scale."""
     finite = [value for part in parts for value in part if math.isfinite(value)]
     return (min(finite), max(finite)) if finite else ()

@@ -20,15 +20,15 @@ Session = dict[str, Source]  # the records of one model, by instrument
 
 
 def model_name(source: Source) -> str:
-    """The model under the instruments."""
+    """The name of the inspected model."""
     config = source.record.config
     inner = config.get("model")
     name = inner.get("name") if isinstance(inner, Mapping) else None
     return str(name or config.get("name") or config.get("subject") or source.folder.resolve().name)
 
 
-def _sittings(sources: Sequence[Source]) -> list[Session]:
-    """Records of the same model, epoch and folder belong together; so do folders of one run."""
+def _inspections(sources: Sequence[Source]) -> list[Session]:
+    """Group records by model, epoch and folder; folders of one run are joined."""
     found: dict[tuple[Any, ...], list[Session]] = {}
     for source in sources:
         config = source.record.config
@@ -62,16 +62,16 @@ def _any(session: Session) -> Source:
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind): gates make a model's kind known, and attention without them does."""
     found = []
-    for session in _sittings(sources):
+    for session in _inspections(sources):
         gated = "gates" in session
         kind = "convit" if gated else "vit" if "nonlocality" in session else "other"
         found.append((model_name(_any(session)), kind))
     return found
 
 
-def labels_of(sittings: Sequence[Session]) -> list[str]:
+def labels_of(inspections: Sequence[Session]) -> list[str]:
     """Names of the models, told apart by epoch, subject or folder."""
-    firsts = [_any(session) for session in sittings]
+    firsts = [_any(session) for session in inspections]
     names = [model_name(source) for source in firsts]
     tries = [
         lambda s: (
@@ -94,14 +94,14 @@ def labels_of(sittings: Sequence[Session]) -> list[str]:
 
 def section(sources: Sequence[Source], styles: Styles) -> Section:
     """All inspections in one section, a figure per instrument."""
-    sittings = _sittings(sources)
-    names = labels_of(sittings)
-    chosen = apart([styles.of(model_name(_any(session))) for session in sittings])
-    drawn = list(_figures(sittings, names, chosen))
+    inspections = _inspections(sources)
+    names = labels_of(inspections)
+    chosen = apart([styles.of(model_name(_any(session))) for session in inspections])
+    drawn = list(_figures(inspections, names, chosen))
     figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
-    several = len(sittings) > 1
+    several = len(inspections) > 1
     what = names[0] if not several else f"{len(names)} models"
-    records = [source.record for session in sittings for source in session.values()]
+    records = [source.record for session in inspections for source in session.values()]
     images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
     data = {str(record.config.get("data")) for record in records if record.config.get("data")}
     kinds = len({record.kind for record in records})
@@ -114,39 +114,39 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     return Section(
         kind="inspection",
         label="Inspection",
-        num_models=len(sittings),
+        num_models=len(inspections),
         title=f"Inside {what}",
         question=f"What do the instruments measure in {what}?",
         answer=drawn[0].reading,
         leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
         facts=tuple((key, value) for key, value in facts if value),
         figures=figures,
-        tables=tuple(_tables(sittings, names)),
+        tables=tuple(_tables(inspections, names)),
         terms=tuple((figure.title, figure.definition) for figure in figures if figure.definition),
         agains=tuple(
             again
-            for s, n in zip(sittings, names, strict=True)
+            for s, n in zip(inspections, names, strict=True)
             for again in _agains(s, n if several else "")
         ),
     )
 
 
 def _figures(
-    sittings: Sequence[Session], names: Sequence[str], chosen: Sequence[Any]
+    inspections: Sequence[Session], names: Sequence[str], chosen: Sequence[Any]
 ) -> Iterator[Figure]:
     for kind, instrument in INSTRUMENTS.items():
         seen = [
             Seen(label=name, style=style, record=session[kind].record)
-            for session, name, style in zip(sittings, names, chosen, strict=True)
+            for session, name, style in zip(inspections, names, chosen, strict=True)
             if kind in session
         ]
         if seen:
             yield instrument.draw(seen)
 
 
-def _tables(sittings: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
+def _tables(inspections: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
     """One table per model: what each instrument found."""
-    for session, name in zip(sittings, names, strict=True):
+    for session, name in zip(inspections, names, strict=True):
         records = {kind: session[kind].record for kind in INSTRUMENTS if kind in session}
         table = summary_table(records, f"inside {name}", f"What the instruments found in {name}")
         if table.rows:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vitascope.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Lines, Series, Style
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, number
@@ -118,17 +118,22 @@ def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
     return tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v is not None)
 
 
+def learning_curve(source: Source, what: str, factor: float, label: str, style: Style) -> Series:
+    """A number of ``metrics.jsonl`` over the epochs in which it was measured."""
+    rows = [row for row in source.metrics if isinstance(row.get(what), (int, float))]
+    xs, ys = [row["epoch"] for row in rows], [factor * row[what] for row in rows]
+    return Series(label=label, x=xs, y=ys, style=style)
+
+
 def _figures(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> tuple[Figure, ...]:
     chosen = apart([styles.of(model_name(source)) for source in sources])
     panels = []
     for what, (title, axis, factor, floor, ceiling) in _WHAT.items():
-        series = []
-        for source, name, style in zip(sources, names, chosen, strict=True):
-            rows = [row for row in source.metrics if isinstance(row.get(what), (int, float))]
-            if rows:
-                ys = [factor * row[what] for row in rows]
-                xs = [row["epoch"] for row in rows]
-                series.append(Series(label=name, x=xs, y=ys, style=style))
+        curves = [
+            learning_curve(source, what, factor, name, style)
+            for source, name, style in zip(sources, names, chosen, strict=True)
+        ]
+        series = [curve for curve in curves if curve.x]
         if series:
             panels.append(
                 Lines(

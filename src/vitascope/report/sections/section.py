@@ -25,7 +25,7 @@ VERDICTS = {  # word of a verdict: its shape, and the class that colours it
 
 @dataclass(frozen=True, kw_only=True)
 class Badge:
-    """A word with a shape: never colour alone."""
+    """A verdict as a word with a symbol, which does not depend on colour."""
 
     words: str
     sign: str = "≈"
@@ -83,7 +83,7 @@ class Section:
     agains: tuple[Again, ...] = ()
     source: str = ""  # the file the numbers are in
     num_models: int = 1  # drawn together in each figure
-    models: tuple[ModelCard, ...] = ()  # that are told of under the answer
+    models: tuple[ModelCard, ...] = ()  # shown under the answer
 
 
 def again(record: Record, command: str = "", **more: Any) -> Again:

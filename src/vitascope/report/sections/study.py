@@ -60,7 +60,7 @@ def tally(claims: Sequence[JudgedClaim]) -> str:
 
 
 def correction(claims: Sequence[JudgedClaim]) -> str:
-    """What is left of them at a false discovery rate of 5 % a paper, in words."""
+    """What is left of them at a false discovery rate of 5 % per paper, in words."""
     return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
 
 
@@ -93,7 +93,7 @@ def section(source: Source, styles: Styles) -> Section:
         question=f"{title} The paper: {values['claim']}." if values.get("claim") else title,
         answer=f"{said}." if claims else str(values.get("claim") or title),
         badge=Badge(words=scale, sign="△") if scale else None,
-        leads=tuple(filter(None, (*single, correction(claims), *_telling(claims)))),
+        leads=tuple(filter(None, (*single, correction(claims), *_main_claims(claims)))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
         claims=claims,
         figures=figures,
@@ -144,8 +144,8 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
     )
 
 
-def _telling(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
-    """The first claim that does not agree and the first that does, with their numbers."""
+def _main_claims(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
+    """The first claim that disagrees and the first that agrees, with their numbers."""
     found = []
     for wanted, start in (("disagrees", "Unlike the paper"), ("agrees", "As in the paper")):
         claim = next((claim for claim in claims if claim.badge.words == wanted), None)

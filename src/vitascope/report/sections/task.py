@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vitascope.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Lines
 from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
-from vitascope.report.sections.run import model_name
+from vitascope.report.sections.run import learning_curve, model_name
 from vitascope.report.sections.section import Section, again, made_by
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.task import METRICS, task_table
@@ -47,29 +47,17 @@ def section(source: Source, styles: Styles) -> Section:
         (metric, told, f"{told} (%)", 100.0),
         ("train_loss", "Training loss", "loss", 1.0),
     ):
-        rows = [line for line in source.metrics if isinstance(line.get(what), (int, float))]
-        if len(rows) > 1:  # one point is no curve; the table has it
-            line = Series(
-                label=name,
-                x=[line["epoch"] for line in rows],
-                y=[factor * line[what] for line in rows],
-                style=styles.of(name),
-            )
+        line = learning_curve(source, what, factor, name, styles.of(name))
+        if len(line.x) > 1:  # one point is no curve; the table has it
             panels.append(
                 Lines(title=title, x_label="epoch", y_label=axis, series=(line,), floor=0.0)
             )
     reading = f"Best at epoch {best['epoch']}, {number(100 * best[metric], 1)} %."
-    figures = (
-        (
-            Figure(
-                name=f"learning-{values['task']}",
-                title="Learning curves",
-                reading=reading,
-                panels=tuple(panels),
-            ),
-        )
-        if panels
-        else ()
+    curves = Figure(
+        name=f"learning-{values['task']}",
+        title="Learning curves",
+        reading=reading,
+        panels=tuple(panels),
     )
     asked = "questions" if metric == "vqa_score" else "images"
     facts = [
@@ -88,7 +76,7 @@ def section(source: Source, styles: Styles) -> Section:
         question=f"How good did {name} become?",
         answer=answer,
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
-        figures=figures,
+        figures=(curves,) if panels else (),
         tables=(task_table(final, name),),
         terms=(_TERMS[metric],),
         agains=(again(record, made_by(record, "train"), recipe=recipe),),

@@ -1,6 +1,6 @@
 """The claims of a paper as a table, and their counts, corrected for multiple tests too.
 
-A paper makes many claims, and each that has nothing behind it has one chance in twenty to be
+A paper makes many claims, and each that has no effect behind it has one chance in twenty to be
 decided. So the verdicts are counted twice: by themselves, and as far as they stand at a false
 discovery rate of 5 % over all claims of one paper that are counted together (Benjamini and Hochberg
 1995). A claim that was tried with one run each, or whose noise is unknown, was not tested.

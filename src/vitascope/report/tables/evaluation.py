@@ -13,7 +13,7 @@ from vitascope.report.tables.table import Cell, Table, row
 
 
 def share_right(record: Record) -> str:
-    """Top-1 in percent with Wilson's 95 % interval, which all right or all wrong does not empty."""
+    """Top-1 in percent with Wilson's 95 % interval, which is not empty at 0 or 100 %."""
     images = np.array(int(record.values["num_images"]))
     low, high = wilson(images * float(record.values["top1"]), images)
     inside = ", ".join(number(100 * float(end), 1) for end in (low, high))

@@ -1,4 +1,4 @@
-"""A gallery as data: small pictures with what was said of them, and the same as a table."""
+"""A gallery as data: small pictures with their predictions, and the same as a table."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from vitascope.report.tables.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """An image with what a model said about it."""
+    """An image with a model's prediction."""
 
     source: str  # data: the image itself; empty where it is not at hand
     coarse: bool  # of so few pixels that each should be seen

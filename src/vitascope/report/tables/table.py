@@ -52,7 +52,7 @@ class Table:
     chosen: int | None = None  # the column that a narrow page scrolls to
 
     def __post_init__(self) -> None:
-        """Records are read from disk: what is no word is refused before anything is written."""
+        """Refuse cells that are not text, which a damaged record may have."""
         labels = (word for line in self.rows for word in (line.label, line.note))
         cells = (
             word for line in self.rows for cell in line.cells for word in (cell.words, cell.note)

@@ -42,7 +42,7 @@ function queryOf(layer) {
   if (token >= 0) return { q: layer.Q + token, token: layer.queryTokens[token], h: h, w: w, y: y, x: x };
   return { y: y, x: x, q: y * w + x, h: h, w: w };
 }
-function tokensShown() {  // names of the tokens without a place, of all layers that are shown
+function tokensShown() {  // names of the tokens without coordinates, of all layers that are shown
   var names = [];
   shown().forEach(function (model) { model.parts[0].layers.forEach(function (layer) {
     layer.queryTokens.forEach(function (name) { if (names.indexOf(name) < 0) names.push(name); });

@@ -26,7 +26,7 @@ function opened(layer) {  // decoded once
   if (packed.shares) layer.shares = new Uint16Array(bytes(packed.shares).buffer);
   layer.Q = layer.grid[0] * layer.grid[1];
   layer.K = layer.keys[0] * layer.keys[1];
-  layer.allQ = layer.Q + layer.queryTokens.length;  // tokens without a place come after patches
+  layer.allQ = layer.Q + layer.queryTokens.length;  // tokens without coordinates come after patches
   layer.open = true;
   return layer;
 }

@@ -117,7 +117,7 @@ def _headline(
 
 
 def _badge(found: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
-    """How far the headline can be trusted; what speaks against it comes first."""
+    """How far the headline can be trusted; cautions come first."""
     if against:
         return f"With caution: {'; '.join(against)}"
     if found.verdict == "clear":

@@ -76,7 +76,7 @@ def _one_seed(rows: Sequence[FractionResults]) -> list[Caution]:
 
 
 def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
-    """Models that leave classes out."""
+    """Models that never predict some classes."""
     said = []
     for model, classes in never.items():
         if classes:

@@ -28,7 +28,7 @@ from vitascope.studies.comparison.advice import advise
 from vitascope.studies.comparison.cautions import Trainings
 from vitascope.studies.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.studies.comparison.finished_runs import FinishedRuns, Key
-from vitascope.studies.comparison.planning import ComparisonPlan, Wish, make_plan, save_plan
+from vitascope.studies.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
 from vitascope.studies.comparison.question import LOOKS, SAME, Comparison
 from vitascope.studies.comparison.timing import START
 from vitascope.studies.comparison.tuning import tuning_record, tuning_runs
@@ -63,7 +63,7 @@ def compare(
     question: Comparison,
     out: str | Path,
     engine: Engine | None = None,
-    wish: Wish | None = None,
+    options: PlanOptions | None = None,
 ) -> Record:
     """Train what is not trained yet, and answer. The record is ``out/compare.json``.
 
@@ -72,24 +72,24 @@ def compare(
             later.
         out: Folder for runs and record.
         engine: Where the runs are made; one after the other in this process when left out.
-        wish: A budget of time, tuned learning rates, matched widths.
+        options: A budget of time, tuned learning rates, matched widths.
 
     Raises:
         UserError: For what cannot work, before anything is written; or if another process is at
             work in ``out``, or the folder holds another comparison.
     """
     out, started, made = Path(out), perf_counter(), provenance()
-    engine, wish = engine or Engine(), wish or Wish()
+    engine, options = engine or Engine(), options or PlanOptions()
     load_images.cache_clear()  # they may have changed since
     dataset = load_images(question.data, question.image_size, split=question.folds is None)
     _check_labels(dataset)
     _check_models(question)
     _check_groups(question, dataset)
     with Progress(quiet=engine.quiet) as progress:
-        plan = _planned(question, wish, out, engine.processes, started)
+        plan = _planned(question, options, out, engine.processes, started)
         with lock_folder(out):
             refuse_other(out / "compare", plan.question.config, SAME, "comparison")
-            save_plan(plan, question, wish, out)
+            save_plan(plan, question, options, out)
             seen = surveyed(question.data)
             for line in (seen.short, *plan.lines):
                 progress.tell(line)
@@ -107,13 +107,13 @@ def compare(
 
 
 def _planned(
-    question: Comparison, wish: Wish, out: Path, processes: int, began: float
+    question: Comparison, options: PlanOptions, out: Path, processes: int, began: float
 ) -> ComparisonPlan:
     most = max(question.fractions)
     trainings = {name: question.training(name, most) for name in question.models}
     images = images_of(trainings[question.models[0]])
     recipes = {name: recipe_of(each, question.seeds[0], images) for name, each in trainings.items()}
-    return make_plan(question, wish, images, recipes, out, processes, began)
+    return make_plan(question, options, images, recipes, out, processes, began)
 
 
 def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:

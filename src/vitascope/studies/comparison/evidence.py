@@ -1,10 +1,10 @@
 """Accuracies per model and fraction, with confidence intervals of the leads and a verdict.
 
-Pure functions on what the runs of a comparison said about one set of images. The difference of a
-model and a reference at one fraction is paired over the images, which both met, and crossed with
-the seeds; its 95 % interval is that of :func:`vitascope.studies.stats.difference`. The relative
-gain is the same as a share of the reference's accuracy r, as in Table 2 of the ConViT paper:
-g = 100 (m - r) / r.
+Pure functions of the predictions that the runs of a comparison made on one set of images. The
+difference of a model and a reference at one fraction is paired over the images, which both met, and
+crossed with the seeds; its 95 % interval is that of :func:`vitascope.studies.stats.difference`. The
+relative gain is the same as a share of the reference's accuracy r, as in Table 2 of the ConViT
+paper: g = 100 (m - r) / r.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What all runs said about the same images, and what belongs together among these."""
+    """Predictions of all runs on the same images, and the groups of these."""
 
     name: str  # of the images: "validation", "held-out" or "test"
     runs: tuple[RunResult, ...]

@@ -1,4 +1,4 @@
-"""The finished runs of a comparison, and what they said about every image.
+"""The finished runs of a comparison, and their predictions on every image.
 
 A run keeps its predictions on the images it was measured on in training (validation images, or its
 fold) and, as the reading ``test``, those on test images that choose nothing.
@@ -46,12 +46,12 @@ class FinishedRuns:
 
     @cached_property
     def held_out(self) -> dict[Key, Predictions]:
-        """What each run said about the images it was measured on in training."""
+        """Predictions of each run on the images it was measured on in training."""
         return {key: _kept(run) for key, run in self.by_key.items()}
 
     @cached_property
     def tests(self) -> dict[Key, Record]:
-        """What each run said about test images that chose nothing; empty without such."""
+        """Predictions of each run on test images that chose nothing; empty without such."""
         found = {}
         trainings = self.question.trainings()
         for key in self.by_key:
@@ -115,7 +115,7 @@ class FinishedRuns:
         )
 
     def never(self) -> dict[str, list[str]]:
-        """Of each model the classes that its runs on the most images said of no image at all."""
+        """Of each model the classes that its runs on the most images never predict."""
         said: dict[str, set[int]] = {}
         for key, found in self.held_out.items():
             if key[1] == max(self.question.fractions):

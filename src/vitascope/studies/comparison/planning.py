@@ -1,7 +1,7 @@
 """Plan of a comparison: matched widths, expected time, time budget and tuning of learning rates.
 
-The plan is kept as ``plan.json`` in the folder, so that the same command goes on with it, though
-steps take a little longer or shorter every time they are timed.
+The plan is kept as ``plan.json`` in the folder, so that the same command resumes it, though timed
+steps differ a little every time.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the pa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What a comparison is to be, besides its question."""
+class PlanOptions:
+    """Time budget, tuning of learning rates and matching of cost."""
 
     budget: str | None = None  # a time such as 20m
     tune: bool = False
@@ -90,7 +90,7 @@ class ComparisonPlan:
 
 def make_plan(
     asked: Comparison,
-    wish: Wish,
+    options: PlanOptions,
     dataset: Dataset,
     recipes: Mapping[str, Recipe],
     out: Path,
@@ -101,7 +101,7 @@ def make_plan(
 
     Args:
         asked: The question.
-        wish: What else was wanted.
+        options: Budget, tuning and matching.
         dataset: Images that a run trains on and is measured on.
         recipes: Of each model on the most images, for the timed steps.
         out: Folder of the comparison, which may hold a plan.
@@ -113,10 +113,10 @@ def make_plan(
         UserError: If the budget does not suffice, or widths cannot be matched.
     """
     began = perf_counter() if began is None else began
-    budget = None if wish.budget is None else seconds_from(wish.budget)
-    if wish.match == "compute":
+    budget = None if options.budget is None else seconds_from(options.budget)
+    if options.match == "compute":
         asked = replace(asked, model_args=matched_widths(asked.models, dataset))
-    config = plain({**asked.config, **asdict(wish)})
+    config = plain({**asked.config, **asdict(options)})
     kept = _kept(out, config)
     if kept is not None:
         return _from_record(kept, asked, budget)
@@ -135,9 +135,9 @@ def make_plan(
         return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None))
 
     def all_of(question: Comparison) -> float:
-        return lasts(question) + (tuning(question) if wish.tune else 0.0)
+        return lasts(question) + (tuning(question) if options.tune else 0.0)
 
-    question, tune = asked, wish.tune
+    question, tune = asked, options.tune
     left_out: tuple[str, ...] = ()
     if budget is not None:
         batch = asked.recipe.batch_size
@@ -146,7 +146,7 @@ def make_plan(
         fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
         question, left_out = fitted.question, fitted.left_out
         room = budget - spent - SLACK * lasts(question)
-        tune = wish.tune or (not left_out and SLACK * tuning(question) <= room)
+        tune = options.tune or (not left_out and SLACK * tuning(question) <= room)
     seconds = lasts(question) + (tuning(question) if tune else 0.0)
     return ComparisonPlan(
         question=question,
@@ -159,7 +159,7 @@ def make_plan(
     )
 
 
-def save_plan(plan: ComparisonPlan, asked: Comparison, wish: Wish, out: Path) -> None:
+def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out: Path) -> None:
     """Keep the plan, so that the same command goes on with it."""
     values = {
         "models": plan.question.models,
@@ -171,7 +171,7 @@ def save_plan(plan: ComparisonPlan, asked: Comparison, wish: Wish, out: Path) ->
         "counts": asdict(plan.counts),
         "left_out": plan.left_out,
     }
-    config = plain({**asked.config, "model_args": plan.question.model_args, **asdict(wish)})
+    config = plain({**asked.config, "model_args": plan.question.model_args, **asdict(options)})
     Record(kind="plan", values=values, config=config).save(out / "plan")
 
 

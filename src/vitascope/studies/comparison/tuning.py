@@ -1,11 +1,11 @@
 """The learning rate that suits each model, by validation images, at equal cost.
 
-One recipe's learning rate may suit one model and not another; then a comparison of models is one of
-luck. Each model is trained with a quarter, a half, once and twice the recipe's rate on the most
-images, with the first seed and a quarter of the epochs, so that tuning a model costs as much as one
-of its runs. The rate with the highest accuracy on the validation images is taken, of equal ones the
-one with the lower loss. Test images are not looked at. With folds, the first fold plays the
-validation images: an image that helped to choose a rate is tested there too.
+One recipe's learning rate may suit one model and not another, which would bias the comparison. Each
+model is trained with a quarter, a half, once and twice the recipe's rate on the most images, with
+the first seed and a quarter of the epochs, so that tuning a model costs as much as one of its runs.
+The rate with the highest accuracy on the validation images is taken, of equal ones the one with the
+lower loss. Test images are not used. With folds, the first fold plays the validation images:
+an image that helped to choose a rate is tested there too.
 """
 
 from collections.abc import Mapping, Sequence

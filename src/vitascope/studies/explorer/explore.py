@@ -77,7 +77,7 @@ def explore(
     """Maps of a model on some of its test images: attention at every epoch its run kept, relevance.
 
     Args:
-        session: The model and its images; the model is left as it came.
+        session: The model and its images; the model is left unchanged.
         num_images: At most; one of each class first.
         layers: Wildcards for the attention layers.
         most_bytes: Of maps: beyond, layers, then epochs and images are left out, and named.

@@ -1,13 +1,13 @@
 """Attention maps of a layer, laid out on the grid: from every patch or token to every other.
 
-Tokens without a place (class, distillation, registers) come after the patches as queries; as keys
-they have a share of each query's attention, and the rows among patches are made to sum to one
+Tokens without coordinates (class, distillation, registers) come after the patches as queries; as
+keys they have a share of each query's attention, and the rows among patches are made to sum to one
 again, as :mod:`vitascope.measure.attention.nonlocality` does. Padding of windows is dropped.
-Windows become whole maps that are zero outside the query's
-window; pooled keys lie at the middle of what they pool.
+Windows become whole maps that are zero outside the query's window; pooled keys lie at the middle of
+what they pool.
 
-Shapes: B images, W windows an image, H heads, T queries, S keys; Q queries: those on the grid, then
-those without a place; K keys on the grid.
+Shapes: B images, W windows per image, H heads, T queries, S keys; Q queries: those on the grid,
+then those without coordinates; K keys on the grid.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
 
 @dataclass(frozen=True)
 class GridLayout:
-    """Where a layer's queries and keys go: on their grids, then tokens without a place.
+    """Where a layer's queries and keys go: on their grids, then tokens without coordinates.
 
     -1 for padding.
     """
@@ -33,7 +33,7 @@ class GridLayout:
     key: Tensor  # (W, S)
     query_axes: tuple[list[float], list[float]]  # places down and across, in patches
     key_axes: tuple[list[float], list[float]]
-    query_tokens: tuple[str, ...] = ()  # names of those without a place
+    query_tokens: tuple[str, ...] = ()  # names of those without coordinates
     key_tokens: tuple[str, ...] = ()
 
     @property
@@ -50,8 +50,8 @@ class GridLayout:
         """From (B * W, H, T, S) to maps among patches, rows summing to one, and tokens' shares.
 
         Returns:
-            (B, H, Q, K) on the grid of keys, and what each query gives to the keys without a place,
-            of 1 with what it gives to patches. (B, H, Q, tokens)
+            (B, H, Q, K) on the grid of keys, and the share of each query's attention to
+            keys without coordinates. (B, H, Q, tokens)
         """
         weights = weights.float().cpu().unflatten(0, (-1, len(self.query)))
         (h, w), (kh, kw) = self.grid, self.keys
@@ -73,7 +73,7 @@ def grid_layout(
 
     Args:
         places: Of its queries and keys.
-        query_tokens: Names of the queries without a place; without names they are dropped.
+        query_tokens: Names of the queries without coordinates; without names they are dropped.
         key_tokens: Of the keys.
 
     Raises:
@@ -93,7 +93,7 @@ def grid_layout(
 
 
 def _append(cells: Tensor, first: int, count: int) -> None:
-    """Number the tokens without a place of the only window from ``first`` on."""
+    """Number the tokens without coordinates of the only window from ``first`` on."""
     if count:
         cells[0, (cells[0] < 0).nonzero()[:, 0]] = torch.arange(first, first + count)
 

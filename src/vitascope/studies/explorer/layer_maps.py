@@ -1,11 +1,11 @@
-"""Attention maps of a model's layers on some images, laid out on grids, with gates and answers.
+"""Attention maps of a model's layers on some images, laid out on grids, with gates and predictions.
 
 A gated layer has a content map per image, a positional map stored as two small matrices (it is the
 same for all images, and separable) and its gates. Any other layer has the map it uses; so has a
 gated one whose positional map is not separable.
 
-Shapes: E epochs, n images, H heads, Q queries: those on a grid, then tokens without a place; K keys
-on a grid.
+Shapes: E epochs, n images, H heads, Q queries: those on a grid, then tokens without coordinates; K
+keys on a grid.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ LayerMaps = dict[str, dict[str, Tensor]]  # layer -> maps (n, H, Q, K), shares, 
 def layouts_of(
     structure: ModelStructure, layers: str | Iterable[str]
 ) -> tuple[dict[str, GridLayout], dict[str, str]]:
-    """Layers in which patches on a grid are looked at, and the others with the reason."""
+    """Layouts of layers that attend to patches on a grid; the other layers, with the reason."""
     able, left_out = structure.chosen_layers(layers, without_map(structure), "the explorer")
     found = {}
     for name, places in able.items():

@@ -1,4 +1,4 @@
-"""Grids of runs: a training, its folder, what is read off it, and who runs many of them.
+"""Grids of runs: one training, its folder, what is read off it, and the executor of many.
 
 ``compare``, ``study`` and ``buildup`` are plans over these modules: :mod:`.training` says what is
 trained, :mod:`.runs` trains one, :mod:`.readings` measures it, :mod:`.executor` runs many, in

@@ -1,9 +1,9 @@
-"""Where the runs of a grid are made: side by side on this machine, or as jobs of a SLURM cluster.
+"""Run a grid of trainings: side by side on this machine, or as jobs of a SLURM cluster.
 
 The cluster's work is done by submitit (https://github.com/facebookincubator/submitit): it writes
 the batch script, submits an array of jobs and waits for them. A run that needs several GPUs is a
 ``torchrun`` of ``vitascope train``; its readings follow in the same job, on the first GPU. A job
-that is cut off by its time limit is submitted again by the same command, and goes on.
+that hits its time limit is submitted again by the same command, and resumes.
 """
 
 import os
@@ -32,7 +32,7 @@ Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Which engine, and what it is told."""
+    """Which engine, and its options."""
 
     kind: Literal["local", "slurm"] = StudyRequest.engine
     processes: Processes = 1  # runs at a time on this machine
@@ -63,7 +63,7 @@ def run_all(
     beside: Callable[[Training], float] = lambda training: 0.0,
     what: str = "training",
 ) -> None:
-    """Make all runs and readings that are not there yet; teachers of others first.
+    """Make all missing runs and readings; teachers before their students.
 
     Args:
         wanted: The runs.

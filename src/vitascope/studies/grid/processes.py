@@ -2,7 +2,7 @@
 
 Small models on few cores run fastest this way: two threads on tiny tensors mostly wait for each
 other. A job is a run in a folder (:func:`vitascope.train.train`), so it can be killed at any moment
-and goes on when it is asked for again; a finished one returns at once.
+and resumes when asked for again; a finished one returns at once.
 """
 
 import heapq
@@ -90,7 +90,7 @@ def _in_turn(
     """One after the other, in this process."""
     done: list[Future[Any]] = []
     for job in jobs:
-        with _looking(watch, ended=len(done)):
+        with _updating_bar(watch, ended=len(done)):
             done.append(Future())
             try:
                 done[-1].set_result(function(**job))
@@ -103,7 +103,7 @@ def _in_turn(
 
 
 @contextmanager
-def _looking(watch: "_Watcher", ended: int) -> Iterator[None]:
+def _updating_bar(watch: "_Watcher", ended: int) -> Iterator[None]:
     """Bring the bar up to date every second while a job keeps this thread busy."""
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What can be read off a finished run, each reading as a record."""
+"""Readings of a finished run (final metrics, curves, instruments, ...), each as a record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

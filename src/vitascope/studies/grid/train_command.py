@@ -61,7 +61,7 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
 
 
 def on_so_many(plan: Recipe, count: int) -> Recipe:
-    """The recipe on so many images: at least four steps an epoch, and the recipe's least steps."""
+    """The recipe on so many images: at least four steps per epoch, and the recipe's least steps."""
     batch = min(plan.batch_size, max(2, count // 4 // 2 * 2))
     return plan.override(batch_size=batch).for_images(count)
 
@@ -146,7 +146,7 @@ def train_model(
         keep_head: With their head.
         emptied: Only their network and preprocessing, with random weights.
         teacher: A run's folder, or a timm model's name.
-        draw: Draws what the heads do while the model trains, for the trackers.
+        draw: Draws the attention heads while the model trains, for the trackers.
         **how: See :func:`vitascope.train.train`.
     """
     how["teacher"] = teacher_from(teacher) if teacher else None

@@ -55,7 +55,7 @@ class Curvature:
 
     @classmethod
     def of(cls, request: Inspect, parts: Path | None = None) -> "Curvature":
-        """What a request asks."""
+        """From a request."""
         return made_from(
             request,
             cls,

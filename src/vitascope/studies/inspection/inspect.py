@@ -1,8 +1,7 @@
 """`vitascope inspect`: the units of a model, and every instrument that makes sense for it.
 
-The instruments that need images alone share one pass over them; masking and lesions need labels
-and a pass for each thing they take away. Robustness, calibration and curvature are measured when
-asked for.
+The instruments that need images alone share one pass over them; masking and lesions need labels and
+a pass for each part they remove. Robustness, calibration and curvature are measured when asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,7 +59,7 @@ class InspectRequest:
 
     @classmethod
     def of(cls, request: Inspect) -> "InspectRequest":
-        """What a request asks."""
+        """From a request."""
         return made_from(
             request,
             cls,
@@ -104,7 +103,7 @@ class InspectRequest:
 
     @property
     def token_grid(self) -> dict[str, Any]:
-        """The user's word on where patches lie, for tokens that cannot be followed."""
+        """The stated grid and prefix tokens, for tokens that cannot be traced."""
         return {"grid": self.grid, "num_prefix_tokens": self.num_prefix_tokens}
 
 
@@ -150,7 +149,7 @@ def inspect_subject(
     positions = session.draw(request.num_images, request.seed)
     batches = session.batches(positions, request.batch_size, smallest=_SMALLEST_BATCH)
     first = next(iter(batches)).images.to(session.device)
-    _no_typos(session.model, first, request)
+    _check_wildcards(session.model, first, request)
     notes = [*session.notes, *session.class_notes]
     options: dict[str, dict[str, Any]] = {
         name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()
@@ -246,8 +245,8 @@ def _open_other(request: InspectRequest, session: Session) -> Session:
     )
 
 
-def _no_typos(model: torch.nn.Module, images: torch.Tensor, request: InspectRequest) -> None:
-    """Wildcards that match nothing are a mistake, not a reason to measure less."""
+def _check_wildcards(model: torch.nn.Module, images: torch.Tensor, request: InspectRequest) -> None:
+    """Raise an error for wildcards that match nothing."""
     if request.layers != ("*",):
         there = [name for part in capture.trace_tokens(model, images) for name in part]
         capture.matching(request.layers, there, "attention layer")
@@ -257,7 +256,7 @@ def _no_typos(model: torch.nn.Module, images: torch.Tensor, request: InspectRequ
 
 
 def _gates(request: InspectRequest, session: Session, *_: Any) -> Any:
-    """The wildcards are for all attention layers: some may match no gated one."""
+    """Gates of the gated layers that match; wildcards for other attention layers are ignored."""
     gated = capture.gated_layers(session.model)
     fitting = [p for p in request.layers if any(fnmatchcase(name, p) for name in gated)]
     return measure.gates(session.model, layers=fitting or request.layers)

@@ -1,6 +1,6 @@
 """Robustness and calibration of a model: occlusion, FGSM, PGD, noise, corruptions.
 
-A trial names the measures and the options that are not left to them. Every measure gets the
+A trial names the measures and the options that differ from their defaults. Every measure gets the
 same images, in the same order; all randomness comes from the seed.
 """
 
@@ -55,7 +55,7 @@ class Trial:
 
     @classmethod
     def of(cls, request: Evaluate) -> "Trial":
-        """What a request asks."""
+        """From a request."""
         options = fields_of(request, dict.fromkeys(chain(*ROBUSTNESS.values())))
         if request.epsilons is not None:
             options["epsilons"] = tuple(map(_number, request.epsilons))

@@ -5,10 +5,10 @@ negative eigenvalues than a ResNet, and fewer with average pooling in place of t
 with locality; a ResNet's positive ones are larger. NEP and APE are taken over mini-batches, here
 with the standard error that the mini-batches give. For a difference to the first run they are
 resampled, the same ones in both (`vitascope.studies.stats`): it counts when its 95 % interval
-leaves out zero, and is undecided otherwise. That speaks of these runs: another seed may differ.
+leaves out zero, and is undecided otherwise. This holds for these runs: another seed may differ.
 Every run is measured on mini-batches that its own recipe augments.
 
-`vitascope study spectra RUN RUN ... --epochs 1` takes about a minute a run of the micro models.
+`vitascope study spectra RUN RUN ... --epochs 1` takes about a minute per run of the micro models.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,13 @@
 """What a study costs at the paper's scale: GPU-hours and memory, before anything is started.
 
-Training takes three forward passes' work an image (forward, and twice that backward), two
-operations a multiply-add:
+Training takes three forward passes' work per image (forward, and twice that backward), two
+operations per multiply-add:
 
     seconds = 6 x multiply-adds x images x epochs / (peak x utilisation)
 
 for a GPU of 312 Tflop/s (A100, bf16) used at 35 %, which is what well-fed ViTs reach; data loading
-and evaluation come on top. Memory a GPU: weights, gradients and Adam's two moments in fp32 (16
-bytes a parameter) and activations, 34 bytes a token, channel and block without recomputation
+and evaluation come on top. Memory per GPU: weights, gradients and Adam's two moments in fp32 (16
+bytes per parameter) and activations, 34 bytes per token, channel and block without recomputation
 (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198, eq. 1, with fused attention). Both are
 expectations, not measurements: no GPU was at hand to check them. Small networks on images of 32
 pixels use far less of a GPU, so their hours are a lower bound; readings (spectra of a thousand
@@ -23,8 +23,8 @@ from vitascope.train import recipe
 PEAK, USED = 312e12, 0.35
 IMAGES = {"imagenet": 1_281_167, "cifar10": 50_000, "cifar100": 50_000}
 
-# (million parameters, 10^9 multiply-adds an image), counted by studies.sizes.count at 224 x 224, on
-# CIFAR at 32 x 32. Arguments stand behind a model's name where they change its size.
+# (million parameters, 10^9 multiply-adds per image), counted by studies.session.model_sizes at
+# 224 x 224, on CIFAR at 32 x 32. Arguments stand behind a model's name where they change its size.
 FLOPS: dict[str, tuple[float, float]] = {
     "deit_small": (22.1, 4.6),
     "convit_small": (27.8, 5.76),
@@ -168,8 +168,8 @@ def task_hours(task: str) -> float:
 def gigabytes(training: Training) -> float | None:
     """Memory of one GPU with 128 images on it, from parameters and multiply-adds alone.
 
-    A block of width D takes 12 D^2 multiply-adds a token, so activations of 34 D bytes a token and
-    block are 34 x multiply-adds / (12 D), with D from the parameters of 12 blocks.
+    A block of width D takes 12 D^2 multiply-adds per token, so activations of 34 D bytes per token
+    and block are 34 x multiply-adds / (12 D), with D from the parameters of 12 blocks.
     """
     size = size_of(training)
     if size is None:

@@ -1,13 +1,13 @@
 """What a study costs on this machine: core-hours, from a few timed steps of every model.
 
-    seconds of a run = steps x seconds a step + measurements x test images x seconds an image / 3
-    of a spectrum    = mini-batches x 50 products with the Hessian x seconds a product
-    of an instrument = its passes x its images x seconds an image / 3
+    seconds of a run = steps x seconds per step + measurements x test images x seconds per image / 3
+    of a spectrum    = mini-batches x 50 products with the Hessian x seconds per product
+    of an instrument = its passes x its images x seconds per image / 3
 
 with one core, as studies run their trainings side by side; a forward pass is a third of a step.
 Seconds are the process's own, which other programs stretch less than the clock's. What is finished
 in the folder costs nothing. Not counted: teachers, making corrupted images, and readings of a few
-images (maps, gates, the way of the weights).
+images (maps, gates, the trajectory of the weights).
 """
 
 from collections.abc import Callable, Iterable

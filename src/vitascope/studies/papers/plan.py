@@ -28,7 +28,7 @@ Key = str | Callable[..., float | None]  # of the record of a seed; with others,
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a number is a statistic of; by this the noise of a claim is told.
+    """What a number is a statistic of; it determines the noise of a claim.
 
     images: one number per image, whose mean is the cell; the same images in all runs. (N,)
     batches: what every mini-batch gave. (b, ...)
@@ -56,7 +56,7 @@ class Ask:
     reading: Reading = FINAL
     key: Key = "top1"  # of the record's values, or a function of the record
     paper: float | None = None
-    factor: float = 100.0  # accuracies are shares of 1 on disk, percent in tables
+    factor: float = 100.0  # accuracies are fractions on disk, percent in tables
     others: Sequence[Training] = ()  # a number of several runs (an exponent): the key takes all
     sample: Sample | None = None  # of an accuracy, key "top1": HITS
 

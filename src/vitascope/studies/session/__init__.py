@@ -1,4 +1,4 @@
 """A model with its images: opened, on its device, in its size and normalisation; evaluated.
 
-Every other room of `studies` gets its models and images here.
+Every other subpackage of `studies` gets its models and images here.
 """

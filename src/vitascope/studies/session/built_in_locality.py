@@ -1,6 +1,7 @@
-"""How much locality a network has built in, found in its layers and never in its name.
+"""How much locality a network has built in, found from its layers, not its name.
 
-Layers and starts of the dial (:mod:`vitascope.models.vit.dial`) say it themselves: ``locality``.
+Layers and initialisations of the dial (:mod:`vitascope.models.vit.dial`) declare it as
+``locality``.
 """
 
 from torch import nn

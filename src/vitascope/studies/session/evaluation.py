@@ -54,8 +54,8 @@ def open_labelled(
 
     A run brings its data with it; ``data`` may name other images. Their classes are the run's by
     name, all or some of them; ``map_classes`` says which of the run's a class is that has another
-    name. ``num_images`` images are drawn with the seed; all when left out. ``split`` all: of images
-    that have no test set of their own none is set aside.
+    name. ``num_images`` images are drawn with the seed; all when left out. With ``split`` all, no
+    test set is split off images that have none.
     """
     if num_images is not None and num_images < 1:
         raise UserError(f"give at least 1 for --images, not {num_images}")

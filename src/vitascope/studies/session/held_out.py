@@ -1,9 +1,9 @@
-"""Images to choose by: held out of the training set, so that the test set decides nothing.
+"""Validation images and folds, held out of the training set, so that the test set decides nothing.
 
-A choice made on the test images makes its own accuracy too good. Here a share of *each class* of
-the training images, or one fold of them after the other, takes the test set's place while a study
-chooses; the real test images are measured afterwards, beside it. Images of a group (a patient, a
-video) stay on one side. Pixel statistics stay those of all training images.
+Choosing a model on the test images makes its test accuracy too high. Here a share of *each class*
+of the training images, or one fold of them after the other, takes the test set's place while a
+study chooses; the real test images are measured afterwards, beside it. Images of a group (a
+patient, a video) stay on one side. Pixel statistics stay those of all training images.
 """
 
 from dataclasses import replace
@@ -42,15 +42,8 @@ def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     >>> len(chooser.train), len(chooser.test), len(digits.train)
     (1079, 359, 1438)
     """
-    kept, out = positions(dataset, share, seed=seed)[0]
     note = f"held {100 * share:g} % of the training images out to choose by, seed {seed}"
-    return replace(
-        dataset,
-        train=dataset.train.take(kept),
-        test=dataset.train.take(out),
-        label_sets=None,
-        notes=(*dataset.notes, note),
-    )
+    return _tested_on(dataset, *positions(dataset, share, seed=seed)[0], note)
 
 
 def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
@@ -66,14 +59,19 @@ def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
         raise UserError(
             f"there is no fold {which + 1} of {count}; give 1/{count} to {count}/{count}"
         )
-    kept, out = positions(dataset, count=count)[which]
+    note = f"held fold {which + 1} of {count} out"
+    held = _tested_on(dataset, *positions(dataset, count=count)[which], note)
+    return replace(held, fold=fold)
+
+
+def _tested_on(dataset: Dataset, kept: np.ndarray, out: np.ndarray, note: str) -> Dataset:
+    """The data set with its training images ``kept`` to train on and ``out`` to test on."""
     return replace(
         dataset,
         train=dataset.train.take(kept),
         test=dataset.train.take(out),
         label_sets=None,
-        fold=fold,
-        notes=(*dataset.notes, f"held fold {which + 1} of {count} out"),
+        notes=(*dataset.notes, note),
     )
 
 

@@ -92,5 +92,5 @@ def table1(
 
 
 def to_record(rows: Sequence[Size], started: float) -> Record:
-    """For the disk."""
+    """The sizes as a record."""
     return Record(kind="table1", values={"rows": rows}, seconds=perf_counter() - started)

@@ -39,7 +39,7 @@ def explain_write_errors(path: Path, needed: int = 0) -> Iterator[None]:
 
 
 def megabytes(count: int) -> str:
-    """Bytes, for a reader.
+    """Bytes as text.
 
     >>> megabytes(1_500_000)
     '1.5 MB'

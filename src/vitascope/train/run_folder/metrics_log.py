@@ -8,7 +8,7 @@ from vitascope.train.trainer.task import Learning
 
 
 class MetricsLog:
-    """Rows of ``metrics.jsonl`` and what the next one is made of; all of it fits in JSON."""
+    """Rows of ``metrics.jsonl`` and the sums of the next one, in JSON types."""
 
     def __init__(self, total_epochs: int, task: Learning, labels: bool | None) -> None:
         self.total_epochs, self.task = total_epochs, task
@@ -21,15 +21,15 @@ class MetricsLog:
         self.since = self.epoch_since = time.perf_counter()
 
     def begin(self) -> None:
-        """The clock of an epoch, or of the rest of one, starts."""
+        """Start the clock of an epoch, or of the rest of one."""
         self.epoch_since = time.perf_counter()
 
     def add(self, loss: float, nll: float, images: int) -> None:
-        """One more update, with sums over its images."""
+        """Add an update, with sums over its images."""
         self.sums = [self.sums[0] + loss, self.sums[1] + nll, self.sums[2] + images]
 
     def row(self, epoch: int, step: int, lr: float, sums: list[float]) -> dict[str, Any]:
-        """The line of an epoch whose images have been trained on, still without a measurement."""
+        """The row of an epoch after its updates and before its evaluation."""
         loss, nll, images = sums
         row = {"epoch": epoch, "step": step, "train_loss": loss / images}
         measured = {**dict.fromkeys(self.task.columns), "lr": lr}
@@ -44,13 +44,13 @@ class MetricsLog:
         }
 
     def close(self, row: dict[str, Any]) -> None:
-        """The epoch is over and measured."""
+        """Append the row of a finished and evaluated epoch."""
         self.rows.append({**row, "seconds": self._epoch_seconds()})
         self.sums, self.epoch_seconds = [0.0, 0.0, 0.0], 0.0
         self.begin()
 
     def total_seconds(self) -> float:
-        """Of the whole run, over all its resumptions."""
+        """Seconds of the whole run, over all its resumptions."""
         return self.seconds + time.perf_counter() - self.since
 
     def values(self, sums: list[float]) -> dict[str, Any]:
@@ -71,12 +71,12 @@ class MetricsLog:
         self.sums = list(values["sums"]) if main else [0.0, 0.0, 0.0]
 
     def is_best(self, row: Mapping[str, Any]) -> bool:
-        """Whether no epoch before was measured as good."""
+        """Whether the row has the best metric so far."""
         metric = self.task.metric
         return all(row[metric] > r[metric] for r in self.rows if r[metric] is not None)
 
     def line(self) -> str:
-        """The last row, for a reader."""
+        """The last row as a line of text."""
         row = self.rows[-1]
         told = f"epoch {row['epoch']}/{self.total_epochs}  loss {row['train_loss']:.4f}"
         if row[self.task.metric] is not None:

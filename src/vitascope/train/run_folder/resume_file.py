@@ -2,10 +2,10 @@
 
     checkpoint/step-000000120/{model,optimizer,average}.safetensors, state.json
 
-A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed;
-only then does the last but one go. So after ``kill -9`` at any moment, or on a full disk, the last
+A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed; only
+then is the last but one removed. So after ``kill -9`` at any moment, or on a full disk, the last
 good one is there. ``state.json`` lists the size and CRC-32 of every file, and has a CRC-32 of its
-own: a checkpoint that was damaged since is passed over for the one before it.
+own: a damaged checkpoint is skipped for the one before it.
 """
 
 import json
@@ -49,7 +49,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             files = {}
             for name, tensors in checkpoint.tensors.items():
                 save_tensors(part / f"{name}.safetensors", tensors)
-                files[f"{name}.safetensors"] = _print(part / f"{name}.safetensors")
+                files[f"{name}.safetensors"] = _size_and_crc(part / f"{name}.safetensors")
             state = {"step": checkpoint.step, "files": files, "values": dict(checkpoint.values)}
             signed = {"crc": _signature(state), **state}
             (part / "state.json").write_text(json.dumps(signed), encoding="utf-8")
@@ -99,7 +99,7 @@ def load(folder: Path, step: int) -> Checkpoint:
     if state["step"] != step:
         raise ValueError(f"state.json is that of step {state['step']}")
     for name, expected in state["files"].items():
-        if _print(path / name) != expected:
+        if _size_and_crc(path / name) != expected:
             raise ValueError(f"{name} is not what was written")
     tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in state["files"]}
     return Checkpoint(step=step, tensors=tensors, values=state["values"])
@@ -146,7 +146,7 @@ def _steps(folder: Path) -> list[Path]:
     return sorted((p for p in folder.glob("step-*") if p.is_dir()), reverse=True)
 
 
-def _print(path: Path) -> list[int]:
+def _size_and_crc(path: Path) -> list[int]:
     """Size and CRC-32 of a file."""
     size = crc = 0
     with regular(path).open("rb") as stream:

@@ -5,7 +5,7 @@ metrics.jsonl       one line per epoch
 model.safetensors   the final weights; ema.safetensors their average, best.safetensors the best
 weights/            weights of chosen epochs
 checkpoint/         state to resume from
-predictions.safetensors  of every test image: what was said, and what it is
+predictions.safetensors  of every test image: prediction and label
 record.json         the result; there once the run is finished
 events/             TensorBoard
 """
@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from vitascope import record
-from vitascope.errors import UserError
+from vitascope.errors import UserError, listed
 from vitascope.record import (
     FORMAT,
     Record,
@@ -28,7 +28,6 @@ from vitascope.record import (
     provenance,
     write_text,
 )
-from vitascope.train.classes import SHOWN
 from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.files import explain_write_errors
@@ -78,7 +77,7 @@ class Run:
 
     @property
     def predictions(self) -> Predictions | None:
-        """What it said about every image it was measured on; None for a run that kept none."""
+        """Its predictions on the images it was measured on; None for a run that kept none."""
         return load_predictions(self.folder)
 
     @property
@@ -88,7 +87,7 @@ class Run:
 
 
 def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
-    """Take ``folder`` for a run of ``config``; return the run if it is there and finished.
+    """Prepare ``folder`` for a run of ``config``; return the run if it is finished already.
 
     Raises:
         UserError: If the folder holds a run and ``resume`` is off, or a run of another config.
@@ -136,9 +135,7 @@ def differences(
 
 def _shown(value: Any) -> str:
     """A value in a message; of a long list its beginning."""
-    if isinstance(value, list) and len(value) > SHOWN:
-        return f"[{', '.join(map(repr, value[:SHOWN]))}, … ({len(value)} in all)]"
-    return repr(value)
+    return f"[{listed([repr(item) for item in value])}]" if isinstance(value, list) else repr(value)
 
 
 def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.capture import logits_of
-from vitascope.errors import UserError
-from vitascope.train.classes import columns, listed
+from vitascope.errors import UserError, listed
+from vitascope.train.classes import columns
 
 __all__ = ["Teacher", "distillation_loss"]
 
@@ -62,7 +62,7 @@ class Teacher(nn.Module):
         size: tuple[int, int, int],
         classes: Sequence[str],
     ) -> "Teacher":
-        """Get ready for images (C, H, W) normalised with ``mean`` and ``std``; check the classes.
+        """Prepare for images (C, H, W) normalised with ``mean`` and ``std``; check the classes.
 
         Raises:
             UserError: If the teacher does not take such images, or has other classes.

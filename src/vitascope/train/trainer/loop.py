@@ -263,7 +263,7 @@ def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
 
 
 def check_trainable(model: nn.Module, dataset: Dataset, recipe: Recipe) -> None:
-    """What can be known before a run: that the recipe and the images suit the model.
+    """Check before a run that the recipe and the images suit the model.
 
     Raises:
         UserError: If they do not.
@@ -294,7 +294,7 @@ def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -
 
 @contextmanager
 def _two_heads(model: nn.Module, distilling: bool) -> Iterator[None]:
-    """A model with a distillation head gives both heads' logits in training, if there is a use."""
+    """Let a model with a distillation head return both heads' logits where a teacher needs them."""
     switch = getattr(model, "set_distilled_training", None)
     if switch is None:
         yield

@@ -98,7 +98,7 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def _layer_scales(model: nn.Module, decay: float) -> dict[int, float]:
-    """The lr of each parameter, by its id, as a multiple of the last layer's; 1 where it is not."""
+    """Factor of the lr of each parameter, by its id, relative to the last layer's lr."""
     if decay == 1.0:
         return {}
     groups = timm.optim.param_groups_layer_decay(model, layer_decay=decay)

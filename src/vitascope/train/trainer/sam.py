@@ -37,7 +37,7 @@ def descend(before: Iterable[tuple[nn.Parameter, Tensor]]) -> None:
 
 
 @contextmanager
-def still_statistics(model: nn.Module) -> Iterator[None]:
+def frozen_running_statistics(model: nn.Module) -> Iterator[None]:
     """Batch norms normalise by the batch but do not take the perturbed pass into their averages."""
     norms = [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
     for norm in norms:

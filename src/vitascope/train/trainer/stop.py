@@ -16,7 +16,7 @@ __all__ = ["Diverged", "Interrupted", "StopRequest", "catch_stop_signals", "dive
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and saved itself first; ``finished``: it had just ended."""
+    """The run was stopped and saved first; ``finished``: it had just ended."""
 
     def __init__(
         self, folder: Path, step: int, signal_name: str, *, finished: bool = False
@@ -29,13 +29,13 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From a worker process to the one that waits for it."""
+        """Pickling, from a worker process to its parent."""
         how = partial(type(self), finished=self.finished)
         return how, (self.folder, self.step, self.signal_name)
 
 
 class Diverged(UserError):
-    """The loss or the weights are no numbers any more, or far above those of a blind guess."""
+    """The loss or the weights are not finite, or the loss is far above that of guessing."""
 
 
 class StopRequest:

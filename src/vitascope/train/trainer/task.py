@@ -1,4 +1,4 @@
-"""Tasks: what a model learns, from what, and how it is measured. The trainer takes any of them."""
+"""Tasks for the trainer: batches, loss and evaluation."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol

@@ -64,7 +64,7 @@ class Trainer:
         self.limit = recipe.explode * guess if update.task is None else math.inf
 
     def restore(self) -> None:
-        """Go to where the last good checkpoint left off, or write the first."""
+        """Load the last good checkpoint, or write the first."""
         if self.process.main:
             checkpoint.clean(self.folder)
         home = self.folder / "checkpoint"
@@ -121,7 +121,7 @@ class Trainer:
             self.progress.tell(self.metrics_log.line())
 
     def _look(self) -> None:
-        """Read the losses; stop for one that is not finite, or because a stop was requested."""
+        """Check the losses; stop at one that is not finite, or when a stop was requested."""
         if not self.pending:
             return
         counts = [count for _, _, count in self.pending]
@@ -173,7 +173,7 @@ class Trainer:
         self.process.accelerator.wait_for_everyone()
 
     def save(self) -> None:
-        """Write a checkpoint, unless this step has one or its weights are no numbers."""
+        """Write a checkpoint, unless this step has one or its weights are not finite."""
         self._look()
         if self.saved == self.step:
             return

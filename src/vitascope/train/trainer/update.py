@@ -25,7 +25,7 @@ from vitascope.train.trainer.task import Task
 
 
 def reseed(seed: int, step: int, rank: int) -> None:
-    """Set torch's generators from where the run stands."""
+    """Seed torch's generators from the seed, the step and the rank."""
     torch.manual_seed(int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0]))
 
 
@@ -81,7 +81,7 @@ class Update:
         sums = self._backward(batch, step)
         if self.recipe.sam is not None:
             before = sam.ascend(self.learning, self.recipe.sam)
-            with sam.still_statistics(self.model):
+            with sam.frozen_running_statistics(self.model):
                 self._backward(batch, step)
             sam.descend(before)
         if self.recipe.clip_grad is not None:
@@ -143,7 +143,7 @@ class Update:
         )
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Everything that must be kept, whole, by part and name; every process takes part."""
+        """All tensors of a checkpoint, unsharded, by part and name; every process takes part."""
         process = self.process
         parts = {
             "model": process.model_state(self.model),

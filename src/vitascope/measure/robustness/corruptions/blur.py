@@ -1,4 +1,4 @@
-"""Blur: out of focus, through glass, in motion, zooming in.
+"""Blur: defocus, glass, motion and zoom.
 
 Hendrycks & Dietterich 2019 (https://arxiv.org/abs/1903.12261), with what their programs do:
 
@@ -7,8 +7,8 @@ Hendrycks & Dietterich 2019 (https://arxiv.org/abs/1903.12261), with what their 
   right; each becomes a copy of one up to c away (-c ... c - 1 in x and y) *as it is by then*. (The
   scripts mean to swap the two, but write it so that numpy copies; the published images have it.)
   In closed form: follow the pointers through pixels visited earlier to one that is not yet
-  overwritten. Doubling the pointers takes a few steps where the definition takes one a pixel.
-* motion_blur: half a bell along an angle between -45 and 45 degrees.
+  overwritten. Doubling the pointers takes a few steps where the definition takes one per pixel.
+* motion_blur: half a Gaussian along an angle between -45 and 45 degrees.
 * zoom_blur: mean of the image and of its centre magnified 1, 1 + step, ... times.
 
 Shapes: B images, C channels, h x w pixels; levels are uint8.

@@ -6,8 +6,8 @@ https://github.com/hendrycks/robustness. All are in pixels and are used as they 
 except elastic_transform's, which both scripts write as shares of the side.
 
 Which table at which size (``constants="auto"``): a longer side of up to 64 pixels takes CIFAR-C's,
-anything larger ImageNet-C's. Sizes between 32 and 224 have no published truth: CIFAR-C's constants
-grow milder as images grow, ImageNet-C's harsher as they shrink, so say which was used.
+anything larger ImageNet-C's. Sizes between 32 and 224 have no published constants: CIFAR-C's grow
+milder as images grow, ImageNet-C's harsher as they shrink, so say which were used.
 """
 
 from typing import Any, Literal

@@ -6,7 +6,7 @@ result is quantised to the 256 levels of a byte as the published sets are (cut o
 their programs do). The same seed gives the same images, whatever the batch; work is done on the
 CPU, so the device does not matter either. Severity 0 is the clean image, untouched.
 
-Deviations: frost's photographs are replaced by made-up textures; ImageNet-C was stored as JPEG of
+Deviations: frost's photographs are replaced by synthetic textures; ImageNet-C was stored as JPEG of
 quality 85 after each corruption, which is not repeated here; OpenCV warps on a grid of 1/32 pixel,
 here the position is exact.
 

@@ -1,10 +1,10 @@
-"""Digital: contrast, elastic deformation, coarse pixels, JPEG.
+"""Digital corruptions: contrast, elastic deformation, pixelation, JPEG.
 
 Hendrycks & Dietterich 2019 (https://arxiv.org/abs/1903.12261):
 
 * contrast: ``c (x - m) + m``, m the mean of each channel of the image.
-* elastic_transform: three points around the centre are jolted and the affine map through them is
-  applied; then each pixel is moved by uniform noise in [-1, 1], smoothed by a Gaussian and
+* elastic_transform: three points around the centre are moved at random and the affine map through
+  them is applied; then each pixel is moved by uniform noise in [-1, 1], smoothed by a Gaussian and
   multiplied. Bilinear both times. All lengths are shares of the shorter side.
 * pixelate: shrunk and enlarged by pillow's box filter, one image at a time.
 * jpeg_compression: written and read by pillow, one image at a time.
@@ -25,14 +25,14 @@ from vitascope.measure.robustness.corruptions.filters import gaussian, sampled
 
 
 def contrast(levels: Tensor, left: float, draws: Draws) -> Tensor:
-    """Closer to the mean."""
+    """Scale towards the mean of each channel."""
     images = levels.float()
     mean = images.mean((2, 3), keepdim=True)
     return torch.lerp(mean, images, left)
 
 
-def jolted(height: int, width: int, jolt: float, draws: Draws) -> tuple[Tensor, Tensor]:
-    """Where each pixel of a randomly affine image comes from: rows and columns, (B, h, w)."""
+def affine_positions(height: int, width: int, jolt: float, draws: Draws) -> tuple[Tensor, Tensor]:
+    """Source positions of each pixel under a random affine map: rows and columns, (B, h, w)."""
     x, y, reach = width // 2, height // 2, min(height, width) // 3
     points = torch.tensor(
         [[x + reach, y + reach, 1], [x + reach, y - reach, 1], [x - reach, y - reach, 1]]
@@ -52,10 +52,10 @@ def jolted(height: int, width: int, jolt: float, draws: Draws) -> tuple[Tensor, 
 
 
 def elastic_transform(levels: Tensor, shares: tuple[float, float, float], draws: Draws) -> Tensor:
-    """Stretched here, squeezed there."""
+    """A random affine map, then a smooth random displacement of the pixels."""
     height, width = levels.shape[-2:]
     size, smoothness, jolt = (share * min(height, width) for share in shares)
-    images = sampled(levels.float(), *jolted(height, width, jolt, draws), "reflect")
+    images = sampled(levels.float(), *affine_positions(height, width, jolt, draws), "reflect")
     if size == 0:
         return images
     moves = draws.uniform(2, height, width, low=-1, high=1)
@@ -77,7 +77,7 @@ def by_pillow(levels: Tensor, change: Callable[[Image.Image], Image.Image]) -> T
 
 
 def pixelate(levels: Tensor, share: float, draws: Draws) -> Tensor:
-    """Fewer, larger pixels."""
+    """Downsample and upsample by a box filter."""
     height, width = levels.shape[-2:]
     coarse = (max(1, int(width * share)), max(1, int(height * share)))
     box = Image.Resampling.BOX
@@ -85,7 +85,7 @@ def pixelate(levels: Tensor, share: float, draws: Draws) -> Tensor:
 
 
 def jpeg_compression(levels: Tensor, quality: int, draws: Draws) -> Tensor:
-    """Through a JPEG file."""
+    """Compress as JPEG and decode."""
 
     def change(image: Image.Image) -> Image.Image:
         file = BytesIO()

@@ -1,4 +1,4 @@
-"""Smoothing, motion and zoom of batches: what several corruptions are made of.
+"""Smoothing, motion blur and zoom of batches, shared by several corruptions.
 
 A kernel of few taps is a sum of shifted images; a wide one goes through the Fourier transform or a
 matrix. Borders: ``edge`` repeats the last pixel, ``reflect`` mirrors about it, ``symmetric``
@@ -39,7 +39,7 @@ def padded(images: Tensor, rows: int, columns: int, border: Border) -> Tensor:
 
 
 def gaussian_weights(sigma: float, truncate: float) -> np.ndarray:
-    """A normalised bell of radius truncate * sigma, as scipy.ndimage has it."""
+    """Normalised Gaussian weights of radius truncate * sigma, as in scipy.ndimage."""
     radius = int(truncate * sigma + 0.5)
     if radius == 0:
         return np.ones(1)
@@ -106,7 +106,7 @@ def motion(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tenso
     """Smear each image along its angle in degrees, as ImageMagick does. (B, C, h, w)
 
     A pixel becomes the mean of itself and the 2 radius pixels that follow along the angle, weighted
-    by half a bell; beyond the border the last pixel is repeated.
+    by half a Gaussian; beyond the border the last pixel is repeated.
     """
     width = 2 * ceil(radius) + 1
     weights = np.exp(-0.5 * (np.arange(width) / sigma) ** 2)
@@ -132,7 +132,7 @@ def motion(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tenso
 
 
 def zoom_positions(length: int, factor: float) -> tuple[int, int, np.ndarray]:
-    """Where a line looks when its centre is magnified.
+    """Sampling positions along one axis when its centre is magnified.
 
     The central ``size = ceil(length / factor)`` pixels are stretched to their rounded size, first
     and last pixel staying first and last, and what is too much is cut off on both sides.
@@ -148,7 +148,7 @@ def zoom_positions(length: int, factor: float) -> tuple[int, int, np.ndarray]:
 
 
 def sampled(images: Tensor, rows: Tensor, columns: Tensor, border: Border = "reflect") -> Tensor:
-    """Images looked up between pixels, bilinearly. (B, C, h', w')
+    """Images sampled bilinearly at positions between pixels. (B, C, h', w')
 
     Args:
         images: (B, C, h, w)

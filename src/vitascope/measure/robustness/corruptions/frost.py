@@ -1,11 +1,10 @@
 """Frost textures, synthetic.
 
-The published sets lay crops of five photographs over the image. Those are not ours to give, so
-five textures stand in: fractal noise (power falling with the square of frequency, as the
-photographs' does), frozen ridges where a second noise crosses zero, and needles along six
-directions 30 degrees apart. Each has the mean and deviation per channel of one photograph, wraps
-around, and is the same in every run. CIFAR-C shrinks the photographs to a fifth, taking every
-fifth pixel; so it is here.
+The published sets lay crops of five photographs over the image. Those are not shipped here: five
+textures stand in: fractal noise (power falling with the square of frequency, as the photographs'
+does), frozen ridges where a second noise crosses zero, and needles along six directions 30 degrees
+apart. Each has the mean and deviation per channel of one photograph, wraps around, and is the same
+in every run. CIFAR-C shrinks the photographs to a fifth, taking every fifth pixel; so it is here.
 
 Shapes: 5 textures, 3 channels, n x n pixels with n = 640 (128 when shrunk).
 """
@@ -31,7 +30,7 @@ PHOTOGRAPHS = (
 
 
 def frequencies() -> np.ndarray:
-    """Of a transform's entries, in cycles a pixel. (n, n / 2 + 1) float32"""
+    """Of a transform's entries, in cycles per pixel. (n, n / 2 + 1) float32"""
     found = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
     return found.astype(np.float32)
 
@@ -46,7 +45,7 @@ def fractal(rng: np.random.Generator, slope: float) -> np.ndarray:
 
 
 def softened(field: np.ndarray, cutoff: float = 0.5) -> np.ndarray:
-    """Without the finest grain, as a lens would have it. (n, n)"""
+    """Low-pass filtered, without the finest grain. (n, n)"""
     frequency = frequencies()
     return irfft2(rfft2(field) * np.exp(-0.5 * (frequency / cutoff) ** 2), s=(SIDE, SIDE))
 

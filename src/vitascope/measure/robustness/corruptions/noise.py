@@ -36,12 +36,12 @@ def shot_table(photons: float) -> np.ndarray:
 
 
 def gaussian_noise(levels: Tensor, deviation: float, draws: Draws) -> Tensor:
-    """Add normal numbers."""
+    """Add Gaussian noise."""
     return draws.normal(*levels.shape[1:]).mul_(255 * deviation).add_(levels)
 
 
 def shot_noise(levels: Tensor, photons: float, draws: Draws) -> Tensor:
-    """Count photons."""
+    """Poisson noise."""
     place = levels.numpy().astype(np.uint32)
     place <<= 16
     place |= draws.words(*levels.shape[1:])
@@ -49,6 +49,6 @@ def shot_noise(levels: Tensor, photons: float, draws: Draws) -> Tensor:
 
 
 def impulse_noise(levels: Tensor, share: float, draws: Draws) -> Tensor:
-    """Salt and pepper."""
+    """Salt-and-pepper noise."""
     chance = draws.uniform(*levels.shape[1:])
     return levels.masked_fill(chance < share, 0).masked_fill_(chance < share / 2, 255)

@@ -1,4 +1,4 @@
-"""Weather: snow, frost, fog, bright light.
+"""Weather: snow, frost, fog, brightness.
 
 Hendrycks & Dietterich 2019 (https://arxiv.org/abs/1903.12261), x in [0, 1]:
 
@@ -24,7 +24,7 @@ LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
 def grey(images: Tensor) -> Tensor:
-    """Brightness as seen. (B, 1, h, w)"""
+    """Luma. (B, 1, h, w)"""
     if images.shape[1] == 1:
         return images
     weights = torch.tensor(LUMA).view(1, 3, 1, 1)
@@ -32,7 +32,7 @@ def grey(images: Tensor) -> Tensor:
 
 
 def snow(levels: Tensor, strength: tuple[float, ...], draws: Draws) -> Tensor:
-    """Falling flakes before a pale image."""
+    """Motion-blurred noise over a whitened image."""
     mean, deviation, zoom, threshold, radius, sigma, share = strength
     images = levels.float()
     (_, height, rows), (_, width, columns) = (
@@ -49,7 +49,7 @@ def snow(levels: Tensor, strength: tuple[float, ...], draws: Draws) -> Tensor:
 
 
 def frost(levels: Tensor, strength: tuple[float, float], draws: Draws, shrunk: bool) -> Tensor:
-    """Ice on the window."""
+    """Blend with a crop of a frost texture."""
     textures = frost_textures(shrunk)
     side = textures.shape[-1]
     height, width = levels.shape[-2:]
@@ -71,7 +71,7 @@ def frost(levels: Tensor, strength: tuple[float, float], draws: Draws, shrunk: b
 
 
 def plasma(side: int, decay: float, draws: Draws) -> Tensor:
-    """A random landscape between 0 and 1 on a torus. (B, side, side), side a power of 2"""
+    """A plasma fractal between 0 and 1 on a torus. (B, side, side), side a power of 2"""
     noise = draws.uniform(side * side, low=-1, high=1)
     land = torch.zeros(len(noise), 1, 1)
     amplitude, used, size = 1.0, 0, 1
@@ -91,7 +91,7 @@ def plasma(side: int, decay: float, draws: Draws) -> Tensor:
 
 
 def fog(levels: Tensor, strength: tuple[float, float], draws: Draws) -> Tensor:
-    """A grey veil of uneven thickness."""
+    """Add a plasma fractal."""
     thickness, decay = strength
     height, width = levels.shape[-2:]
     side = 1 << (max(height, width) - 1).bit_length()
@@ -101,7 +101,7 @@ def fog(levels: Tensor, strength: tuple[float, float], draws: Draws) -> Tensor:
 
 
 def brightness(levels: Tensor, added: float, draws: Draws) -> Tensor:
-    """More light."""
+    """Raise the value of HSV."""
     images = levels.float()
     value = images.amax(1, keepdim=True)
     brighter = (value + 255 * added).clamp_(max=255)

@@ -101,8 +101,8 @@ def _entropy(record: Record) -> float:
     return fmean(record.values["nats"])
 
 
-def _surprise(record: Record) -> np.ndarray | None:
-    """-log p of the true class, image by image; None where one rounds to infinity."""
+def _nll_per_image(record: Record) -> np.ndarray | None:
+    """NLL of each image; None where one rounds to infinity."""
     probability = record.arrays.get("probability")
     if probability is None or not (probability > 0).all():
         return None
@@ -185,7 +185,7 @@ def broadcasting(scale: Scale) -> Plan:
     ends = "At the end of the curves (Fig. S1)"
     top1 = _pair("plain", ends, pair, "top-1")
     training = _pair("training-loss", ends, pair, "training NLL", "NLL, nats", key="train_nll")
-    surprise = Sample(kind="images", of=_surprise)
+    surprise = Sample(kind="images", of=_nll_per_image)
     test = _pair("test-loss", ends, pair, "test NLL", "NLL, nats", key="test_nll", sample=surprise)
     dense = _pair(
         "entropy",

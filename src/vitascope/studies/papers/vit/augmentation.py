@@ -31,7 +31,7 @@ from vitascope.studies.papers.vit.spectra import SPECTRA, spectra_figure, spectr
 
 
 def gap(record: Record) -> float:
-    """Mean confidence above accuracy, a share of 1: positive when overconfident."""
+    """Mean confidence minus accuracy, as a fraction: positive when overconfident."""
     count, confidence, accuracy = (
         np.asarray(record.values[f"bin_{name}"]) for name in ("count", "confidence", "accuracy")
     )
@@ -116,7 +116,7 @@ def _reliability(findings: Findings, runs: Mapping[str, Training], reading: Read
         x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
-    said = "Below the honest line is overconfident, above it underconfident."
+    said = "Below the diagonal is overconfident, above it underconfident."
     title = "Reliability (Fig. F.1a)"
     return Figure(name="reliability", title=title, panels=(panel,), reading=said)
 

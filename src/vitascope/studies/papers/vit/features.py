@@ -9,7 +9,7 @@ paper draws the variance itself, which late layers dominate). The maps are what 
 on: inside a residual branch of two convolutions, the map between them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from vitascope.studies.papers.plan import (
 from vitascope.studies.papers.scale import IMAGENET, Scale
 from vitascope.studies.papers.vit.networks import looked_into
 from vitascope.studies.papers.vit.noise import noise_figure, noise_table
+from vitascope.studies.papers.vit.tables import Runs
 
-Runs = Mapping[str, Training]
 SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
 
@@ -197,7 +197,7 @@ def frequencies(scale: Scale) -> Plan:
             Figure(
                 name="high",
                 title="High frequencies after each unit (Fig. 8, D.2 right)",
-                reading="Where attention stands below its neighbours, it filters. "
+                reading="Where attention lies below its neighbours, it damps high frequencies. "
                 + _told(findings, runs, fourier),
                 panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
             ),
@@ -251,7 +251,7 @@ def ensembling(scale: Scale) -> Plan:
 
     def figures(findings: Findings) -> list[Figure]:
         panels = _after_units(findings, runs, variance, "log of the variance")
-        said = "Where attention stands below its neighbours, it averages. "
+        said = "Where attention lies below its neighbours, it averages. "
         said += _told(findings, runs, variance)
         title = "Variance after each unit (Fig. 9, D.1)"
         return [Figure(name="variance", title=title, reading=said, panels=panels)]

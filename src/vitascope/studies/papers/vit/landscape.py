@@ -8,7 +8,6 @@ Two numbers are ours, for what the paper shows as pictures: how far the loss ris
 the surface, and how long the path is as Fig. 1b draws it.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
@@ -25,17 +24,15 @@ from vitascope.studies.papers.plan import (
     Reading,
     Sheet,
     Study,
-    Training,
     claimed,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
 from vitascope.studies.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
-from vitascope.studies.papers.vit.tables import training_loss, training_throughput
+from vitascope.studies.papers.vit.tables import Runs, training_loss, training_throughput
 
 PATH = Reading(name="trajectory")
 THROUGHPUT = {"ResNet-50": 320, "ViT-Ti": 434, "PiT-Ti": 364, "Swin-Ti": 469}  # appendix A
-Runs = Mapping[str, Training]
 
 
 def surface_of(scale: Scale) -> Reading:

@@ -3,7 +3,6 @@
 Park and Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 2b and appendix B.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ import numpy as np
 from vitascope.figure import Figure
 from vitascope.record import Record
 from vitascope.studies.papers.figures import lines, over
-from vitascope.studies.papers.plan import Findings, Reading, Sample, Sheet, Training
-
-Runs = Mapping[str, Training]
+from vitascope.studies.papers.plan import Findings, Reading, Sheet
+from vitascope.studies.papers.vit.tables import Runs, lost_images
 
 
 def lost(low: float, high: float) -> dict[str, Any]:
@@ -26,13 +24,7 @@ def lost(low: float, high: float) -> dict[str, Any]:
         found = [record.values["accuracy"][i] for i in band(record)]
         return record.values["clean"] - float(np.mean(found)) if found else None
 
-    def by_image(record: Record) -> np.ndarray | None:
-        right, inside = record.arrays.get("images/correct"), band(record)  # the clean ones first
-        if right is None or not inside:
-            return None
-        return right[0] - right[[1 + i for i in inside]].mean(0)
-
-    return {"key": key, "sample": Sample(kind="images", of=by_image)}
+    return {"key": key, "sample": lost_images(band)}
 
 
 def noise_table(runs: Runs, reading: Reading, where: str) -> Sheet:
@@ -54,6 +46,6 @@ def noise_figure(
         drops = [[100 * (v["clean"] - v["accuracy"][i]) for v in records] for i in range(len(at))]
         series.append(over(at, drops, label))
     drawn = lines(panel, series, x="frequency of the noise, pi", y="accuracy lost, %")
-    said = "The higher line suffers more."
+    said = "A higher line loses more accuracy."
     title = f"Noise of one frequency ({where})"
     return Figure(name="noise", title=title, reading=said, panels=(drawn,))

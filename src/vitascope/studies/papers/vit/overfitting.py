@@ -42,7 +42,7 @@ _MORE = {  # of Fig. 5a at the paper's scale alone
 
 
 def error(record: Record) -> float:
-    """Test error as a share of 1."""
+    """Test error as a fraction."""
     return 1.0 - float(record.values["top1"])
 
 

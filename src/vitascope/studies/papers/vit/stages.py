@@ -22,13 +22,13 @@ from vitascope.studies.papers.plan import (
     Plan,
     Reading,
     Row,
-    Sample,
     Sheet,
     Study,
     claimed,
 )
 from vitascope.studies.papers.scale import Scale
 from vitascope.studies.papers.vit.networks import CIFAR, looked_into
+from vitascope.studies.papers.vit.tables import lost_images
 
 
 def block_structure(record: Record) -> float | None:
@@ -68,13 +68,7 @@ def lost_at(where: str, *kinds: str) -> dict[str, Any]:
         found = [record.values["lost"][i] for i in units(record)]
         return float(np.mean(found)) if found else None
 
-    def by_image(record: Record) -> np.ndarray | None:
-        right, chosen = record.arrays.get("images/correct"), units(record)  # the whole one first
-        if right is None or not chosen:
-            return None
-        return right[0] - right[[1 + i for i in chosen]].mean(0)
-
-    return {"key": key, "sample": Sample(kind="images", of=by_image)}
+    return {"key": key, "sample": lost_images(units)}
 
 
 def stages(scale: Scale) -> Plan:

@@ -4,9 +4,12 @@ Park and Kim 2022, https://arxiv.org/abs/2202.06709, section 2 and Fig. 12. They
 and ImageNet-C as published; here the corruptions are made from the test images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from vitascope.record import Record
 from vitascope.studies.papers.plan import Reading, Sample, Sheet, Training
 from vitascope.studies.papers.scale import Scale
 
@@ -25,6 +28,18 @@ def corrupted(scale: Scale, runs: Runs, where: str, name: str = "top1") -> Sheet
     share = Sample(kind="images", of=lambda record: record.arrays.get("images/share"))
     asked = {"clean": {}, "corrupted": {"reading": reading, "key": "mean", "sample": share}}
     return Sheet.of_runs(name, f"Accuracy and robustness ({where})", runs, asked)
+
+
+def lost_images(chosen: Callable[[Record], Sequence[int]]) -> Sample:
+    """Accuracy lost on each image, mean over the chosen units or frequencies of a record."""
+
+    def lost(record: Record) -> np.ndarray | None:
+        right, changes = record.arrays.get("images/correct"), chosen(record)
+        if right is None or not changes:
+            return None
+        return right[0] - right[[1 + i for i in changes]].mean(0)  # row 0: nothing changed
+
+    return Sample(kind="images", of=lost)
 
 
 def training_loss(runs: Runs, title: str, name: str = "nll") -> Sheet:
