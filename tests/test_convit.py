@@ -8,7 +8,8 @@ from torch import nn
 from model_making import check_gradient_checkpointing, randomised
 from vitascope import create_model
 from vitascope.errors import UserError
-from vitascope.layers import GPSA, forced_gates, gpsa_layers, without_pos_embed
+from vitascope.layers import GPSA, gpsa_layers
+from vitascope.measure.ablation.masking import forced_gates, without_positions
 from vitascope.models.weights import from_timm, to_timm
 
 MICRO = {"img_size": 16, "patch_size": 4, "embed_dim": 36, "depth": 4, "num_classes": 5}
@@ -128,10 +129,10 @@ def test_gates_change_the_logits_and_forcing_them_leaves_nothing_behind():
     images = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         before = model(images)
-        with forced_gates(model, 1.0, first=1):
+        with forced_gates(list(gpsa_layers(model).values())[:1], 1.0):
             assert [layer.gate[0].item() == 1 for layer in gpsa_layers(model).values()] == [1, 0]
             forced = model(images)
-        with pytest.raises(ZeroDivisionError), forced_gates(model, 0.0):
+        with pytest.raises(ZeroDivisionError), forced_gates(gpsa_layers(model).values(), 0.0):
             assert (model(images) - forced).abs().max() > 1e-4
             1 / 0  # noqa: B018
         torch.testing.assert_close(model(images), before, rtol=0, atol=0)
@@ -141,7 +142,7 @@ def test_gates_change_the_logits_and_forcing_them_leaves_nothing_behind():
 def test_forced_gates_are_the_gates_of_saturated_parameters():
     model = randomised(micro()).eval()
     images = torch.randn(2, 3, 16, 16)
-    with torch.no_grad(), forced_gates(model, 0.0):
+    with torch.no_grad(), forced_gates(gpsa_layers(model).values(), 0.0):
         forced = model(images)
     with torch.no_grad():
         for layer in gpsa_layers(model).values():
@@ -155,7 +156,7 @@ def test_position_embeddings_come_back_after_masking():
     table = model.pos_embed.detach().clone()
     with torch.no_grad():
         before = model(images)
-        with without_pos_embed(model):
+        with without_positions(model):
             masked = model(images)
         torch.testing.assert_close(model(images), before, rtol=0, atol=0)
     assert (masked - before).abs().max() > 1e-4
@@ -295,9 +296,7 @@ def test_gradient_checkpointing_gives_the_same_gradients():
         (lambda: create_model("timm:convit_x"), "unknown model"),
         (lambda: micro().prune_gates(0.7), r"must lie in \[0, 0.5\)"),
         (lambda: micro(num_gpsa_blocks=0).prune_gates(), "no GPSA layer"),
-        (lambda: forced_gates(micro(), 2.0).__enter__(), "between 0"),
-        (lambda: forced_gates(micro(), 1.0, first=9).__enter__(), "2 GPSA layers"),
-        (lambda: without_pos_embed(nn.Linear(1, 1)).__enter__(), "no position embedding"),
+        (lambda: without_positions(nn.Linear(1, 1)).__enter__(), "no absolute position embed"),
     ],
 )
 def test_what_cannot_work_is_one_clear_error(make, says):

@@ -11,7 +11,8 @@ import vitascope
 from model_making import Largest
 from vitascope import attention_from_convolution, capture, convit_from_resnet, measure
 from vitascope.errors import UserError
-from vitascope.layers import forced_gates, freeze_gates
+from vitascope.layers import freeze_gates
+from vitascope.measure.ablation.masking import forced_gates
 
 MODES = ("zeros", "circular", "replicate", "reflect")
 STRONG = 40.0  # exp(-40) = 4e-18: one-hot to rounding in float64
@@ -215,13 +216,13 @@ def test_a_resnet_keeps_its_logits_when_its_last_stage_becomes_attention(name):
     assert not capture.gated_layers(resnet)  # the original is left alone
 
 
-def test_a_converted_resnet_is_seen_by_the_instruments_and_the_switches():
+def test_a_converted_resnet_is_seen_by_the_instruments_and_can_be_frozen():
     resnet = trained_like(vitascope.create_model("resnet_micro", num_classes=10))
     convit, images = convit_from_resnet(resnet), torch.randn(2, 3, 32, 32)
     with capture.attention(convit) as maps:
         convit(images)
     assert {tuple(m.shape) for m in maps.values()} == {(2, 9, 64, 64)}
-    with forced_gates(convit, 1.0):
+    with forced_gates(capture.gated_layers(convit).values(), 1.0):
         found = measure.nonlocality(convit, [images])
     for name, grid in found.grid.items():
         assert grid == (8, 8)

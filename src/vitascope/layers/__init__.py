@@ -3,7 +3,7 @@
 From the smallest part up:
 
 * `positions` (a Gaussian window per head), `psa` (eq. 4), `gpsa` (eq. 6-7), `pruned` (skips closed
-  branches at inference), `switches` (ablations);
+  branches at inference), `freezing` (ablations);
 * `neighbors` and `neighborhood` (attention over the k x k patches around each), `window` (attention
   inside windows of a map);
 * `blur` (the mean over k x k points of a map, without weights);
@@ -21,18 +21,16 @@ from timm.layers import Attention as SelfAttention
 from vitascope.layers.blur import BoxBlur
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
 from vitascope.layers.context_broadcasting.broadcasting import BroadcastCost, broadcast_cost
+from vitascope.layers.freezing import (
+    freeze_gates,
+    freeze_gpsa,
+    gpsa_layers,
+)
 from vitascope.layers.from_convolution import attention_from_convolution
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.neighborhood import NeighborhoodAttention
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA, AttentionMaps
-from vitascope.layers.switches import (
-    forced_gates,
-    freeze_gates,
-    freeze_gpsa,
-    gpsa_layers,
-    without_pos_embed,
-)
 from vitascope.layers.window import WindowAttention
 
 __all__ = [
@@ -48,9 +46,7 @@ __all__ = [
     "WindowAttention",
     "attention_from_convolution",
     "broadcast_cost",
-    "forced_gates",
     "freeze_gates",
     "freeze_gpsa",
     "gpsa_layers",
-    "without_pos_embed",
 ]

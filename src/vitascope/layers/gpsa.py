@@ -60,7 +60,7 @@ class GPSA(PSA):
         super().__init__(dim, num_heads, locality_strength=locality_strength, **kwargs)
         self.gating_param = nn.Parameter(self.qk.weight.new_full((num_heads,), gate_init))
         self.gate_init = gate_init
-        self.forced_gate: float | None = None  # see `vitascope.layers.forced_gates`
+        self.forced_gate: float | None = None  # see `measure.ablation.masking`
 
     def reset_parameters(self) -> None:
         """As :class:`PSA`, and the gates at ``gate_init``."""

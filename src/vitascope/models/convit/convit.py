@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
+from vitascope.layers.freezing import freeze_gates, freeze_gpsa, gpsa_layers
 from vitascope.layers.gpsa import GPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA
-from vitascope.layers.switches import freeze_gates, freeze_gpsa, gpsa_layers
 from vitascope.models.vit.grid_vit import GridViT
 
 __all__ = ["ConViT", "GatePruning"]
