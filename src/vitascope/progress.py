@@ -127,6 +127,11 @@ class Progress:
             self.bar.close()
 
 
+def on_terminal(what: str, total: float) -> Progress:
+    """Progress of work that a command does on the way: on a terminal alone."""
+    return Progress(what, total, quiet=not sys.stderr.isatty())
+
+
 def _bar_of(progress: Progress) -> Any:
     """tqdm's bar, with the time left as :class:`Progress` has it."""
     from tqdm import tqdm

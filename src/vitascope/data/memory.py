@@ -5,31 +5,24 @@ Decoding 60,000 small JPEGs takes seconds, once per run; nothing is written to d
 
 import multiprocessing
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from typing import TypeVar
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from vitascope.data.decoding import GREY
 from vitascope.data.file_batches import decoded
 from vitascope.data.images import FileImages, ImageSet, MemoryImages
 from vitascope.errors import UserError
+from vitascope.progress import on_terminal
 
 MEMORY_LIMIT = 2 * 2**30  # bytes of pixels
 CHUNK = 256
 NAMED = 20  # broken images that are named one by one
 WORTH_WORKERS = 4096  # images; below, starting processes costs more than they save
 Images = TypeVar("Images", bound=ImageSet)
-
-
-def bar(total: int, what: str) -> tqdm:
-    """A progress bar on a terminal, nothing elsewhere."""
-    quiet = not sys.stderr.isatty()
-    return tqdm(total=total, desc=what, unit="image", disable=quiet, leave=False)
 
 
 def workers_for(count: int) -> int:
@@ -45,13 +38,13 @@ def headers(
 ) -> tuple[list[tuple[tuple[int, int], str]], dict[int, str]]:
     """Size and mode of every image; the positions of those that are none, with the reason."""
     found, broken = [], {}
-    with bar(len(files), "looking at images") as progress:
+    with on_terminal("looking at images", len(files)) as progress:
         for i in range(len(files)):
             try:
                 found.append(files.header(i))
             except OSError as error:
                 broken[i] = str(error)
-            progress.update()
+            progress.advance()
     return found, broken
 
 
@@ -61,12 +54,12 @@ def decode_all(files: FileImages) -> tuple[torch.Tensor, dict[int, str]]:
     orders = [np.arange(i, min(i + CHUNK, len(files))) for i in range(0, len(files), CHUNK)]
     broken: dict[int, str] = {}
     workers = workers_for(len(files))
-    with bar(len(files), "decoding images") as progress:
+    with on_terminal("decoding images", len(files)) as progress:
         for batch in decoded(
             files, orders, None, None, num_workers=workers, on_broken=broken.__setitem__
         ):
             out[torch.from_numpy(batch.indices)] = batch.pixels
-            progress.update(len(batch.indices))
+            progress.advance(len(batch.indices))
     return out, broken
 
 

@@ -6,20 +6,18 @@ timm fetches. Two processes that ask for the same file fetch it once.
 
 import hashlib
 import os
-import shutil
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import torch
 from filelock import FileLock
-from tqdm import tqdm
 
 from vitascope.errors import UserError
+from vitascope.progress import on_terminal
 
 TIMEOUT = 60  # seconds without a byte
 
@@ -70,11 +68,10 @@ def _fetch(url: str, path: Path) -> None:
         try:
             length = source.headers.get("Content-Length")
             total = int(length) if length else None
-            bar: Any = tqdm.wrapattr(
-                source, "read", total=total, desc=path.name, leave=False, disable=None
-            )
-            with bar as watched:
-                shutil.copyfileobj(watched, part, 1 << 20)
+            with on_terminal(path.name, total or 0) as progress:
+                while chunk := source.read(1 << 20):
+                    part.write(chunk)
+                    progress.advance(len(chunk))
             part.flush()
             os.fsync(part.fileno())
             if total is not None and part.tell() != total:
