@@ -93,6 +93,7 @@ results: $(READY)
 
 figures: $(READY)
 	$(BIN)/python docs/make_figures.py $(RUNS)
+	$(BIN)/python docs/make_result_figures.py
 
 api: $(READY)
 	$(BIN)/python docs/make_api.py docs/api

@@ -102,13 +102,13 @@ def kept(sight: Sight) -> Iterator[tuple[str, Record]]:
         yield name, load(OUT / "records" / name)
 
 
-def write(name: str, figure: Figure) -> None:
-    """The figure, small."""
+def write(path: Path, figure: Figure) -> None:
+    """Save the figure, small."""
     drawn = BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(drawn, format="png", dpi=min(200, WIDTH / figure.get_figwidth()))
     image = Image.open(drawn).convert("RGB")
-    with atomic_write(OUT / f"{name}.png") as stream:
+    with atomic_write(path) as stream:
         image.quantize(COLOURS, dither=Image.Dither.NONE).save(stream, "png", optimize=True)
 
 
@@ -168,12 +168,12 @@ def main(words: Sequence[str]) -> None:
             if words:
                 record.save(OUT / "records" / name)
             seen = Seen(label=sight.model, style=Style(), record=record)
-            write(name, draw_figure(INSTRUMENTS[record.kind].draw([seen])))
+            write(OUT / f"{name}.png", draw_figure(INSTRUMENTS[record.kind].draw([seen])))
     if not named or "miou" in named:
         record, figure = segmented()
         if words:
             record.save(OUT / "records" / "miou")
-        write("miou", figure)
+        write(OUT / "miou.png", figure)
 
 
 if __name__ == "__main__":
