@@ -159,6 +159,29 @@ def test_the_images_that_choose_are_not_those_that_measure():
     assert advice.badge == "With caution: the test images disagree"
 
 
+def test_of_many_models_groups_are_told_and_not_each_lead():
+    first = {"a": (89, 91), "b": (88.8, 91), "c": (89, 90.8), "d": (69, 71), "e": (59, 61)}
+    table = {name: [pair, pair] for name, pair in first.items()}
+    chosen, reported = cells(table, name="validation"), cells(table)
+    advice = advise(chosen, reported, dict.fromkeys(table, 1.0), "a")
+    assert "Undecided between a, b and c, by 20,000 validation images" in advice.headline
+    (why,) = (s for s in advice.sentences if s.startswith("Chosen by"))
+    assert ": a 90.0 %, b 89.9 %, 3 others down to 60.0 %." in why
+    (leads,) = (s for s in advice.sentences if "which chose nothing" in s)
+    assert re.search(
+        r"a is ahead of 2 others by 20\.0 points \[\+\d+\.\d, \+\d+\.\d\] or more; "
+        r"not told from 2 others \(\+0\.1 points \[.*\] to \+0\.1 points \[.*\]\)\.$",
+        leads,
+    )
+    worse = {**table, "e": [(99, 99.5), (99, 99.5)]}
+    leads = next(
+        s
+        for s in advise(chosen, cells(worse), dict.fromkeys(table, 1.0), "a").sentences
+        if "which chose nothing" in s
+    )
+    assert re.search(r"; behind e by 9\.2 points \[-", leads)
+
+
 def test_images_that_choose_and_measure_are_in_the_badge():
     both = cells(CLEAR)
     advice = advise(both, both, COST, "vit")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from vitascope.studies import stats
 from vitascope.studies.comparison.cautions import Trainings, cautions
 from vitascope.studies.comparison.evidence import Evidence, FractionResults, tabulate
+from vitascope.studies.stats.recommendation import SPELT_OUT, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
 
@@ -106,8 +107,7 @@ def _headline(
         return f"{found.model}: {what}."
     by = f", by {chosen.called}" if chosen is not reported else ""
     if found.verdict == "undecided":
-        names = [found.best, *found.rivals]
-        between = f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
+        between = undecided_between(found.best, found.rivals)
         return f"{between}{by}; {found.best}, the highest mean, has {what}."
     if found.verdict == "clear":
         return f"Take {found.model}: {what}; ahead of the rest{by}."
@@ -137,7 +137,11 @@ def _why(found: stats.Recommendation, chosen: Evidence) -> list[str]:
     """The reason of the choice, with the images it was made by."""
     if len(found.accuracy) == 1:
         return [found.reason]
-    means = ", ".join(f"{name} {mean:.1f} %" for name, mean in found.accuracy.items())
+    order = sorted(found.accuracy.items(), key=lambda pair: -pair[1])
+    shown = list(found.accuracy.items()) if len(order) <= SPELT_OUT else order[:2]
+    means = ", ".join(f"{name} {mean:.1f} %" for name, mean in shown)
+    if len(shown) < len(order):
+        means += f", {len(order) - len(shown)} others down to {order[-1][1]:.1f} %"
     return [f"Chosen by {chosen.called}: {means}. {found.reason}"]
 
 
@@ -146,20 +150,66 @@ def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
     correct = reported.correct(reported.most)
     if chosen is reported or len(correct) < 2:
         return []
+    found = {
+        other: stats.difference(correct[model], runs, **reported.kinds)
+        for other, runs in correct.items()
+        if other != model
+    }
+    said = _each_lead(found) if len(correct) <= SPELT_OUT else _grouped_leads(found)
+    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(said)}."]
+
+
+def _shown(lead: stats.Estimate) -> bool:
+    """Whether the interval excludes 0, and speaks of more than two single runs."""
+    return (lead.low > 0 or lead.high < 0) and not lead.one_run
+
+
+def _interval(lead: stats.Estimate) -> str:
+    return f"[{lead.low:+.1f}, {lead.high:+.1f}]"
+
+
+def _each_lead(found: Mapping[str, stats.Estimate]) -> list[str]:
+    """One part of a sentence for each other model."""
     parts = []
-    for other, runs in correct.items():
-        if other == model:
-            continue
-        lead = stats.difference(correct[model], runs, **reported.kinds)
-        sure = lead.low > 0 or lead.high < 0
-        shown = "" if sure and not lead.one_run else ", within noise"
-        interval = f"[{lead.low:+.1f}, {lead.high:+.1f}]{shown}"
+    for other, lead in found.items():
+        interval = f"{_interval(lead)}{'' if _shown(lead) else ', within noise'}"
         if abs(lead.value) < 0.05:
             parts.append(f"level with {other} {interval}")
             continue
         how = "ahead of" if lead.value > 0 else "behind"
         parts.append(f"{how} {other} by {abs(lead.value):.1f} points {interval}")
-    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(parts)}."]
+    return parts
+
+
+def _grouped_leads(found: Mapping[str, stats.Estimate]) -> list[str]:
+    """The same of many models: those it is ahead of, not told from, and behind."""
+    groups: dict[str, list[tuple[str, stats.Estimate]]] = {"ahead": [], "level": [], "behind": []}
+    for other, lead in sorted(found.items(), key=lambda pair: pair[1].value):
+        how = "level" if not _shown(lead) else "ahead" if lead.value > 0 else "behind"
+        groups[how].append((other, lead))
+
+    def names(how: str) -> str:
+        given = [name for name, _ in groups[how]]
+        return given[0] if len(given) == 1 else f"{len(given)} others"
+
+    parts = []
+    if groups["ahead"]:
+        least = groups["ahead"][0][1]
+        more = " or more" if len(groups["ahead"]) > 1 else ""
+        parts.append(
+            f"ahead of {names('ahead')} by {least.value:.1f} points {_interval(least)}{more}"
+        )
+    if groups["level"]:
+        ends = [groups["level"][0][1], *([groups["level"][-1][1]] * (len(groups["level"]) > 1))]
+        spans = " to ".join(f"{lead.value:+.1f} points {_interval(lead)}" for lead in ends)
+        parts.append(f"not told from {names('level')} ({spans})")
+    if groups["behind"]:
+        most = groups["behind"][0][1]
+        upto = "up to " if len(groups["behind"]) > 1 else ""
+        parts.append(
+            f"behind {names('behind')} by {upto}{-most.value:.1f} points {_interval(most)}"
+        )
+    return parts
 
 
 def _few(chosen: Evidence, reported: Evidence) -> list[str]:

@@ -29,6 +29,7 @@ from vitascope.studies.stats.variance import ErrorVariance, Estimate
 __all__ = ["Needed", "Recommendation", "recommend"]
 
 MOST_IMAGES, MOST_SEEDS = 1_000_000, 100  # more than this is no advice
+SPELT_OUT = 4  # models that a sentence names one by one; of more the best, and a number
 FIRST_SEEDS = 3  # below these the spread between runs is hardly known
 
 
@@ -235,9 +236,20 @@ def _least(now: int, most: int, distance: float, variance: Any) -> int | None:
     return high - now
 
 
-def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool) -> str:
+def undecided_between(best: str, rivals: Sequence[str]) -> str:
+    """The models in question; of many the best, and how many others.
+
+    >>> undecided_between("a", ["b", "c"]), undecided_between("a", ["b", "c", "d", "e"])
+    ('Undecided between a, b and c', 'Undecided between a and 4 others')
+    """
     names = [best, *rivals]
-    between = f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
+    if len(names) > SPELT_OUT:
+        return f"Undecided between {best} and {len(rivals)} others"
+    return f"Undecided between {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool) -> str:
+    between = undecided_between(best, rivals)
     if one_run:
         return f"{between}: one run each, and another seed may differ; add {needed.seeds} seeds."
     ways = [
