@@ -37,8 +37,8 @@ drawn by `python docs/make_scenes.py FOLDER`.
 
 SEEN = """Of each source the network with the highest mean on the validation images; in brackets
 how far it is behind a linear head on frozen features, paired over test images, with 95 %
-intervals (below 0: ahead). From random weights the network is trained as long as it is fine-
-tuned, which hardly leaves chance; the last column is a small network of ours from scratch by
+intervals (below 0: ahead). From random weights the network is trained as long as it is
+fine-tuned, which hardly leaves chance; the last column is a small network of ours from scratch by
 `vitascope compare` (30 epochs, at most 64 pixels; of ants and bees the better of two, chosen by
 validation images), the fair column: what one can have without pretrained weights. The recipe
 `finetune` is the last of four that were tried, on ants and bees at 96 pixels:"""
