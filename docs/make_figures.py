@@ -102,11 +102,11 @@ def kept(sight: Sight) -> Iterator[tuple[str, Record]]:
         yield name, load(OUT / "records" / name)
 
 
-def write(path: Path, figure: Figure) -> None:
-    """Save the figure, small."""
+def write(path: Path, figure: Figure, width: int = WIDTH) -> None:
+    """Save the figure, at most so many pixels across and of few colours."""
     drawn = BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(drawn, format="png", dpi=min(200, WIDTH / figure.get_figwidth()))
+        figure.savefig(drawn, format="png", dpi=min(200, width / figure.get_figwidth()))
     image = Image.open(drawn).convert("RGB")
     with atomic_write(path) as stream:
         image.quantize(COLOURS, dither=Image.Dither.NONE).save(stream, "png", optimize=True)

@@ -19,6 +19,7 @@ from vitascope.report.records import find
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
+WIDTH = 1500  # pixels: of many panels each must be read
 
 
 def main(words: Sequence[str]) -> None:
@@ -32,7 +33,7 @@ def main(words: Sequence[str]) -> None:
         for figure, drawing in drawings(compose(find([path], KINDS))):
             name = f"{path.stem}-{figure}"
             if name in wanted:
-                write(FIGURES / f"{name}.png", drawing)
+                write(FIGURES / f"{name}.png", drawing, WIDTH)
                 print(name)
 
 
