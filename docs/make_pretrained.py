@@ -47,6 +47,7 @@ runs, may be a little flattered; the other sources chose nothing."""
 # name of the source, its record, and the comparison from scratch on the same images
 SOURCES = (
     ("ants and bees, 224 pixels", "pretrained-ants-bees-224", "scratch-ants-bees"),
+    ("ants and bees, 96 pixels", "pretrained-ants-bees-96", "scratch-ants-bees"),
     ("CIFAR-10, 2,000 images, 64 pixels", "pretrained-cifar10-2000-64", "scratch-cifar10-2000"),
     ("scenes, 96 pixels", "pretrained-scenes-96", "scratch-scenes"),
 )
