@@ -43,7 +43,10 @@ fine-tuned, which hardly leaves chance; the last column is a small network of ou
 validation images), the fair column: what one can have without pretrained weights. The recipe
 `finetune` is the last of four that were tried, on ants and bees at 96 pixels:"""
 TRIED = """It was chosen on these test images, so the fine-tuned ants and bees, though of other
-runs, may be a little flattered; the other sources chose nothing."""
+runs, may be a little flattered; the other sources
+chose nothing. A row shows one network, on CIFAR-10 and scenes chosen because its fine-tuning did
+best on validation images, so its gain is not that of the others: each has both numbers in the
+tables above."""
 # name of the source, its record, and the comparison from scratch on the same images
 SOURCES = (
     ("ants and bees, 224 pixels", "pretrained-ants-bees-224", "scratch-ants-bees"),
