@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 from safetensors.torch import save_file
@@ -205,18 +206,16 @@ def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch):
 OFFLINE = """
 import sys
 from vitascope.cli import main
-words = ["compare", "--data", "digits", "--pretrained", "--probe-only", "--out", "x"]
-code = main(words + sys.argv[1:])
-print(code, "torch" in sys.modules)
+print(main(sys.argv[1:]), "torch" in sys.modules)
 """
 
 
 def offline(home, *words):
-    """`compare --pretrained` where the hub does not answer: what it said, exit code, torch."""
+    """A command where the hub does not answer: what it said, exit code, whether torch is loaded."""
     nowhere = {
         "HF_ENDPOINT": "http://127.0.0.1:9",
         "HF_HOME": f"{home}/hf",
-        "TORCH_HOME": f"{home}",
+        "TORCH_HOME": f"{home}/torch",
     }
     told = subprocess.run(
         [sys.executable, "-c", OFFLINE, *words],
@@ -229,26 +228,58 @@ def offline(home, *words):
     return told.stderr, *told.stdout.split()
 
 
-def test_without_network_and_cache_the_answer_comes_before_torch_is_loaded(tmp_path):
-    said, code, torch_loaded = offline(tmp_path)
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("compare --data digits --pretrained --probe-only --out x", "all 12 models"),
+        ("compare --data digits --pretrained --models resnet18 --out x", "resnet18"),
+        ("train --model resnet18 --data digits --pretrained --out x", "resnet18"),
+        ("inspect resnet18 --data digits --pretrained --out x", "resnet18"),
+        ("evaluate resnet18 --data digits --pretrained", "resnet18"),
+    ],
+)
+def test_without_network_the_answer_comes_before_torch_is_loaded(tmp_path, words, what):
+    for other in ("timm--vit_tiny_patch16_224.augreg_in21k", "someone--something"):
+        (tmp_path / f"hf/hub/models--{other}").mkdir(parents=True)
+    said, code, torch_loaded = offline(tmp_path, *words.split())
     assert (code, torch_loaded) == ("2", "False")
-    assert "all 12 models are not in the cache" in said
+    assert f"the weights of {what} are not in the cache ({tmp_path}" in said
     assert "local-dir:" in said
     assert "NAME@FILE" in said
-    assert str(tmp_path) in said
-    assert "weights of resnet18 are" in offline(tmp_path, "--models", "resnet18")[0]
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 
-def test_what_is_cached_is_looked_at_also_without_network(tmp_path, monkeypatch):
+@pytest.fixture
+def caches(tmp_path, monkeypatch):
+    """Empty caches of the hub and of torch, and no network."""
     monkeypatch.setattr(hub_access, "reachable", lambda endpoint: False)
     monkeypatch.setattr(hub_access.constants, "HF_HUB_CACHE", tmp_path)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_what_is_cached_is_looked_at_also_without_network(caches):
     with pytest.raises(UserError, match="cannot be reached"):
-        hub_access.check_weights_can_be_had(["resnet18", "timm:resnet18"])
+        hub_access.check_weights_can_be_had(["resnet18", "timm:resnet18", "hf-hub:some/one@main"])
     hub_access.check_weights_can_be_had(["resnet18", "resnet18@a.pt"])
-    (tmp_path / "models--timm--resnet18.a1_in1k").mkdir()
+    (caches / "models--some--one").mkdir()
+    hub_access.check_weights_can_be_had(["hf-hub:some/one@main"])
+    with pytest.raises(UserError, match="cannot be reached"):
+        hub_access.check_weights_can_be_had(["resnet18"])
+    (caches / "models--timm--resnet18.a1_in1k").mkdir()
     hub_access.check_weights_can_be_had(["resnet18"])
+
+
+def test_weights_in_the_cache_are_never_taken_for_missing(caches, monkeypatch):
+    """Of any model that timm knows, wherever it says that the weights are."""
+    for name in timm.list_models(pretrained=True):
+        known = timm.get_pretrained_cfg(name)
+        kept = {known.hf_hub_id} if known.hf_hub_id else set()
+        files = set() if kept else {known.url.rsplit("/", 1)[-1]}
+        monkeypatch.setattr(hub_access, "cached_repositories", lambda kept=kept: kept)
+        monkeypatch.setattr(hub_access, "_torch_checkpoints", lambda files=files: files)
+        for asked in (name, name.split(".")[0], f"timm:{name}"):
+            assert hub_access.may_be_cached(asked), (asked, kept, files)
 
 
 def test_a_hub_that_does_not_answer_is_offline():

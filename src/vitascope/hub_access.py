@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from os import environ
 from pathlib import Path
 
@@ -58,27 +59,57 @@ def comes_from_hub(name: str) -> bool:
     return not {"@", ":"} & set(name.removeprefix("timm:")) and not Path(name).exists()
 
 
-def cached_anything() -> bool:
-    """Whether there is any model in the hub's cache, or any file in torch's."""
-    torch_home = environ.get("TORCH_HOME") or Path(
-        environ.get("XDG_CACHE_HOME", "~/.cache"), "torch"
+def cached_repositories() -> set[str]:
+    """``OWNER/NAME`` of every model in the hub's cache."""
+    folders = Path(constants.HF_HUB_CACHE).expanduser().glob("models--*--*")
+    return {"/".join(folder.name.split("--", 2)[1:]) for folder in folders}
+
+
+def may_be_cached(name: str) -> bool:
+    """Whether the weights of a model that comes from the hub may be in a cache.
+
+    timm's are nearly all in ``timm/NAME.TAG``. A few have another owner or an address outside the
+    hub, which timm's source names; importing it would take four seconds.
+    """
+    kept = cached_repositories()
+    if name.startswith("hf-hub:"):
+        return name.removeprefix("hf-hub:").split("@")[0] in kept
+    stem = name.removeprefix("timm:").removeprefix("vs_").split("+")[0].split(".")[0]
+    stem = stem.replace("_quickgelu", "")  # has the weights of the model without it
+    elsewhere = {repository for repository in kept if not repository.startswith("timm/")}
+    return any(each.startswith(f"timm/{stem}") for each in kept) or _named_by_timm(
+        elsewhere | _torch_checkpoints()
     )
-    kept = (Path(constants.HF_HUB_CACHE), "models--*"), (Path(torch_home, "hub/checkpoints"), "*")
-    return any(next(place.expanduser().glob(pattern), None) for place, pattern in kept)
+
+
+def _torch_checkpoints() -> set[str]:
+    """Names of the files that torch has downloaded."""
+    home = environ.get("TORCH_HOME") or Path(environ.get("XDG_CACHE_HOME", "~/.cache"), "torch")
+    return {file.name for file in Path(home, "hub/checkpoints").expanduser().glob("*")}
+
+
+def _named_by_timm(texts: set[str]) -> bool:
+    """Whether one of these stands in the source of timm's models."""
+    spec = find_spec("timm") if texts else None
+    folders = spec.submodule_search_locations or () if spec else ()
+    sources = (file for folder in folders for file in Path(folder, "models").glob("*.py"))
+    return any(text in source.read_text() for source in sources for text in texts)
 
 
 def check_weights_can_be_had(names: Sequence[str]) -> None:
-    """Refuse models none of whose pretrained weights can be had, before torch is loaded.
+    """Refuse models none of whose pretrained weights can be had, before anything else is loaded.
 
-    Only the certain case is refused: all come from the hub, the caches are empty, and the hub does
+    Only the certain case is refused: all come from the hub, none is in a cache, and the hub does
     not answer.
 
     Raises:
         UserError: Naming the cache and the other sources of weights.
     """
-    if not all(map(comes_from_hub, names)) or cached_anything():
+    if not all(map(comes_from_hub, names)):
         return
-    if constants.HF_HUB_OFFLINE or not reachable(constants.ENDPOINT):
+    if not constants.HF_HUB_OFFLINE and reachable(constants.ENDPOINT):
+        return
+    if not any(map(may_be_cached, names)):
         raise UserError(_missing(names[0] if len(names) == 1 else f"all {len(names)} models"))
 
 

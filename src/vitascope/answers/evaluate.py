@@ -6,6 +6,7 @@ from typing import Any
 
 from vitascope.answers.result import FORMATS, Result
 from vitascope.errors import UserError
+from vitascope.hub_access import check_weights_can_be_had
 from vitascope.progress import Progress
 from vitascope.requests.evaluate import Evaluate
 from vitascope.settings import fields_of
@@ -14,6 +15,8 @@ from vitascope.threads import use_threads
 
 def run_evaluate(request: Evaluate) -> Result:
     """Accuracy, likelihood and calibration; with ``on``, robustness."""
+    if request.pretrained:
+        check_weights_can_be_had([request.model])
     use_threads(request.threads)
     from vitascope.studies.inspection.robustness import Trial
     from vitascope.studies.session.models import class_pairs

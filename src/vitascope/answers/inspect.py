@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vitascope.answers.result import Result
+from vitascope.hub_access import check_weights_can_be_had
 from vitascope.progress import Progress
 from vitascope.requests.inspect import Inspect
 from vitascope.threads import use_threads
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 def run_inspect(request: Inspect) -> Result:
     """Look inside a model, or list its units."""
+    if request.pretrained:
+        check_weights_can_be_had([request.model])
     use_threads(request.threads)
     from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject, list_units
 

@@ -18,6 +18,10 @@ _ANY_TASK = (  # options of every task; the others are for classification
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope train``, train and print."""
     request = parse(Train, "vitascope train", words)
+    if request.pretrained and request.task == "classification":
+        from vitascope.hub_access import check_weights_can_be_had
+
+        check_weights_can_be_had([request.model])
     from vitascope.threads import use_threads
 
     use_threads(request.threads)
