@@ -10,7 +10,9 @@ from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
 from vitascope.bench.machine_share import machine_shares, training_flops
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
 from vitascope.bench.timing import peak_memory, running_on, take_turns
+from vitascope.cli import main
 from vitascope.layers import NeighborhoodAttention
+from vitascope.record import load
 from vitascope.report.tables.bench import bench_tables
 
 
@@ -118,3 +120,13 @@ def test_a_share_of_the_machine_is_arithmetic_over_time():
     assert label == "small"
     assert 0 < low <= middle <= high < 1.5
     assert rate > 0 < gflops
+
+
+def test_the_command_in_a_record_is_the_one_that_was_typed(tmp_path):
+    """With threads added to it, it would time other numbers of threads than it did."""
+    words = ["bench", "neighborhood", "--grids", "8", "--rounds", "1", "--quiet"]
+    assert main([*words, "--out", f"{tmp_path}/a"]) == 0
+    assert main([*words, "--threads", "2", "--out", f"{tmp_path}/b"]) == 0
+    for name, threads in (("a", ""), ("b", " --threads 2")):
+        typed = f"vitascope {' '.join(words)}{threads} --out {tmp_path}/{name}"
+        assert load(tmp_path / name).made["command"] == typed

@@ -20,7 +20,8 @@ MODELS = {
 def run(words: Sequence[str]) -> None:
     """Parse the words after ``vitascope bench`` and measure."""
     args = parse(Bench, "vitascope bench", words)
-    use_threads(args.threads or 1)
+    if args.threads is not None:  # else a benchmark has its own, gpsa several
+        use_threads(args.threads)
     from vitascope.report.tables.bench import bench_tables
     from vitascope.report.tables.writers import as_text
 
