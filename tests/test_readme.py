@@ -104,8 +104,8 @@ def test_the_readmes_table_has_the_numbers_of_the_records():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines()]
     assert [row[-2].strip() for row in rows if len(row) == 5][2:] == [
-        "{:.1f} / {:.1f} / {:.1f} times as fast at inference, {:.1f} / {:.1f} / {:.1f} in training; "
-        "{:.2f} / {:.2f} / {:.2f} and {:.2f} / {:.2f} / {:.2f} of the speed of a ViT as "
+        "{:.1f} / {:.1f} / {:.1f} times as fast at inference, {:.1f} / {:.1f} / {:.1f} in "
+        "training; {:.2f} / {:.2f} / {:.2f} and {:.2f} / {:.2f} / {:.2f} of the speed of a ViT as "
         "wide".format(*sizes),
         f"{layer:.1f} times as fast",
         "{:.1f} / {:.1f} times as fast; as fast as SciPy's `eigsh`".format(*eigen),
