@@ -210,9 +210,10 @@ class Trainer:
         count = sum(p.numel() for p in self.model.parameters())
         where = f"{self.process.world_size} process" + ("es" if self.process.world_size > 1 else "")
         begin = f"from step {self.step}" if self.step else "from the start"
+        epochs = f"{self.recipe.total_epochs} epoch" + "s" * (self.recipe.total_epochs != 1)
         self.progress.tell(
             f"{self.config['data']['name']}: {count:,} parameters, "
-            f"{self.recipe.total_epochs} epochs of {self.task.steps} steps "
+            f"{epochs} of {self.task.steps} steps "
             f"on {where} ({self.process.device}), {begin}"
         )
 
