@@ -274,8 +274,8 @@ def _papers(claims: Sequence[CountedClaim], shown: Sequence[str]) -> str:
     stand = standing(claims)
     known = [claim.p_value is not None for claim in claims]
     rows = []
-    for paper in dict.fromkeys(claim.source.split(" ")[0] for claim in claims):
-        mine = [place for place, c in enumerate(claims) if c.source.split(" ")[0] == paper]
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        mine = [place for place, c in enumerate(claims) if c.paper == paper]
         alone = Counter(claims[place].verdict for place in mine)
         left = Counter(claims[place].verdict for place in mine if stand[place])
         corrected = any(known[place] for place in mine)

@@ -28,9 +28,19 @@ LEVEL = 0.05
 class CountedClaim(NamedTuple):
     """What the counts need of a claim."""
 
-    source: str  # the paper's name is its first word
+    source: str
     verdict: str
     p_value: float | None  # None if it was not tested
+
+    @property
+    def paper(self) -> str:
+        """Whose claim it is; one that stands at no place of a paper is our own.
+
+        >>> [CountedClaim(source, "", None).paper for source in ("CB section 2.4", "Fine grid")]
+        ['CB', 'our own']
+        """
+        name, _, place = self.source.partition(" ")
+        return name if place.startswith(("Table", "Fig.", "App.", "section")) else "our own"
 
 
 def tested(claim: Mapping[str, Any]) -> CountedClaim:
@@ -119,12 +129,11 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
     from scipy.stats import false_discovery_control  # takes a second to import
 
     stands = [claim.verdict not in ("agrees", "disagrees") for claim in claims]
-    papers = [claim.source.split(" ")[0] for claim in claims]
-    for paper in set(papers):
+    for paper in {claim.paper for claim in claims}:
         mine = [
             (place, claim.p_value)
             for place, claim in enumerate(claims)
-            if papers[place] == paper and claim.p_value is not None
+            if claim.paper == paper and claim.p_value is not None
         ]
         adjusted = false_discovery_control([p for _, p in mine]) if mine else ()
         for (place, _), p_value in zip(mine, adjusted, strict=True):
