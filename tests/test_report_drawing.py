@@ -312,6 +312,16 @@ def test_both_renderers_name_the_same_series(one_of_each):
             assert line.label in {text.get_text() for text in texts}
 
 
+def test_a_panel_without_a_number_says_so_in_both_renderers():
+    line = Series(label="a", x=[1.0], y=[None])
+    panel = Lines(title="empty", x_label="x", y_label="y", series=(line,))
+    (axis,) = draw_figure(Figure(name="f", title="", reading="", panels=(panel,))).axes
+    (words,) = [text.get_text() for text in axis.texts]
+    assert words in draw_panel(panel)
+    assert words.startswith("No number")
+    assert not axis.axison
+
+
 def test_a_map_of_a_tokens_own_attention_has_no_ring_where_no_patch_looks():
     rows = ("layer 1", "layer 1, class token")
     values = np.ones((2, 3, 2, 2))

@@ -43,7 +43,7 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
     """Groups as rows, series within them; dots are seeds, the mark their mean."""
     numbers = dots_range(panel)
     if not numbers:
-        return Markup('<p class="none">No number to draw.</p>')
+        return svg.nothing()
     most = 48 if width > 500 else 22
     room = 14 + max(svg.width(svg.shorten(group, most), 12) for group in panel.groups)
     step = _LINE * len(panel.series) + 12

@@ -93,7 +93,7 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
     """The matrix with its names and a bar of colours; few cells carry their numbers."""
     at, low, high = levels(panel)
     if not at.size:
-        return Markup('<p class="none">No number to draw.</p>')
+        return svg.nothing()
     count_rows, count_columns = at.shape
     left = 10 + max((svg.width(svg.shorten(row, 16), 10.5) for row in panel.rows), default=0)
     bar = 58

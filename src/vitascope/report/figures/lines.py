@@ -68,7 +68,7 @@ def draw_lines(
     """One panel; every line carries its name, and the whole is said in words."""
     drawn = [line for line in panel.series if runs_of(line, panel, most)]
     if not drawn:
-        return Markup('<p class="none">No number to draw.</p>')
+        return svg.nothing()
     letters = min(max(len(line.label) for line in drawn), 24 if width > 500 else 18)
     points = of_points(panel)
     named = (len(drawn) > 1 or bool(drawn[0].label)) and not points

@@ -28,7 +28,7 @@ from vitascope.report.figures.maps import lit, map_levels
 from vitascope.report.figures.scale import ticks
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.figures.surface import NUM_CONTOURS, smooth
-from vitascope.report.figures.svg import shorten
+from vitascope.report.figures.svg import NOTHING, shorten
 from vitascope.report.instruments.per_layer import MARKS, REST
 
 FORMATS = ("png", "svg", "pdf")
@@ -126,6 +126,10 @@ def _style(style: Style) -> dict[str, Any]:
 
 
 def _lines(axis: Axes, panel: Lines) -> None:
+    if not any(runs_of(line, panel) for line in panel.series):
+        axis.set_axis_off()
+        axis.text(0, 0.9, NOTHING, color=_INK, transform=axis.transAxes)
+        return
     ends: list[tuple[float, float, str, str]] = []
     for line in panel.series:
         style, last = _style(line.style), None

@@ -50,7 +50,7 @@ def draw_surface(panel: Surface, *, width: float = 420, **_: float) -> Markup:
 
     x, y, heights = smooth(panel)
     if not np.isfinite(heights).any():
-        return Markup('<p class="none">No number to draw.</p>')
+        return svg.nothing()
     matrix = Heat(
         title=panel.title, rows=(), columns=(), values=heights, label=panel.label, log=panel.log
     )

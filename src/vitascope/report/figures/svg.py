@@ -11,6 +11,13 @@ from markupsafe import Markup, escape
 
 Point = tuple[float, float]
 
+NOTHING = "No number to draw."
+
+
+def nothing() -> Markup:
+    """In place of a panel without a number."""
+    return Markup(f'<p class="none">{NOTHING}</p>')
+
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
     """An element; text children and attribute values are escaped, None attributes left out.
