@@ -270,6 +270,12 @@ def test_what_is_cached_is_looked_at_also_without_network(caches):
     hub_access.check_weights_can_be_had(["resnet18"])
 
 
+@pytest.mark.parametrize("name", ["convit_micro", "resnt18", "deit_tiny"])
+def test_a_name_that_timm_does_not_have_is_left_to_the_registry(caches, name):
+    """It knows that there are no weights, what was meant, or whose weights they are."""
+    hub_access.check_weights_can_be_had([name])
+
+
 def test_weights_in_the_cache_are_never_taken_for_missing(caches, monkeypatch):
     """Of any model that timm knows, wherever it says that the weights are."""
     for name in timm.list_models(pretrained=True):

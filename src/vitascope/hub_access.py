@@ -74,12 +74,20 @@ def may_be_cached(name: str) -> bool:
     kept = cached_repositories()
     if name.startswith("hf-hub:"):
         return name.removeprefix("hf-hub:").split("@")[0] in kept
-    stem = name.removeprefix("timm:").removeprefix("vs_").split("+")[0].split(".")[0]
-    stem = stem.replace("_quickgelu", "")  # has the weights of the model without it
+    stem = _architecture(name).replace("_quickgelu", "")  # has the weights of the model without it
     elsewhere = {repository for repository in kept if not repository.startswith("timm/")}
     return any(each.startswith(f"timm/{stem}") for each in kept) or _named_by_timm(
         elsewhere | _torch_checkpoints()
     )
+
+
+def _architecture(name: str) -> str:
+    """A model's name without prefix, suffix and tag.
+
+    >>> _architecture("timm:resnet18.a1_in1k"), _architecture("vs_convit_tiny+cb")
+    ('resnet18', 'convit_tiny')
+    """
+    return name.removeprefix("timm:").removeprefix("vs_").split("+")[0].split(".")[0]
 
 
 def _torch_checkpoints() -> set[str]:
@@ -99,13 +107,16 @@ def _named_by_timm(texts: set[str]) -> bool:
 def check_weights_can_be_had(names: Sequence[str]) -> None:
     """Refuse models none of whose pretrained weights can be had, before anything else is loaded.
 
-    Only the certain case is refused: all come from the hub, none is in a cache, and the hub does
-    not answer.
+    Only the certain case is refused: all are timm's or on the hub, none is in a cache, and the hub
+    does not answer. A name that timm does not have is left to those who know the others.
 
     Raises:
         UserError: Naming the cache and the other sources of weights.
     """
     if not all(map(comes_from_hub, names)):
+        return
+    by_name = [_architecture(name) for name in names if not name.startswith("hf-hub:")]
+    if not all(_named_by_timm({f"def {name}("}) for name in by_name):
         return
     if not constants.HF_HUB_OFFLINE and reachable(constants.ENDPOINT):
         return
