@@ -29,8 +29,18 @@ def duration(seconds: float | None) -> str:
 
 
 def tied(words: str) -> str:
-    """Words in which a percent sign stays on its number's line."""
-    return words.replace(" %", "\u00a0%")
+    """Words in which a percent sign, top-1 and an interval are not broken over two lines.
+
+    What stands in backticks is code and stays as it is.
+
+    >>> tied("90.0 % top-1 [88.1, 91.9]: `--set a=[0, 1]`")
+    '90.0\\xa0% top\u20111 [88.1,\\xa091.9]: `--set a=[0, 1]`'
+    """
+    parts = words.split("`")
+    for place in range(0, len(parts), 2):
+        part = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), parts[place])
+        parts[place] = re.sub(r"\btop-(?=\d)", "top\u2011", part.replace(" %", "\u00a0%"))
+    return "`".join(parts)
 
 
 def code(words: str) -> Markup:
