@@ -101,7 +101,7 @@ def _named_by_timm(texts: set[str]) -> bool:
     spec = find_spec("timm") if texts else None
     folders = spec.submodule_search_locations or () if spec else ()
     sources = (file for folder in folders for file in Path(folder, "models").glob("*.py"))
-    return any(text in source.read_text() for source in sources for text in texts)
+    return any(text in source.read_text(encoding="utf-8") for source in sources for text in texts)
 
 
 def check_weights_can_be_had(names: Sequence[str]) -> None:
