@@ -116,7 +116,7 @@ def check_weights_can_be_had(names: Sequence[str]) -> None:
     if not all(map(comes_from_hub, names)):
         return
     by_name = [_architecture(name) for name in names if not name.startswith("hf-hub:")]
-    if not all(_named_by_timm({f"def {name}("}) for name in by_name):
+    if not all(_named_by_timm({f"def {name}(", f"def {name}_patch"}) for name in by_name):
         return
     if not constants.HF_HUB_OFFLINE and reachable(constants.ENDPOINT):
         return
