@@ -65,13 +65,28 @@ ROWS = {  # study: (model, depth where it is not the model's own)
     },
     "broadcasting": {("vit_micro", None), ("vit_micro+cb", None)},
     "locality-in-training": {("vit_micro", 8), ("convit_micro", 8)},
+    "fine-grid-images": {("vit_micro", None), ("convit_micro", None)},
+    "locality-dial": {
+        *((f"vit_micro{way}", None) for way in ("", "+mimetic", "+impulse", "+lsa", "+spt")),
+        *((f"vit_micro{way}", None) for way in ("+stem", "+rope")),
+        *((name, None) for name in ("convit_micro", "convolutional_vit_micro", "resnet_micro")),
+    },
 }
-SEEDS = {"frequencies": 5, "pooling": 5, "broadcasting": 20, "locality-in-training": 3}
+SEEDS = {
+    "frequencies": 5,
+    "pooling": 5,
+    "broadcasting": 20,
+    "locality-in-training": 3,
+    "fine-grid-images": 5,
+    "locality-dial": 3,
+}
 IMAGES = {  # of CIFAR-10: how many, and how often each is seen
-    "frequencies": (50_000, 1),
-    "pooling": (5_000, 10),
-    "broadcasting": (5_000, 10),
-    "locality-in-training": (20_000, 5),
+    "frequencies": {(50_000, 1)},
+    "pooling": {(5_000, 10)},
+    "broadcasting": {(5_000, 10)},
+    "locality-in-training": {(20_000, 5)},
+    "fine-grid-images": {(1_000, 50), (5_000, 10)},
+    "locality-dial": {(1_000, 50)},
 }
 
 
@@ -82,7 +97,7 @@ def test_studies_of_many_runs_are_small_at_a_desk(name):
     wanted = [training for training, _ in study.plan(scale).wanted().values()]
     assert {(t.model, t.model_args.get("depth")) for t in wanted} == ROWS[name]
     recipes = [training.full_recipe for training in wanted]
-    assert {(round(50_000 * r.subset.fraction), r.total_epochs) for r in recipes} == {IMAGES[name]}
+    assert {(round(50_000 * r.subset.fraction), r.total_epochs) for r in recipes} == IMAGES[name]
     assert len(scale.seeds) == SEEDS[name]
     assert scale_of(study, StudyRequest(scale="desk", seeds=(7,))).seeds == (7,)
 
