@@ -278,6 +278,7 @@ def test_killed_it_goes_on_where_it_was(tmp_path):
     assert len(load(tmp_path / "b/buildup").values["candidates"]) == 2
 
 
+@pytest.mark.slow
 def test_interrupted_it_begins_nothing_more(tmp_path):
     """Four runs for two processes: those that wait must not start when the others stop."""
     words = [*WORDS, "--epochs", "200", "--seeds", "0", "1", "--out", str(tmp_path / "b")]

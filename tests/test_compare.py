@@ -332,6 +332,7 @@ def test_interrupted_it_saves_every_run_where_it_stands(tmp_path):
         assert not (folder / ".lock").exists()
 
 
+@pytest.mark.slow
 def test_killed_it_takes_its_workers_along_and_blocks_nobody(tmp_path):
     out = tmp_path / "c"
     with under_way(out) as process:

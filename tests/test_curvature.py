@@ -103,7 +103,7 @@ def test_along_its_top_eigenvector_the_loss_curves_as_the_eigenvalue_says(run, t
 
 
 def test_density_and_trajectory_are_measured_and_told(run, tmp_path, capsys):
-    out = inspect(run, tmp_path / "a", "--measures", "density", "trajectory")
+    out = inspect(run, tmp_path / "a", "--measures", "density", "trajectory", "--batches", "1")
     density, path = load(out / "density"), load(out / "trajectory")
     np.testing.assert_allclose(density.arrays["weights"].sum(1), 1, rtol=1e-4)
     assert path.values["epochs"] == [0, 1, 2]

@@ -13,11 +13,13 @@ import pytest
 import torch
 import webdataset
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from data_making import photo, photos, write_folder
 from vitascope.data import FileImages, MemoryImages, Subset, load, memory, subset
 from vitascope.data.dataset import pixel_statistics
 from vitascope.data.sources import archives
+from vitascope.data.sources.digits import digits
 from vitascope.data.sources.folder import list_files
 from vitascope.data.sources.imagenet import synsets
 from vitascope.errors import UserError
@@ -41,14 +43,22 @@ def test_settings_cost_no_torch():
 # --- digits
 
 
+def test_digits_are_those_of_scikit_learn():
+    found, theirs = digits(), load_digits()
+    images = everything(found)[:, 0].double() * (16 / 255)
+    torch.testing.assert_close(images, torch.from_numpy(theirs.images), atol=0.04, rtol=0)
+    assert list(found.labels) == theirs.target.tolist()
+    assert list(found.classes) == [str(name) for name in theirs.target_names]
+
+
 def test_digits_are_stretched_to_the_whole_range():
-    digits = load("digits")
-    assert digits.train.size == (1, 8, 8)
-    assert digits.classes == tuple("0123456789")
-    pixels = everything(digits.train)
+    found = load("digits")
+    assert found.train.size == (1, 8, 8)
+    assert found.classes == tuple("0123456789")
+    pixels = everything(found.train)
     assert (pixels.min(), pixels.max()) == (0, 255)
-    assert digits.mean[0] == pytest.approx(pixels.double().mean().item() / 255)
-    assert digits.std[0] == pytest.approx((pixels.double() / 255).std(unbiased=False).item())
+    assert found.mean[0] == pytest.approx(pixels.double().mean().item() / 255)
+    assert found.std[0] == pytest.approx((pixels.double() / 255).std(unbiased=False).item())
 
 
 def test_digits_come_in_any_size_and_colour():
