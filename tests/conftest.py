@@ -15,10 +15,11 @@ import torch
 
 import vitascope  # noqa: F401  (before timm: it mends torchvision beside a CPU-only torch)
 
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 
 
-def same_seeds():
+def same_start():
+    torch.set_num_threads(THREADS)  # a command with --threads has changed it
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
@@ -27,16 +28,16 @@ def same_seeds():
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background; tests use it,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and processes would inherit that
 
-same_seeds()  # for what modules draw when they are imported
+same_start()  # for what modules draw when they are imported
 
 
 @pytest.fixture(autouse=True)
 def seed():
-    same_seeds()
+    same_start()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef):
     """What several tests share is the same whichever of them runs first."""
     if fixturedef.scope != "function":
-        same_seeds()
+        same_start()
