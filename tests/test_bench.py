@@ -9,11 +9,12 @@ from vitascope.bench.capture import time_capture
 from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
 from vitascope.bench.machine_share import machine_shares, training_flops
 from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
-from vitascope.bench.timing import peak_memory, running_on, take_turns
+from vitascope.bench.timing import peak_memory, take_turns
 from vitascope.cli import main
 from vitascope.layers import NeighborhoodAttention
 from vitascope.record import load
 from vitascope.report.tables.bench import bench_tables
+from vitascope.threads import running_on
 
 
 def test_the_slower_candidate_has_the_smaller_speed():

@@ -9,6 +9,7 @@ from vitascope.answers.study import scale_of
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.requests.study import StudyRequest
+from vitascope.studies.grid import executor
 from vitascope.studies.grid.executor import Engine
 from vitascope.studies.grid.keep import keep
 from vitascope.studies.grid.runs import folder_of, images_of, kept_epochs, recipe_of
@@ -16,7 +17,7 @@ from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.core_hours import core_hours
 from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
-from vitascope.studies.papers.scale import DESK, SMOKE
+from vitascope.studies.papers.scale import DESK, LAPTOP, SMOKE
 from vitascope.train.trainer.loop import data_config
 
 SMALL = (  # micro networks: many runs, or an 8 x 8 grid
@@ -172,6 +173,30 @@ def test_a_spectrum_costs_time_that_a_finished_one_does_not(tmp_path):
         data = data_config(images, recipe_of(training, 0, images))
         Record(kind="made up", config={"data": data}).save(folder / "record")
     assert core_hours(spectrum(SMOKE), SMOKE.seeds, tmp_path).hours == 0
+
+
+def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
+    def two_shares(scale):
+        asks = [Ask(training=scale.training("DeiT-Ti", fraction=f)) for f in (0.1, 1.0)]
+        rows = [Row(label="vit", cells=asks)]
+        return Plan(
+            tables=[Sheet(name="top1", title="", corner="", columns=["few", "all"], rows=rows)]
+        )
+
+    def watched(function, jobs, *, weights, epochs, **_):
+        images = [job["training"].full_recipe.subset.fraction for job in jobs]
+        seen.update(zip(images, zip(epochs, weights, strict=True), strict=True))
+        raise UserError("seen")
+
+    seen = {}
+    monkeypatch.setattr(executor, "side_by_side", watched)
+    study = replace(STUDY, plan=two_shares)
+    with pytest.raises(UserError, match="seen"):
+        answer(study, replace(LAPTOP, seeds=(0,)), tmp_path, Engine(quiet=True))
+    (few_epochs, few), (all_epochs, whole) = seen[0.1], seen[1.0]
+    assert few_epochs == 10 * all_epochs  # all are seen as often
+    assert whole > 4 * few  # ten times the images, and the same test images
+    assert few > 0
 
 
 def test_a_folder_is_not_kept_inside_itself(tmp_path):

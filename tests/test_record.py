@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from vitascope.atomic import replacing, sweep
 from vitascope.errors import UserError
 from vitascope.record import Record, atomic_write, load, threads, write_text
+from vitascope.threads import running_on
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
@@ -73,12 +73,8 @@ def test_what_is_not_a_record_is_one_clear_error(tmp_path, text):
 
 
 def test_the_threads_in_force_are_kept():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
+    with running_on(2):
         assert Record(kind="x").made["machine"]["threads"] == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(("said", "found"), [("3", 3), ("4,2", 4), ("", None), ("many", None)])

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 from make_results import README, readme_with_counts, results_page, section, verdicts_in_words
 from make_verdict_changes import BEFORE, changes_page, matched
 
@@ -14,10 +15,13 @@ from vitascope.studies.papers.scale import LAPTOP
 
 
 def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
-    record = made_up()
+    unpaired = made_up()
+    correct = {"correct/vit_micro/1": np.ones((2, 3), dtype=bool)}
+    record = replace(unpaired, arrays={**unpaired.arrays, **correct})
     text = section(record)
-    advice = record.values["recommendation"]
-    assert advice["headline"] in text
+    headline = record.values["recommendation"]["headline"]
+    assert headline in text
+    assert headline not in section(unpaired)  # of a rule that took the test images as different
     assert record.values["command"] in text
     assert all(f" {model['label']} |" in text for model in record.values["models"])
 

@@ -1,6 +1,8 @@
-"""``--threads``: set torch's threads. Records name them: with others, sums round otherwise."""
+"""Set torch's threads (``--threads``). Records name them: with others, sums round otherwise."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from vitascope.errors import UserError
 from vitascope.settings import COMMAND, with_option
@@ -23,3 +25,16 @@ def use_threads(count: int | None) -> None:
     if os.environ.get(COMMAND):
         line = with_option(os.environ[COMMAND], "--threads", torch.get_num_threads())
         os.environ[COMMAND] = line
+
+
+@contextmanager
+def running_on(count: int) -> Iterator[None]:
+    """Run the block with this many threads of torch; then as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -25,8 +25,9 @@ from timm.utils import AttentionExtract
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, take_turns
 from vitascope.errors import UserError
+from vitascope.threads import running_on
 
 Maps = list[Tensor]  # a layer's each, in order
 Ways = dict[str, Callable[[], Maps]]

@@ -19,9 +19,10 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from vitascope.bench.timing import CLOCK, Benchmark, Row, TimedComparison, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, TimedComparison, take_turns
 from vitascope.errors import UserError
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, corrupt
+from vitascope.threads import running_on
 
 PEER = "imagecorruptions-imaug"
 SEVERITIES = (1, 2, 3, 4, 5)

@@ -19,11 +19,12 @@ from timm.models.convit import GPSA as TimmGPSA
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.models import create_model
 from vitascope.models.registry import OURS
+from vitascope.threads import running_on
 
 
 @dataclass(frozen=True)

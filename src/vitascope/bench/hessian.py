@@ -28,11 +28,12 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on
+from vitascope.bench.timing import Benchmark, Row, TimedComparison
 from vitascope.errors import UserError
 from vitascope.measure import hessian
 from vitascope.measure.curvature.objective import deterministic
 from vitascope.measure.curvature.products import HessianProducts
+from vitascope.threads import running_on
 
 Found = tuple[np.ndarray, int]  # eigenvalues by magnitude, products
 LEVELS = (  # the error aimed at, tolerance of ours and eigsh, PyHessian's

@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from vitascope import capture, measure
-from vitascope.bench.timing import CLOCK, Benchmark, Row, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, take_turns
 from vitascope.errors import UserError
+from vitascope.threads import running_on
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, running_on, take_turns
+from vitascope.bench.timing import CLOCK, Benchmark, Row, peak_memory, take_turns
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
 from vitascope.layers.neighbors import neighborhood_mask
+from vitascope.threads import running_on
 
 PEER = "dense masked attention"
 MODES = ("forward", "forward and backward")

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitascope.bench.timing import Benchmark, Row, running_on, take_turns
+from vitascope.bench.timing import Benchmark, Row, take_turns
 from vitascope.capture import try_image
 from vitascope.errors import UserError
 from vitascope.measure.throughput import PUBLISHED, forward_pass, update_step
 from vitascope.models import create_model
+from vitascope.threads import running_on
 from vitascope.train.device import device_of
 
 

@@ -6,8 +6,7 @@ reference, and the median over the rounds is reported with its quartiles. On one
 timed in processor time, which leaves out what others on the machine take.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from time import perf_counter, process_time
 from typing import Any, ClassVar
@@ -105,14 +104,3 @@ def peak_memory(run: Callable[[], object]) -> int:
     events.sort(key=lambda event: event.start_ns())
     sizes = np.cumsum([event.nbytes() for event in events]) if events else np.zeros(1)
     return int(max(sizes.max(), 0))
-
-
-@contextmanager
-def running_on(count: int) -> Iterator[None]:
-    """Run the block with this many threads of torch; then as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

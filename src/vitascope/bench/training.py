@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.bench.machine_share import SMALL_MODELS, machine_shares
-from vitascope.bench.timing import Benchmark, Row, TimedComparison, running_on
+from vitascope.bench.timing import Benchmark, Row, TimedComparison
 from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.models import create_model
+from vitascope.threads import running_on
 from vitascope.train import Recipe, recipe, train
 
 

@@ -29,6 +29,7 @@ from vitascope.studies.grid.readings import NUM_IMAGES
 from vitascope.studies.grid.runs import kept_epochs
 from vitascope.studies.grid.train_command import on_so_many
 from vitascope.studies.session.models import build
+from vitascope.threads import running_on
 from vitascope.train import Recipe, evaluate
 from vitascope.train.distributed import TrainingProcess
 from vitascope.train.trainer.loop import training_batches
@@ -63,13 +64,8 @@ class ImageCounts:
 
 def time_steps(name: str, dataset: Dataset, plan: Recipe, **model_args: Any) -> Speed:
     """Time a few updates and one measured batch of a model, on one thread as its runs will be."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            return _timed(name, dataset, plan, model_args)
-    finally:
-        torch.set_num_threads(threads)
+    with running_on(1), torch.random.fork_rng(devices=[]):
+        return _timed(name, dataset, plan, model_args)
 
 
 def _timed(name: str, dataset: Dataset, plan: Recipe, model_args: Mapping[str, Any]) -> Speed:

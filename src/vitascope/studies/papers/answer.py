@@ -18,6 +18,7 @@ from vitascope.settings import command_line
 from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.runs import correct_arrays, folder_of, reading_of
 from vitascope.studies.papers.catalog import order_of
+from vitascope.studies.papers.core_hours import RunCosts
 from vitascope.studies.papers.judging import judged
 from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Sheet, Study
 from vitascope.studies.papers.scale import SCALES, Scale
@@ -35,7 +36,8 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
         for seed in scale.seeds
         for training, readings in wanted.values()
     ]
-    run_all(runs, out, engine)
+    costs = RunCosts(plan)
+    run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
     correct = correct_arrays({key: pair[0] for key, pair in wanted.items()}, scale.seeds, out)
     found = _record(study, scale, plan, gathered(plan, scale, out), correct)
     found = replace(found, made=made)

@@ -1,4 +1,6 @@
-"""What a study costs on this machine: core-hours, from a few timed steps of every model.
+"""What a study costs on this machine, from a few timed steps of every model.
+
+`--plan` says it in core-hours; the progress of a study weighs its runs by it.
 
     seconds of a run = steps x seconds per step + measurements x test images x seconds per image / 3
     of a spectrum    = mini-batches x 50 products with the Hessian x seconds per product
@@ -29,6 +31,7 @@ from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.inspection.curvature import BATCH_SIZE
 from vitascope.studies.papers.plan import Plan
 from vitascope.studies.session.models import build
+from vitascope.threads import running_on
 
 PRODUCTS = 50  # of a mini-batch for its five largest eigenvalues; 45 to 70 were seen
 PASSES = {  # forward passes of an image
@@ -124,6 +127,37 @@ def _timed(work: Callable[[], Any], times: int) -> float:
     return (process_time() - start) / times
 
 
+class RunCosts:
+    """Seconds of one core that the runs of a plan take; a network is timed when first asked for."""
+
+    def __init__(self, plan: Plan, progress: Callable[[str], object] = lambda name: None):
+        self._readings = {key: tuple(found.values()) for key, (_, found) in plan.wanted().items()}
+        self._paces: dict[str, Pace] = {}
+        self._progress = progress
+
+    def pace(self, training: Training) -> Pace:
+        """Of its network; those that differ in nothing but their training cost the same."""
+        same = f"{training.model} {dict(training.model_args)} {training.data}"
+        if same not in self._paces:
+            self._progress(training.model)
+            with running_on(1):
+                self._paces[same] = pace_of(training, self._readings.get(training.key, ()))
+        return self._paces[same]
+
+    def epoch(self, training: Training) -> float:
+        """Of an epoch, with its share of the measurements."""
+        dataset = images_of(training)
+        recipe = recipe_of(training, 0, dataset)
+        measured = recipe.total_epochs // recipe.eval_every + 1
+        tested = len(dataset.test) * measured / recipe.total_epochs
+        return self.pace(training).step * (len(subset(dataset.train, recipe.subset)) + tested / 3)
+
+    def readings(self, training: Training) -> float:
+        """Of all that is read off a run."""
+        pace = self.pace(training)
+        return sum(pace.reading(reading) for reading in self._readings.get(training.key, ()))
+
+
 def core_hours(
     plan: Plan,
     seeds: tuple[int, ...],
@@ -131,22 +165,14 @@ def core_hours(
     progress: Callable[[str], object] = lambda name: None,
 ) -> CoreHours:
     """Time the models of a plan and add up what is not finished in ``out``."""
-    timed: dict[str, Pace] = {}  # models that differ in nothing but their training cost the same
-    rates: dict[str, float] = {}
+    costs, rates = RunCosts(plan, progress), {}
     runs, training_seconds, reading_seconds = 0, 0.0, 0.0
     for key, (training, readings) in plan.wanted().items():
-        same = f"{training.model} {dict(training.model_args)} {training.data}"
-        if same not in timed:
-            progress(training.model)
-            timed[same] = pace_of(training, readings.values())
-        pace = timed[same]
-        dataset = images_of(training)
-        recipe = recipe_of(training, 0, dataset)
-        seen = len(subset(dataset.train, recipe.subset)) * recipe.total_epochs
-        tested = len(dataset.test) * (recipe.total_epochs // recipe.eval_every + 1)
         left = sum(not is_finished(training, (), seed, out) for seed in seeds)
         runs += left
-        training_seconds += left * pace.step * (seen + tested / 3)
+        epochs = recipe_of(training, 0, images_of(training)).total_epochs
+        training_seconds += left * epochs * costs.epoch(training)
+        pace = costs.pace(training)
         for reading in readings.values():
             unread = sum(not is_finished(training, (reading,), seed, out) for seed in seeds)
             reading_seconds += unread * pace.reading(reading)
