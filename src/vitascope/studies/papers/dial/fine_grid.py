@@ -73,10 +73,11 @@ def images(scale: Scale) -> Plan:
         return (f"ConViT, patch {patch}", share), (f"ViT, patch {patch}", share)
 
     found = {
-        f"with patches of {patch} on {more} of the images, ConViT is ahead of ViT": table.above(
-            f"ConViT, patch {patch}", f"ViT, patch {patch}", more
+        f"with patches of {patch} on {share} of the images, ConViT is ahead of ViT": table.above(
+            f"ConViT, patch {patch}", f"ViT, patch {patch}", share
         )
         for patch in patches
+        for share in (few, more)
     }
     found |= {
         f"with patches of {patch} its lead shrinks with more images": table.further(
