@@ -22,6 +22,7 @@ from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 from vitascope.report.tables.claims import (
     VERDICT_MARKS,
     CountedClaim,
+    claim_in_words,
     claims_table,
     correction,
     standing,
@@ -187,8 +188,9 @@ def _benchmark(record: Record) -> str:
 def _study(record: Record) -> str:
     """Tables with the paper's numbers beside ours, and the verdicts."""
     values = record.values
+    covers = ", ".join(values["covers"])
     about = (
-        f"**{values['title']}** {', '.join(values['covers'])}. The paper: {values['claim']}. "
+        f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
         f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
         f"{values['num_runs']} runs; mean ± standard deviation."
     )

@@ -12,7 +12,7 @@ from vitascope.report.formatting import listed
 from vitascope.report.instruments.per_layer import sentence
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
-from vitascope.report.tables.claims import CountedClaim, tested
+from vitascope.report.tables.claims import CountedClaim, claim_in_words, tested
 from vitascope.report.tables.claims import correction as correct_claims
 from vitascope.report.tables.claims import tally as tally_verdicts
 from vitascope.report.tables.study import study_table
@@ -70,7 +70,7 @@ def section(source: Source, styles: Styles) -> Section:
     claims = tuple(_claim(item) for item in values.get("claims") or ())
     figures = tuple(_figure(source, item, styles) for item in values.get("figures") or ())
     tables = tuple(study_table(item, styles.names) for item in values.get("tables") or ())
-    title = str(values["title"])
+    title, covers = str(values["title"]), listed(values.get("covers") or [])
     seeds = values.get("seeds") or []
     facts = [
         ("images", values.get("data")),
@@ -78,20 +78,22 @@ def section(source: Source, styles: Styles) -> Section:
         ("scale", values.get("scale")),
         ("seeds", listed(seeds) if seeds else None),
         ("runs", values.get("num_runs")),
-        ("covers", listed(values.get("covers") or [])),
+        ("covers", covers),
     ]
     said = tally(claims)
     single = (_ONE_SEED,) if claims and len(seeds) == 1 else ()
     old = any(claim.badge.words == "within noise" for claim in claims)
     terms = (_WITHIN_NOISE if old else _VERDICTS, _SPREAD)
     scale = _SCALES.get(str(values.get("scale")))
+    said_to_hold = str(values.get("claim") or "")
+    claimed = claim_in_words(covers, said_to_hold) if said_to_hold else ""
     made = again(record, str(values.get("command") or ""), seed=seeds or record.seed)
     return Section(
         kind="study",
         label="Study",
         title=title,
-        question=f"{title} The paper: {values['claim']}." if values.get("claim") else title,
-        answer=f"{said}." if claims else str(values.get("claim") or title),
+        question=f"{title} {claimed}".strip(),
+        answer=f"{said}." if claims else said_to_hold or title,
         badge=Badge(words=scale, sign="△") if scale else None,
         leads=tuple(filter(None, (*single, correction(claims), *_main_claims(claims)))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),

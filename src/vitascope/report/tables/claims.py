@@ -34,13 +34,27 @@ class CountedClaim(NamedTuple):
 
     @property
     def paper(self) -> str:
-        """Whose claim it is; one that stands at no place of a paper is our own.
+        """Whose claim it is."""
+        return claimed_by(self.source)
 
-        >>> [CountedClaim(source, "", None).paper for source in ("CB section 2.4", "Fine grid")]
-        ['CB', 'our own']
-        """
-        name, _, place = self.source.partition(" ")
-        return name if place.startswith(("Table", "Fig.", "App.", "section")) else "our own"
+
+def claimed_by(source: str) -> str:
+    """Whose claim it is; one that stands at no place of a paper is our own.
+
+    >>> [claimed_by(source) for source in ("CB section 2.4", "Fine grid")]
+    ['CB', 'our own']
+    """
+    name, _, place = source.partition(" ")
+    return name if place.startswith(("Table", "Fig.", "App.", "section")) else "our own"
+
+
+def claim_in_words(covers: str, claim: str) -> str:
+    """What a study is to decide, and whose claim it is, by the first place that the study covers.
+
+    >>> [claim_in_words(covers, "it helps") for covers in ("CB Table S1, CB Fig. S1", "Fine grid")]
+    ['The paper: it helps.', 'The claim: it helps.']
+    """
+    return f"The {'claim' if claimed_by(covers) == 'our own' else 'paper'}: {claim}."
 
 
 def tested(claim: Mapping[str, Any]) -> CountedClaim:
