@@ -13,8 +13,13 @@ from vitascope.record import Record
 
 
 def _nearest(epochs: Sequence[float], share: float) -> int:
-    """The place of the epoch nearest to a share of the training."""
-    return min(range(len(epochs)), key=lambda i: abs(epochs[i] - share * epochs[-1]))
+    """The place of the epoch nearest to a share of the training; some training is not none.
+
+    >>> [_nearest([0, 1, 2, 3, 5], share) for share in (0.0, 0.05, 0.4, 1.0)]
+    [0, 1, 2, 4]
+    """
+    places = [i for i, epoch in enumerate(epochs) if epoch > 0 or share == 0]
+    return min(places, key=lambda i: abs(epochs[i] - share * epochs[-1]))
 
 
 def head_mean(what: str, share: float = 1.0, layers: slice = slice(None)) -> Any:
