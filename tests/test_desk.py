@@ -199,6 +199,18 @@ def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
     assert few > 0
 
 
+@pytest.mark.parametrize(("name", "rows"), [("locality-dial", 10), ("fine-grid-changes", 4)])
+def test_a_study_of_one_share_is_drawn_with_a_dot_per_seed(name, rows):
+    class Two:
+        def values(self, ask):
+            return [40.0, 41.0]
+
+    (figure,) = catalog()[name].plan(DESK).figures(Two())
+    (panel,) = figure.panels
+    assert len(panel.groups) == rows
+    assert all(list(values) == [40.0, 41.0] for line in panel.series for values in line.values)
+
+
 def test_a_folder_is_not_kept_inside_itself(tmp_path):
     with pytest.raises(UserError, match="lie in each other"):
         keep(tmp_path, tmp_path / "kept")
