@@ -149,7 +149,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
 def _main_claims(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
     """The first claim that disagrees and the first that agrees, with their numbers."""
     found = []
-    for wanted, start in (("disagrees", "Unlike the paper"), ("agrees", "As in the paper")):
+    for wanted, start in (("disagrees", "Does not hold here"), ("agrees", "Holds here")):
         claim = next((claim for claim in claims if claim.badge.words == wanted), None)
         if claim is not None:
             found.append(told(claim, start))
