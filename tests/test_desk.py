@@ -17,13 +17,14 @@ from vitascope.studies.papers.answer import answer
 from vitascope.studies.papers.catalog import catalog
 from vitascope.studies.papers.core_hours import core_hours
 from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
-from vitascope.studies.papers.scale import DESK, LAPTOP, SMOKE
+from vitascope.studies.papers.scale import DESK, LAPTOP, PAPER, SMOKE
 from vitascope.train.trainer.loop import data_config
 
 SMALL = (  # micro networks: many runs, or an 8 x 8 grid
     "fine-grid",
     "fine-grid-images",
-    "fine-grid-changes",
+    "fine-grid-augmentation",
+    "fine-grid-longer",
     "locality-dial",
     "broadcasting-hierarchical",
     "broadcasting",
@@ -56,6 +57,7 @@ def test_every_study_has_its_plan_at_a_desk(name):
     assert any("_mini" in training.model for training in trainings) or name in SMALL
 
 
+KINDS = ("vit", "convit")
 ROWS = {  # study: (model, depth where it is not the model's own)
     "frequencies": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
     "pooling": {
@@ -67,6 +69,9 @@ ROWS = {  # study: (model, depth where it is not the model's own)
     "broadcasting": {("vit_micro", None), ("vit_micro+cb", None)},
     "locality-in-training": {("vit_micro", 8), ("convit_micro", 8)},
     "fine-grid-images": {("vit_micro", None), ("convit_micro", None)},
+    "fine-grid-augmentation": {("vit_micro", None), ("convit_micro", None)},
+    "fine-grid-larger": {(f"{kind}_{size}", None) for kind in KINDS for size in ("micro", "mini")},
+    "fine-grid-longer": {("vit_micro", None), ("convit_micro", None)},
     "locality-dial": {
         *((f"vit_micro{way}", None) for way in ("", "+mimetic", "+impulse", "+lsa", "+spt")),
         *((f"vit_micro{way}", None) for way in ("+stem", "+rope")),
@@ -79,6 +84,9 @@ SEEDS = {
     "broadcasting": 20,
     "locality-in-training": 3,
     "fine-grid-images": 5,
+    "fine-grid-augmentation": 5,
+    "fine-grid-larger": 5,
+    "fine-grid-longer": 5,
     "locality-dial": 3,
 }
 IMAGES = {  # of CIFAR-10: how many, and how often each is seen
@@ -87,6 +95,9 @@ IMAGES = {  # of CIFAR-10: how many, and how often each is seen
     "broadcasting": {(5_000, 10)},
     "locality-in-training": {(20_000, 5)},
     "fine-grid-images": {(1_000, 50), (5_000, 10)},
+    "fine-grid-augmentation": {(1_000, 50)},
+    "fine-grid-larger": {(1_000, 50)},
+    "fine-grid-longer": {(1_000, 50), (1_000, 150)},
     "locality-dial": {(1_000, 50)},
 }
 
@@ -116,6 +127,30 @@ def test_what_is_looked_into_at_a_desk_is_trained_once():
     assert keys[0] == keys[1] == keys[2]
     tenth = set(catalog()["pooling"].plan(DESK).wanted())
     assert len(tenth & set(catalog()["landscape"].plan(DESK).wanted())) == 2  # ViT and ResNet
+
+
+@pytest.mark.parametrize("scale", [DESK, LAPTOP, PAPER], ids=lambda scale: scale.name)
+def test_a_change_is_one_field_of_the_training(scale):
+    names = ("fine-grid-augmentation", "fine-grid-larger", "fine-grid-longer")
+    found = {}
+    for name in names:
+        usual, changed = (row.cells for row in catalog()[name].plan(scale).tables[0].rows)
+        for before, after in zip(usual, changed, strict=True):
+            old, new = before.training, after.training
+            was, now = old.full_recipe.to_dict(), new.full_recipe.to_dict()
+            differ = {key for key in was if was[key] != now[key]}
+            same_model = (old.model, old.model_args) == (new.model, new.model_args)
+            found.setdefault(name, set()).add((same_model, *sorted(differ)))
+    longer = ("epochs", "warmup_epochs")  # the same share of the training warms up
+    assert found == dict(
+        zip(names, [{(True, "augmentation")}, {(False,)}, {(True, *longer)}], strict=True)
+    )
+    if scale.name == "desk":  # usual runs are those of fine-grid-images and the dial
+        shared = [set(catalog()[name].plan(scale).wanted()) for name in names]
+        for other in ("fine-grid-images", "locality-dial"):
+            assert {len(keys & set(catalog()[other].plan(scale).wanted())) for keys in shared} == {
+                2
+            }
 
 
 def test_spectra_at_a_desk_are_read_after_1_3_and_10_epochs():
@@ -199,7 +234,7 @@ def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
     assert few > 0
 
 
-@pytest.mark.parametrize(("name", "rows"), [("locality-dial", 10), ("fine-grid-changes", 4)])
+@pytest.mark.parametrize(("name", "rows"), [("locality-dial", 10), ("fine-grid-longer", 2)])
 def test_a_study_of_one_share_is_drawn_with_a_dot_per_seed(name, rows):
     class Two:
         def values(self, ask):

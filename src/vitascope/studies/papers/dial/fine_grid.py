@@ -2,12 +2,16 @@
 
 ConViT's lead over a plain ViT was published on a 14 x 14 grid. Here two grids with few images
 (fine-grid), the same with more of them (fine-grid-images), and on the fine grid with few images one
-change at a time: DeiT's augmentation, larger models, three times the training (fine-grid-changes).
-At a desk the last two keep to the coarse grid, 8 x 8: the fine one takes five times as long.
-Small models of nine heads, whose windows are those of a 3 x 3 kernel.
+change at a time: DeiT's augmentation (fine-grid-augmentation), larger models (fine-grid-larger),
+three times the training (fine-grid-longer). At a desk all but the first keep to the coarse grid,
+8 x 8: the fine one takes five times as long. Small models of nine heads, whose windows are those of
+a 3 x 3 kernel.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.studies.papers.figures import dots_figure, shares_panel
@@ -102,48 +106,67 @@ def images(scale: Scale) -> Plan:
     return Plan(tables=[table], claims=claimed("Fine grid", found), figures=figures)
 
 
-def changes(scale: Scale) -> Plan:
-    """Top-1 of both with few images, one change at a time."""
+def _usual(scale: Scale, kind: str, **how: Any) -> Training:
+    """Few images, on the finest grid that is affordable."""
+    return scale.few(_role(kind, _affordable(scale)[0]), fraction=_fractions(scale)[0], **how)
+
+
+def _augmented(scale: Scale, strong: bool) -> Callable[[str], Training]:
+    return lambda kind: _usual(scale, kind, changes=augmented(scale, strong=strong))
+
+
+def _larger(scale: Scale, kind: str) -> Training:
     patch, few = _affordable(scale)[0], _fractions(scale)[0]
+    if scale.name == "desk":
+        spec = _AT_A_DESK[kind], {"patch_size": patch}
+        return scale.few((spec, spec, spec), fraction=few)
+    return scale.few(_LARGER[kind], fraction=few, patch_size=patch)
 
-    def usual(kind: str) -> Training:
-        return scale.few(_role(kind, patch), fraction=few)
 
-    def larger(kind: str) -> Training:
-        if scale.name == "desk":
-            spec = _AT_A_DESK[kind], {"patch_size": patch}
-            return scale.few((spec, spec, spec), fraction=few)
-        return scale.few(_LARGER[kind], fraction=few, patch_size=patch)
+def _longer(scale: Scale, kind: str) -> Training:
+    found = _usual(scale, kind)
+    return found.but(epochs=3 * found.full_recipe.epochs)
 
-    def augmenting(kind: str) -> Training:
-        return scale.few(_role(kind, patch), fraction=few, changes=augmented(scale, strong=True))
 
-    def longer(kind: str) -> Training:
-        found = usual(kind)
-        return found.but(epochs=3 * found.full_recipe.epochs)
-
-    ways = {"as it is": usual, "larger models": larger, "three times as long": longer}
-    if not scale.is_paper:  # whose recipe is DeiT's
-        ways["DeiT's augmentation"] = augmenting
+def _one_change(scale: Scale, ways: Mapping[str, Callable[[str], Training]]) -> Plan:
+    """Top-1 of both with few images, as usual (the first of ``ways``) and with one change."""
+    usual, change = ways
     runs = {label: [way(kind) for kind in _KINDS] for label, way in ways.items()}
-    title = f"Top-1 on {percent(few)} of the images, patches of {patch}"
+    title = f"Top-1 on {percent(_fractions(scale)[0])} of the images"
     table = Sheet.of_grid("changes", title, list(_KINDS), runs, corner="change")
-    cells = {label: ((label, "ConViT"), (label, "ViT")) for label in ways}
+    leads = [(label, kind) for label in ways for kind in ("ConViT", "ViT")]
     found = {
-        f"ConViT is ahead of ViT: {label}": table.above(label, label, "ConViT", "ViT")
-        for label in ways
-    }
-    found |= {
-        f"its lead shrinks: {label}": table.further(*cells["as it is"], *cells[label])
-        for label in list(ways)[1:]
+        f"{change}: ConViT is ahead of ViT": table.above(change, change, "ConViT", "ViT"),
+        f"{change}: its lead is smaller": table.further(*leads),
     }
 
     def figures(findings: Findings) -> list[Figure]:
         text = "Each dot is one seed, with its own images."
-        title = "ConViT and ViT, one change at a time"
+        title = f"ConViT and ViT: {usual}, {change}"
         return [dots_figure(findings, table, table.columns, title, text)]
 
     return Plan(tables=[table], claims=claimed("Fine grid", found), figures=figures)
+
+
+def augmentation(scale: Scale) -> Plan:
+    """Top-1 of both with crops and flips, and with DeiT's augmentation."""
+    ways = {"crops and flips": False, "DeiT's augmentation": True}
+    return _one_change(scale, {label: _augmented(scale, strong) for label, strong in ways.items()})
+
+
+def larger(scale: Scale) -> Plan:
+    """Top-1 of both as small as usual, and larger."""
+    ways = {"usual models": partial(_usual, scale), "larger models": partial(_larger, scale)}
+    return _one_change(scale, ways)
+
+
+def longer(scale: Scale) -> Plan:
+    """Top-1 of both trained as long as usual, and three times as long."""
+    ways = {
+        "usual training": partial(_usual, scale),
+        "three times as long": partial(_longer, scale),
+    }
+    return _one_change(scale, ways)
 
 
 STUDIES = (
@@ -164,11 +187,27 @@ STUDIES = (
         data=IMAGENET,
     ),
     Study(
-        name="fine-grid-changes",
-        title="What changes ConViT's lead on few images?",
-        claim="the lead stands under other augmentation, in larger models and longer training",
-        covers=("Fine grid, one change at a time",),
-        plan=changes,
+        name="fine-grid-augmentation",
+        title="Does DeiT's augmentation change ConViT's lead on few images?",
+        claim="the lead stands under DeiT's augmentation, and is smaller",
+        covers=("Fine grid, augmentation",),
+        plan=augmentation,
+        data=IMAGENET,
+    ),
+    Study(
+        name="fine-grid-larger",
+        title="Do larger models change ConViT's lead on few images?",
+        claim="the lead stands in larger models, and is smaller",
+        covers=("Fine grid, larger models",),
+        plan=larger,
+        data=IMAGENET,
+    ),
+    Study(
+        name="fine-grid-longer",
+        title="Does longer training close ConViT's lead on few images?",
+        claim="the lead stands after three times the training, and is smaller",
+        covers=("Fine grid, longer training",),
+        plan=longer,
         data=IMAGENET,
     ),
 )
