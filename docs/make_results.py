@@ -326,14 +326,17 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
-    """The README with the verdicts on the digits counted between its two marks."""
+    """The README with the verdicts counted between its two marks, those on real images first."""
     start, rest = readme.split(MARKS[0])
-    said = verdicts_in_words([record for record in studies if _on_digits(record)])
+    said = "\n".join(
+        verdicts_in_words([r for r in studies if _on_digits(r) == digits], images)
+        for digits, images in ((False, "real images (CIFAR-10)"), (True, "the embedded digits"))
+    )
     return f"{start}{MARKS[0]}\n{said}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
 
 
-def verdicts_in_words(studies: Sequence[Record]) -> str:
-    """One sentence: how many claims were tried and how, and what became of them."""
+def verdicts_in_words(studies: Sequence[Record], images: str) -> str:
+    """One sentence: how many claims were tried on these images, how, and what became of them."""
     claims = [tested(claim) for record in studies for claim in record.values["claims"]]
     unseen = "not testable here"
     counted = tally([claim.verdict for claim in claims]).replace(
@@ -342,10 +345,7 @@ def verdicts_in_words(studies: Sequence[Record]) -> str:
     seeds = sorted({len(record.values["seeds"]) for record in studies})
     how = " to ".join(f"{number}" for number in dict.fromkeys((seeds[0], seeds[-1])))
     left = correction(claims).replace("At a false discovery", "; at a false discovery")
-    text = (
-        f"On two cores, {len(studies)} studies on the embedded digits, {how} seeds each: {counted}"
-    )
-    return f"{text}{left or '.'}"
+    return f"{len(studies)} studies on {images}, {how} seeds each: {counted}{left or '.'}"
 
 
 if __name__ == "__main__":

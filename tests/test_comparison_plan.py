@@ -5,11 +5,14 @@ from dataclasses import replace
 from time import perf_counter
 
 import pytest
+import torch
+from torch import nn
 
 from vitascope import data
 from vitascope.cli import main
 from vitascope.errors import UserError
 from vitascope.record import load
+from vitascope.studies.comparison import timing
 from vitascope.studies.comparison.budget import fit, seconds_from
 from vitascope.studies.comparison.matching import TOLERANCE, matched_widths
 from vitascope.studies.comparison.planning import PlanOptions, make_plan, save_plan
@@ -113,14 +116,27 @@ def test_a_budget_is_a_time(words):
         seconds_from(words)
 
 
-def test_steps_of_a_larger_model_take_longer_and_leave_nothing_behind():
+def test_steps_of_a_larger_model_take_longer_and_leave_nothing_behind(monkeypatch):
+    def count(module, inputs, output):
+        if isinstance(module, nn.Linear):  # a clock that no other work on the machine disturbs
+            ticks.append(len(output))
+
+    ticks = []
+    monkeypatch.setattr(timing, "perf_counter", lambda: float(sum(ticks)))
     digits = data.load("digits")
     plan = recipe("laptop", batch_size=32)
-    small = time_steps("vit_micro", digits, plan)
-    large = time_steps("vit_micro", digits, plan, depth=16)
-    small_step, large_step = (speed.step + speed.update / 32 for speed in (small, large))
-    assert 0 < small.test < small_step
-    assert large_step > 1.5 * small_step
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    hook = nn.modules.module.register_module_forward_hook(count)
+    try:
+        small = time_steps("vit_micro", digits, plan)
+        large = time_steps("vit_micro", digits, plan, depth=16)
+    finally:
+        hook.remove()
+    layers = 4 * 4 + 1  # four in each of four blocks, and the head
+    assert small == Speed(step=layers, test=layers, update=0)
+    assert large.step == 4 * 16 + 1
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
 
 
 def test_each_model_is_tried_with_four_rates_at_equal_cost_and_no_test_image():

@@ -114,7 +114,7 @@ INSTRUMENTS = {
     "norms": measure.norms,
     "occlusion": lambda m, b: measure.occlusion(m, b, **PIXELS, sizes=(0.5,)),
     "pgd": lambda m, b: measure.pgd(m, b, **PIXELS, epsilons=(8 / 255,), steps=2),
-    "relevance": measure.relevance,
+    "relevance": lambda m, b: measure.relevance(m, b[:1]),
     "together": measure.together,
     "trajectory": lambda m, b: path(m),
     "variance": measure.variance,

@@ -174,8 +174,8 @@ def test_the_verdicts_are_one_sentence_with_what_stands_after_the_correction():
         Record(kind="study", values={"claims": CLAIMS[:2], "seeds": [0, 1, 2]}),
         Record(kind="study", values={"claims": CLAIMS[2:], "seeds": [0, 1, 2, 3, 4]}),
     ]
-    assert verdicts_in_words(studies) == (
-        "On two cores, 2 studies on the embedded digits, 3 to 5 seeds each: 1 of 4 claims agrees, "
+    assert verdicts_in_words(studies, "cats") == (
+        "2 studies on cats, 3 to 5 seeds each: 1 of 4 claims agrees, "
         "1 disagrees, 1 is undecided and 1 is not testable here (the paper's effect is smaller "
         "than what we could see); at a false discovery rate of 5 % per paper, 1 of 2 decided "
         "claims stands: 1 agrees."
@@ -221,8 +221,11 @@ def test_a_study_that_was_not_judged_anew_is_named_and_not_counted():
 
 
 def test_the_readme_counts_what_the_records_say():
-    folder = README.parent / "docs/records/studies"
-    studies = [load(path) for path in sorted(folder.glob("*.json"))]
+    records = README.parent / "docs/records"
+    paths = [
+        path for name in ("desk", "studies") for path in sorted((records / name).glob("*.json"))
+    ]
+    studies = [load(path) for path in paths]
     text = README.read_text()
     assert readme_with_counts(text, studies) == text, "make results writes it anew"
 

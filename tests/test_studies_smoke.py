@@ -19,11 +19,14 @@ STUDIES = catalog()
 LONG = {
     "ablation",
     "alternet",
+    "broadcasting-hierarchical",
+    "broadcasting-places",
     "convexity",
     "fine-grid-larger",
     "fine-grid-longer",
     "landscape",
     "large-models",
+    "overfitting",
     "sizes",
 }
 

@@ -10,8 +10,8 @@ From the smallest part up:
 * `kernel` and `from_convolution` (a trained convolution as attention);
 * `context_broadcasting`: every token gets the mean of all tokens, in any model.
 
-`attention_path` chooses between the fused kernel and plain products. Plain multi-head
-self-attention is timm's.
+`attention_path` chooses between the fused kernel and plain products; plain multi-head
+self-attention is timm's on that path.
 
 Subpackages: `context_broadcasting`. Imports `capture`; used by `models`, `studies` and `bench`.
 """

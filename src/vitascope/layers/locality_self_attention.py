@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from timm.layers import Attention
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vitascope.errors import UserError
+from vitascope.layers.attention_path import fused
 
 
 class LocalitySelfAttention(Attention):
@@ -50,7 +50,5 @@ class LocalitySelfAttention(Attention):
         query = self.q_norm(query) / self.temperature[:, None, None]
         others = ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
         dropout = self.attn_drop.p if self.training else 0.0
-        out = F.scaled_dot_product_attention(
-            query, self.k_norm(key), value, attn_mask=others, dropout_p=dropout, scale=1.0
-        )
+        out = fused(query, self.k_norm(key), value, attn_mask=others, dropout_p=dropout, scale=1.0)
         return self.proj_drop(self.proj(self.norm(out.transpose(1, 2).flatten(2))))

@@ -29,6 +29,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vitascope.layers.attention_path import fused
+
 BLOCK = 8  # queries a side; 4 to 16 were timed on grids of 14 to 64, and 8 was first or near it
 BORDERS = ("shift", "clip")  # what a window does at the border of the grid
 
@@ -108,17 +110,17 @@ def neighborhood_attention(
     """
     window, prefix = Window(kernel_size, border), query.shape[2] - grid[0] * grid[1]
     if window.covers(grid):
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        return fused(query, key, value, dropout_p=dropout)
     if grid[0] * grid[1] <= 2 * (BLOCK + kernel_size - 1) ** 2:
         sees = neighborhood_mask(
             grid, kernel_size, border=border, num_prefix_tokens=prefix, device=query.device
         )
         bias = _bias(sees, query.dtype)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+        return fused(query, key, value, attn_mask=bias, dropout_p=dropout)
     patches = _blocked(query, key, value, grid, window, dropout)
     if not prefix:
         return patches
-    tokens = F.scaled_dot_product_attention(query[:, :, :prefix], key, value, dropout_p=dropout)
+    tokens = fused(query[:, :, :prefix], key, value, dropout_p=dropout)
     return torch.cat([tokens, patches], dim=2)
 
 
@@ -144,7 +146,7 @@ def _blocked(
         rows = x.permute(2, 0, 1, 3).reshape(tokens, -1).index_select(0, index.flatten())
         return rows.view(*index.shape, batch * heads, dim).transpose(1, 2)
 
-    seen = F.scaled_dot_product_attention(
+    seen = fused(
         take(query, asking), take(key, asked), take(value, asked), attn_mask=bias, dropout_p=dropout
     )
     rows = seen.transpose(1, 2).reshape(-1, batch * heads * dim)

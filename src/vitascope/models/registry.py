@@ -18,7 +18,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import nn
 
-from vitascope.layers.attention_path import choose_path
+from vitascope.layers.attention_path import SelfAttention
 from vitascope.models.convit.convit import ConViT
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
@@ -167,19 +167,17 @@ default_cfgs = generate_default_cfgs(
 def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> None:
     tokens = not issubclass(model, (PreActResNet, PVT))
     stages = tuple(range(len(defaults.get("depths", (2, 2, 2)))))
+    layer = {"attn_layer": SelfAttention} if issubclass(model, VisionTransformer) else {}
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-        built = build_model_with_cfg(
+        return build_model_with_cfg(
             model,
             PREFIX + name,
             pretrained,
             pretrained_filter_fn=checkpoint_filter_fn if tokens else None,
             feature_cfg={"out_indices": 3 if tokens else stages, "feature_cls": "getter"},
-            **{**defaults, **kwargs},
+            **{**layer, **defaults, **kwargs},
         )
-        if isinstance(built, VisionTransformer):
-            choose_path(built, built.patch_embed.num_patches + built.num_prefix_tokens)
-        return built
 
     create.__name__ = create.__qualname__ = PREFIX + name
     register_model(create)

@@ -13,6 +13,7 @@ events/             TensorBoard
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,14 @@ class Run:
     task: str = "classification"
     metric: str = "top1"  # the number that says how good it is
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe:
         """The recipe it was trained with."""
         return Recipe.from_dict(self.config["recipe"])
 
-    @property
+    @cached_property
     def config(self) -> dict[str, Any]:
-        """``config.yaml``."""
+        """``config.yaml``, read once: a finished run does not change."""
         return load_config(self.folder)
 
     @property
