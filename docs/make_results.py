@@ -328,7 +328,7 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
 def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
     """The README with the verdicts counted between its two marks, those on real images first."""
     start, rest = readme.split(MARKS[0])
-    said = "\n".join(
+    said = " ".join(
         verdicts_in_words([r for r in studies if _on_digits(r) == digits], images)
         for digits, images in ((False, "real images (CIFAR-10)"), (True, "the embedded digits"))
     )

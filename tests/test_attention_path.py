@@ -8,6 +8,7 @@ import pytest
 import torch
 from timm.layers import Attention
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitascope import capture, create_model, measure
 from vitascope.layers import attention_path
@@ -64,6 +65,12 @@ def test_a_vit_takes_the_path_that_convit_takes_at_its_size(name, monkeypatch):
     assert calls_of_the_kernel(monkeypatch, mini, 32) == [16] * 4  # as they are
     assert is_plain(16, 8)
     assert not is_plain(64, 8)
+
+
+def test_nothing_is_filled_up_where_multiply_adds_are_counted(monkeypatch):
+    model = create_model("vit_micro")
+    with sdpa_kernel(SDPBackend.MATH):
+        assert calls_of_the_kernel(monkeypatch, model, 32) == [8] * 4
 
 
 @pytest.mark.parametrize("how", [{"qk_norm": True, "norm_layer": torch.nn.LayerNorm}, {}])

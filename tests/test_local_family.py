@@ -12,6 +12,7 @@ import vitascope
 from model_making import check_gradient_checkpointing, randomised
 from vitascope import capture, create_model, measure
 from vitascope.errors import UserError
+from vitascope.layers.attention_path import SelfAttention
 from vitascope.layers.neighbors import neighborhood_mask
 from vitascope.models.vit.cifar import CIFAR
 
@@ -42,8 +43,8 @@ def test_parameters_are_as_published(name, millions):
 
 
 def test_a_convolutional_vit_loads_a_vits_weights_and_is_it_when_k_covers_the_grid():
-    vit = randomised(VisionTransformer(**TINY, num_classes=5)).eval()
-    images = torch.randn(2, 3, 16, 16)
+    vit = VisionTransformer(**TINY, num_classes=5, attn_layer=SelfAttention)
+    vit, images = randomised(vit).eval(), torch.randn(2, 3, 16, 16)
     same, local = convolutional(8), convolutional(3)
     for model in (same, local):
         model.load_state_dict(vit.state_dict())

@@ -8,6 +8,7 @@ from model_making import Largest
 from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
+from vitascope.layers.attention_path import SelfAttention
 from vitascope.layers.neighbors import BLOCK, neighborhood_mask
 
 LARGE = (24, 27)  # more patches than two halos of k = 3 and 5: attended to in blocks
@@ -92,7 +93,7 @@ def test_awkward_grids_are_cut_into_blocks_rightly(grid):
 @pytest.mark.parametrize(("k", "border"), [(8, "shift"), (11, "shift"), (15, "clip")])
 def test_a_kernel_that_covers_the_grid_is_global_attention_bit_for_bit(k, border):
     layer = layer_of(k, border=border).float()
-    plain = Attention(12, 3, qkv_bias=True).eval()
+    plain = SelfAttention(12, 3, qkv_bias=True).eval()
     plain.load_state_dict(layer.state_dict())
     x = torch.randn(2, 65, 12)
     assert torch.equal(layer(x, (8, 8)), plain(x))

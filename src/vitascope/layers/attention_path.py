@@ -21,6 +21,7 @@ Shapes: B images, H heads, T tokens, D width, d = D / H channels of a head.
 
 from typing import Any
 
+import torch
 from timm.layers import Attention
 from torch import Tensor
 from torch.nn import functional as F
@@ -50,14 +51,23 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def fused(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, **how: Any
 ) -> Tensor:
-    """torch's ``scaled_dot_product_attention``, of narrow heads filled up with zeros on a CPU."""
+    """torch's ``scaled_dot_product_attention``, of narrow heads filled up with zeros on a CPU.
+
+    Not where the fused kernel is off (``sdpa_kernel(SDPBackend.MATH)``), as it is to count
+    multiply-adds and for second derivatives, nor in what is compiled or exported.
+    """
     head_dim = query.shape[-1]
     spare = KERNEL_WIDTH - head_dim
-    if spare <= 0 or query.device.type != "cpu":
+    if spare <= 0 or query.device.type != "cpu" or not _is_kernel_used():
         return F.scaled_dot_product_attention(query, key, value, scale=scale, **how)
     query, key, value = (F.pad(part, (0, spare)) for part in (query, key, value))
     scale = head_dim**-0.5 if scale is None else scale
     return F.scaled_dot_product_attention(query, key, value, scale=scale, **how)[..., :head_dim]
+
+
+def _is_kernel_used() -> bool:
+    """The switch is CUDA's by name, and that of the CPU's kernel, too; compilers do not know it."""
+    return not torch.compiler.is_compiling() and torch.backends.cuda.flash_sdp_enabled()
 
 
 class SelfAttention(Attention):
