@@ -55,9 +55,12 @@ browser:
 	|| { echo "The tests need Chromium: install it (on Debian, as root: apt-get install chromium)" \
 	     "or run: make test CHROMIUM=/path/to/chrome" >&2; exit 1; }
 
-# A file goes to one worker as a whole: what its tests share is made once.
-test: lint browser
-	$(BIN)/pytest -n 2 --dist loadfile
+# A file goes to one worker as a whole: what its tests share is made once. Lint and types, which use
+# one core, are checked beside the first tests; a failure of either is a failure of all.
+test: $(READY) browser
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/pytest -n 2 --dist loadfile; tests=$$?; \
+	wait $$lint && exit $$tests
 
 # The tests once more, rounded as on another CPU and on two threads. Each setting changes bits:
 # ATen's vectorised kernels (sums, softmax), MKL's products and solvers behind torch, OpenBLAS's

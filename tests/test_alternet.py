@@ -231,6 +231,7 @@ def two_stages():
     return randomised(create_model("resnet_micro", num_classes=5, **plan))
 
 
+@pytest.mark.slow
 def test_compiled_without_a_graph_break_it_gives_the_same_at_other_sizes_too(two_stages):
     compiled = torch.compile(two_stages, fullgraph=True, backend="aot_eager")
     for size in (16, 10):  # whole windows, then padded ones; symbolic sizes would never end

@@ -93,6 +93,7 @@ def test_the_benchmark_of_maps_compares_the_same_maps():
     assert [table.corner for table in tables] == ["Ours / peer", "Work", "Work"]
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_spectra_reaches_the_accuracies_it_names():
     result = time_hessian(depth=1, width=6, batch_size=2, rounds=1, warm_batches=2)
     errors = {who: error for who, error, *_ in result.reached}

@@ -319,7 +319,8 @@ def test_timms_surface_works(images):
     assert (one - other).abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("position", [pytest.param("front", marks=pytest.mark.slow), "end"])
+@pytest.mark.slow
+@pytest.mark.parametrize("position", ["front", "end"])
 def test_compiled_without_a_graph_break_it_gives_the_same(position, images):
     model = vitascope.broadcast(small(), "cb_s", position, "both")
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -338,6 +339,7 @@ def test_exported_with_a_free_batch_size_it_gives_the_same(kind, images):
     torch.testing.assert_close(program.module()(others), model(others))
 
 
+@pytest.mark.slow
 def test_onnx_gives_the_same(images, tmp_path):
     import onnxruntime  # writes files of its own when imported: only here
 

@@ -318,6 +318,7 @@ def trained_step(folder):
     return json.loads(lines[-1])["step"]
 
 
+@pytest.mark.slow
 def test_interrupted_it_saves_every_run_where_it_stands(tmp_path):
     with under_way(tmp_path / "c") as process:
         os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C: to the workers as well

@@ -227,7 +227,7 @@ def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
     monkeypatch.setattr(executor, "side_by_side", watched)
     study = replace(STUDY, plan=two_shares)
     with pytest.raises(UserError, match="seen"):
-        answer(study, replace(LAPTOP, seeds=(0,)), tmp_path, Engine(quiet=True))
+        answer(study, replace(LAPTOP, seeds=(0,)), tmp_path, Engine(quiet=True, processes=2))
     (few_epochs, few), (all_epochs, whole) = seen[0.1], seen[1.0]
     assert few_epochs == 10 * all_epochs  # all are seen as often
     assert whole > 4 * few  # ten times the images, and the same test images

@@ -133,7 +133,13 @@ def built(name):
     return moved_weights(FAMILIES[name].make())
 
 
-@pytest.fixture(params=FAMILIES)
+# Those that take longest, and have kin among the others.
+LONG = ("coat", "levit", "maxvit", "pvt v2", "swin v2", "torchvision swin", "twins", "xcit")
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in FAMILIES]
+)
 def family(request):
     kind = FAMILIES[request.param]
     return kind, built(request.param), torch.randn(4, 3, kind.size, kind.size)

@@ -19,14 +19,21 @@ STUDIES = catalog()
 LONG = {
     "ablation",
     "alternet",
+    "augmentation",
+    "blur",
     "broadcasting-hierarchical",
     "broadcasting-places",
     "convexity",
+    "distillation",
+    "fine-grid-images",
     "fine-grid-larger",
     "fine-grid-longer",
+    "heads",
     "landscape",
+    "large-data",
     "large-models",
     "overfitting",
+    "sam",
     "sizes",
 }
 

@@ -36,8 +36,11 @@ def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Recor
         for seed in scale.seeds
         for training, readings in wanted.values()
     ]
-    costs = RunCosts(plan)
-    run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
+    if engine.quiet and engine.processes == 1:  # nobody asks how long, and the order is the same
+        run_all(runs, out, engine)
+    else:
+        costs = RunCosts(plan)
+        run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
     correct = correct_arrays({key: pair[0] for key, pair in wanted.items()}, scale.seeds, out)
     found = _record(study, scale, plan, gathered(plan, scale, out), correct)
     found = replace(found, made=made)
