@@ -35,10 +35,10 @@ lock:
 	build/lock/bin/python -m pip $(PIP) --dry-run --report build/lock/report.json '.[test]'
 	$(PYTHON) tools/lock.py build/lock/report.json constraints.txt
 
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
 lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(LINT)
 
 # The tests open pages in a real browser: any of these, or the one that CHROMIUM names.
 BROWSERS := chromium chromium-browser google-chrome
@@ -58,7 +58,7 @@ browser:
 # A file goes to one worker as a whole: what its tests share is made once. Lint and types, which use
 # one core, are checked beside the first tests; a failure of either is a failure of all.
 test: $(READY) browser
-	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	@($(LINT)) & lint=$$!; \
 	$(BIN)/pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint && exit $$tests
 
