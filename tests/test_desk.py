@@ -234,6 +234,16 @@ def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
     assert few > 0
 
 
+def test_a_quiet_study_in_one_process_times_nothing(tmp_path, monkeypatch):
+    def timed(*args):
+        raise UserError("timed")
+
+    monkeypatch.setattr("vitascope.studies.papers.core_hours.pace_of", timed)
+    answer(STUDY, SMOKE, tmp_path / "a", Engine(quiet=True, processes=1))
+    with pytest.raises(UserError, match="timed"):
+        answer(STUDY, SMOKE, tmp_path / "b", Engine(quiet=False, processes=1))
+
+
 @pytest.mark.parametrize(("name", "rows"), [("locality-dial", 10), ("fine-grid-longer", 2)])
 def test_a_study_of_one_share_is_drawn_with_a_dot_per_seed(name, rows):
     class Two:
