@@ -255,6 +255,7 @@ def test_asked_again_nothing_is_trained_and_asked_for_more_only_the_rest_is(fold
     assert len(runs(folder)) == 3
 
 
+@pytest.mark.slow
 def test_killed_it_goes_on_where_it_was(tmp_path):
     words = [*WORDS, "--epochs", "6", "--max-candidates", "1", "--out", str(tmp_path / "b")]
     words += ["--processes", "1", "--quiet"]

@@ -186,6 +186,7 @@ def test_a_budget_that_cannot_be_kept_writes_nothing(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
     digits = held_out(data.load("digits"), 0.2)
     asked = Comparison(data="digits", recipe=recipe("laptop"), models=("vit_micro", "resnet_micro"))

@@ -74,7 +74,7 @@ def look(capsys, *words):
 
 def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_path, capsys):
     out = tmp_path / "inside"
-    assert main(["inspect", str(trained), "--images", "40", "--out", str(out)]) == 0
+    assert main(["inspect", str(trained), "--images", "16", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     for name in MEASURES:
         assert f"\n{name} " in f"\n{printed}"
@@ -91,7 +91,7 @@ def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_pa
     assert re.search(
         r"left out of (fourier|norms|variance|, )+: head: one vector an image", printed
     )
-    assert load(out / "nonlocality").values["num_images"] == 40
+    assert load(out / "nonlocality").values["num_images"] == 16
     check_drawn_again_without_torch(out, MEASURES)
 
 
