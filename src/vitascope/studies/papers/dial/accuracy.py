@@ -2,8 +2,8 @@
 
 A plain ViT; the same with one change each (:mod:`vitascope.models.vit.dial`): its weights started
 otherwise, its attention or its patches changed; gated positions (ConViT); neighbourhoods; and a
-CNN. Small models; at a desk on 1,000 images of CIFAR-10 and an 8 x 8 grid: a 16 x 16 grid takes five
-times as long, and was not told from it by the lead of ConViT (fine-grid).
+CNN. Small models; at a desk on 1,000 images of CIFAR-10 and an 8 x 8 grid: a 16 x 16 grid takes
+five times as long, and was not told from it by the lead of ConViT (fine-grid).
 """
 
 from typing import Any
