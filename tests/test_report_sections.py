@@ -180,7 +180,9 @@ def test_the_headline_of_several_studies_counts_all_verdicts(tmp_path):
     made_study("b", ("agrees", "agrees")).save(tmp_path / "b")
     lead = report_of(tmp_path).lead
     assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is within noise."
-    assert lead.leads == ("Unlike ConViT Table 3: Claim 2. Ours is 42.0 against 40.0 (2).",)
+    refuted = "Does not hold here (ConViT Table 3): Claim 2. Ours is 42.0 against 40.0 (2)."
+    assert lead.leads == (refuted,)
+    assert lead.question == "Which claims hold here? 2 studies"
 
 
 def test_verdicts_are_counted_in_words(tmp_path):

@@ -95,12 +95,12 @@ class PageContents:
         tried = sum(bool(section.claims) for section in studies)
         answer = f"{tally(claims)}." if claims else f"{len(studies)} studies."
         worst = [claim for claim in claims if claim.badge.words == "disagrees"]
-        unlike = (told(claim, f"Unlike {claim.source}") for claim in worst[:2])
+        refuted = (told(claim, f"Does not hold here ({claim.source})") for claim in worst[:2])
         return replace(
             first,
-            question=f"What of the papers holds here? {tried} studies",
+            question=f"Which claims hold here? {tried} studies",
             answer=answer,
-            leads=tuple(filter(None, (correction(claims), *unlike))),
+            leads=tuple(filter(None, (correction(claims), *refuted))),
             facts=(),
         )
 
