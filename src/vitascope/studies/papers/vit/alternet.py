@@ -12,7 +12,7 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.figures import dots_figure
 from vitascope.studies.papers.plan import Findings, Plan, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, Spec
-from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, trainings
+from vitascope.studies.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
 from vitascope.studies.papers.vit.overfitting import rank_table
 from vitascope.studies.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
 from vitascope.studies.papers.vit.tables import (
@@ -32,10 +32,12 @@ _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alo
 
 
 def alternet(scale: Scale) -> Plan:
-    """Fig. 12b and 12c."""
+    """Fig. 12b and 12c; at a desk small networks see all images four times, strongly augmented."""
     five = ("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
-    names = scale.pick(paper=five, laptop=five, smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))
-    runs = trainings(scale, names)
+    fewer = ("ViT-Ti", "ResNet-50", "AlterNet-50")
+    names = scale.pick(paper=five, laptop=five, desk=fewer, smoke=fewer)
+    changes = augmented(scale, True) if scale.name == "desk" else {}
+    runs = trainings(scale, names, small=True, seen=1 / 2, changes=changes)
     vit, *_, resnet, alter = runs
     if scale.is_paper:
         runs["ResNeXt-50"] = scale.training((("resnext50_cifar", {}),) * 2, recipe="cifar")
