@@ -9,6 +9,8 @@ READY := $(VENV)/.ready
 
 # Small models on few cores run fastest as one process per core with one thread each.
 export OMP_NUM_THREADS ?= 1
+# Compiled once, not by every process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup lock test portable slow lint browser demo bench studies results figures api docs wheel clean
 .NOTPARALLEL:
