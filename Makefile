@@ -57,11 +57,14 @@ browser:
 	|| { echo "The tests need Chromium: install it (on Debian, as root: apt-get install chromium)" \
 	     "or run: make test CHROMIUM=/path/to/chrome" >&2; exit 1; }
 
-# A file goes to one worker as a whole: what its tests share is made once. Lint and types, which use
-# one core, are checked beside the first tests; a failure of either is a failure of all.
+# A file goes to one worker as a whole: what its tests share is made once. In their order the files
+# end with the short ones of docstrings, so that both workers end together. Lint and types, which
+# use one core, are checked beside the first tests; a failure of either is a failure of all.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(READY) browser
 	@($(LINT)) & lint=$$!; \
-	$(BIN)/pytest -n 2 --dist loadfile; tests=$$?; \
+	$(PYTEST); tests=$$?; \
 	wait $$lint && exit $$tests
 
 # The tests once more, rounded as on another CPU and on two threads. Each setting changes bits:
@@ -75,7 +78,7 @@ portable: export OMP_NUM_THREADS = 2
 # A thread that waits sleeps: two workers of two threads on two cores would spin against each other.
 portable: export OMP_WAIT_POLICY = PASSIVE
 portable: $(READY) browser
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 # The checks that take minutes, instead of those of `make test`: a whole comparison, the page of a
 # large model, the long fuzz runs.

@@ -121,7 +121,24 @@ def shaken(model):
     return moved_weights(model.double())
 
 
-@pytest.fixture(params=FAMILIES)
+# Those that have kin among the others.
+LONG = (
+    "coat",
+    "convnext, as maps",
+    "hub dinov2, a gated MLP",
+    "levit",
+    "maxvit",
+    "parallel vit",
+    "pvt v2",
+    "swin v2",
+    "twins",
+    "vit with registers",
+)
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in FAMILIES]
+)
 def family(request):
     kind = FAMILIES[request.param]
     images = torch.randn(2, 3, kind.size, kind.size, dtype=torch.float64)

@@ -121,6 +121,14 @@ INSTRUMENTS = {
 }
 
 
+# The longest is looked at in one test by `make test`, in all by `make slow`.
+LONG = {"blocks"}
+
+
+def affordable(names):
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in names]
+
+
 def test_no_instrument_is_missing_here():
     assert set(measure.__all__) <= set(INSTRUMENTS)
 
@@ -225,7 +233,7 @@ def test_an_instrument_leaves_the_model_as_it_came_to_the_bit(name, make):
         assert_same_numbers(found, expected(name, make))
 
 
-@pytest.mark.parametrize("name", INSTRUMENTS)
+@pytest.mark.parametrize("name", affordable(INSTRUMENTS))
 def test_an_instrument_works_within_inference_mode(name):
     model = plain()
     before = state_of(model)
@@ -235,7 +243,10 @@ def test_an_instrument_works_within_inference_mode(name):
     assert_same_numbers(found, expected(name, plain))
 
 
-@pytest.mark.parametrize("name", sorted({*INSTRUMENTS} - {"gates", "trajectory"}))  # run no model
+RUN = sorted({*INSTRUMENTS} - {"gates", "trajectory"})  # instruments that run the model
+
+
+@pytest.mark.parametrize("name", affordable(RUN))
 def test_an_instrument_that_fails_leaves_the_model_as_it_came_to_the_bit(name):
     model, batches = in_use(woven()), images()
     fuse = model.norm[1]
@@ -256,7 +267,7 @@ def double_precision():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("name", INSTRUMENTS)
+@pytest.mark.parametrize("name", affordable(INSTRUMENTS))
 def test_an_instrument_gives_the_same_numbers_with_double_precision_as_default(name, request):
     single, drawn = expected(name, plain), plain()
     request.getfixturevalue("double_precision")

@@ -49,12 +49,6 @@ _PACKAGES = ("vitascope", "torch", "torchvision", "timm", "numpy", "scipy", "acc
 
 def provenance() -> dict[str, Any]:
     """Provenance of results made now: time, command, commit, versions, machine."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     machine = {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
@@ -67,9 +61,21 @@ def provenance() -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"command": os.environ[COMMAND]} if os.environ.get(COMMAND) else {}),
         "commit": _commit(),
-        "versions": versions,
+        "versions": {"python": platform.python_version(), **_versions()},
         "machine": machine,
     }
+
+
+@lru_cache(maxsize=1)  # read from files, which do not change while a program runs
+def _versions() -> Mapping[str, str]:
+    """The versions of the packages that are installed."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def threads() -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -174,13 +175,15 @@ def _record(
 
 
 def kinds_of(plan: Plan) -> dict[str, str]:
-    """Each network's kind, by which pages colour it; built without memory."""
-    found = {}
-    for training, _ in plan.wanted().values():
-        if training.model not in found:
-            with torch.device("meta"):
-                found[training.model] = built_in(create_model(training.model))[0]
-    return found
+    """Each network's kind, by which pages colour it."""
+    return {t.model: _kind_of(t.model) for t, _ in plan.wanted().values()}
+
+
+@cache
+def _kind_of(model: str) -> str:
+    """The kind of a network, built without memory."""
+    with torch.device("meta"):
+        return built_in(create_model(model))[0]
 
 
 def _spent(findings: Findings) -> dict[str, float]:
