@@ -123,11 +123,13 @@ def shaken(model):
 
 # Those that have kin among the others.
 LONG = (
+    "cait",
     "coat",
     "convnext, as maps",
     "hub dinov2, a gated MLP",
     "levit",
     "maxvit",
+    "our pvt",
     "parallel vit",
     "pvt v2",
     "swin v2",

@@ -171,8 +171,10 @@ def test_eigenvectors_are_stretched_by_their_eigenvalues():
     "make",
     [
         lambda: create_model("vit_micro", num_classes=10),
-        lambda: create_model("convit_micro_distilled", num_classes=10),
-        lambda: create_model("resnet_micro", num_classes=10),
+        pytest.param(
+            lambda: create_model("convit_micro_distilled", num_classes=10), marks=pytest.mark.slow
+        ),
+        pytest.param(lambda: create_model("resnet_micro", num_classes=10), marks=pytest.mark.slow),
     ],
 )
 def test_any_model_is_measured_and_left_as_it_came(make):

@@ -134,7 +134,20 @@ def built(name):
 
 
 # Those that take longest, and have kin among the others.
-LONG = ("coat", "levit", "maxvit", "pvt v2", "swin v2", "torchvision swin", "twins", "xcit")
+LONG = (
+    "cait",
+    "coat",
+    "hub beit",
+    "hub swin",
+    "hub vit, eager",
+    "levit",
+    "maxvit",
+    "pvt v2",
+    "swin v2",
+    "torchvision swin",
+    "twins",
+    "xcit",
+)
 
 
 @pytest.fixture(

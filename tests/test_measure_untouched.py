@@ -220,8 +220,18 @@ OF_WEIGHTS = {
 }  # not of runs
 
 
-@pytest.mark.parametrize("make", [woven, made_in_inference_mode])
-@pytest.mark.parametrize("name", INSTRUMENTS)
+MADE = [(name, make) for name in INSTRUMENTS for make in (woven, made_in_inference_mode)]
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        pytest.param(
+            name, make, marks=[pytest.mark.slow] if name in LONG and make is not woven else []
+        )
+        for name, make in MADE
+    ],
+)
 def test_an_instrument_leaves_the_model_as_it_came_to_the_bit(name, make):
     model = in_use(make())
     with torch.inference_mode():

@@ -28,19 +28,23 @@ LONG = {
     "build-up",
     "convexity",
     "distillation",
+    "ensembling",
     "fine-grid-augmentation",
     "fine-grid-images",
     "fine-grid-larger",
     "fine-grid-longer",
+    "gating",
     "heads",
     "landscape",
     "large-data",
     "large-models",
     "locality-strength",
     "long-training",
+    "masking",
     "overfitting",
     "sam",
     "sizes",
+    "stages",
 }
 
 
