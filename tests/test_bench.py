@@ -124,6 +124,7 @@ def test_a_share_of_the_machine_is_arithmetic_over_time():
     assert rate > 0 < gflops
 
 
+@pytest.mark.slow
 def test_the_command_in_a_record_is_the_one_that_was_typed(tmp_path):
     """With threads added to it, it would time other numbers of threads than it did."""
     words = ["bench", "neighborhood", "--grids", "8", "--rounds", "1", "--quiet"]

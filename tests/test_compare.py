@@ -155,7 +155,13 @@ def patients(root):
     return str(root)
 
 
-@pytest.mark.parametrize("how", [{"validation": 0.4, "seeds": (0, 1)}, {"folds": 2, "seeds": (0,)}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"validation": 0.4, "seeds": (0, 1)},
+        pytest.param({"folds": 2, "seeds": (0,)}, marks=pytest.mark.slow),
+    ],
+)
 def test_patients_are_on_one_side_and_count_together(how, tmp_path):
     question = Comparison(
         data=described(patients(tmp_path / "photos"), "(p[0-9])_"),

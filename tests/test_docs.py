@@ -187,7 +187,10 @@ def assert_values(printed: str) -> None:
     assert re.search(r"\bnan\b", printed) is None, printed
 
 
-@pytest.mark.parametrize("name", INSTRUMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n == "blocks" else []) for n in INSTRUMENTS],
+)
 def test_the_python_of_a_page_runs_and_gives_a_record(name, capsys):
     (code,) = blocks(PAGES[name], "python")
     names = dict(shown())
