@@ -14,6 +14,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 
 import vitascope
 from model_making import SMALL, moved_weights, of_hub, of_timm
+from slow_marks import slow_if
 from vitascope.errors import UserError
 from vitascope.layers import ContextBroadcast
 from vitascope.layers.context_broadcasting.broadcast import context_broadcast
@@ -138,9 +139,7 @@ LONG = (
 )
 
 
-@pytest.fixture(
-    params=[pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in FAMILIES]
-)
+@pytest.fixture(params=slow_if(FAMILIES, LONG))
 def family(request):
     kind = FAMILIES[request.param]
     images = torch.randn(2, 3, kind.size, kind.size, dtype=torch.float64)

@@ -17,6 +17,7 @@ import vitascope
 import vitascope.capture
 from model_making import of_hub, small_convit, small_vit
 from page_reading import blocks, understand
+from slow_marks import slow_if
 from vitascope import measure
 from vitascope.figure import Style
 from vitascope.record import load
@@ -187,10 +188,7 @@ def assert_values(printed: str) -> None:
     assert re.search(r"\bnan\b", printed) is None, printed
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n == "blocks" else []) for n in INSTRUMENTS],
-)
+@pytest.mark.parametrize("name", slow_if(INSTRUMENTS, {"blocks"}))
 def test_the_python_of_a_page_runs_and_gives_a_record(name, capsys):
     (code,) = blocks(PAGES[name], "python")
     names = dict(shown())

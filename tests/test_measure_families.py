@@ -17,6 +17,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 
 import vitascope
 from model_making import SMALL, moved_weights, of_hub, of_timm
+from slow_marks import slow_if
 from vitascope import capture, measure
 from vitascope.errors import UserError
 from vitascope.studies.inspection import inspect
@@ -150,9 +151,7 @@ LONG = (
 )
 
 
-@pytest.fixture(
-    params=[pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in FAMILIES]
-)
+@pytest.fixture(params=slow_if(FAMILIES, LONG))
 def family(request):
     kind = FAMILIES[request.param]
     return kind, built(request.param), torch.randn(4, 3, kind.size, kind.size)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from model_making import small_convit
+from slow_marks import slow_if
 from vitascope import capture, measure
 from vitascope.measure.curvature.directions import random_direction
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
@@ -125,10 +126,6 @@ INSTRUMENTS = {
 LONG = {"blocks"}
 
 
-def affordable(names):
-    return [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in names]
-
-
 def test_no_instrument_is_missing_here():
     assert set(measure.__all__) <= set(INSTRUMENTS)
 
@@ -220,19 +217,17 @@ OF_WEIGHTS = {
 }  # not of runs
 
 
-MADE = [(name, make) for name in INSTRUMENTS for make in (woven, made_in_inference_mode)]
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_an_instrument_leaves_the_model_as_it_came_to_the_bit(name):
+    check_left_as_it_came(name, woven)
 
 
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        pytest.param(
-            name, make, marks=[pytest.mark.slow] if name in LONG and make is not woven else []
-        )
-        for name, make in MADE
-    ],
-)
-def test_an_instrument_leaves_the_model_as_it_came_to_the_bit(name, make):
+@pytest.mark.parametrize("name", slow_if(INSTRUMENTS, LONG))
+def test_so_it_does_with_one_made_in_inference_mode(name):
+    check_left_as_it_came(name, made_in_inference_mode)
+
+
+def check_left_as_it_came(name, make):
     model = in_use(make())
     with torch.inference_mode():
         batches = images()
@@ -243,7 +238,7 @@ def test_an_instrument_leaves_the_model_as_it_came_to_the_bit(name, make):
         assert_same_numbers(found, expected(name, make))
 
 
-@pytest.mark.parametrize("name", affordable(INSTRUMENTS))
+@pytest.mark.parametrize("name", slow_if(INSTRUMENTS, LONG))
 def test_an_instrument_works_within_inference_mode(name):
     model = plain()
     before = state_of(model)
@@ -256,7 +251,7 @@ def test_an_instrument_works_within_inference_mode(name):
 RUN = sorted({*INSTRUMENTS} - {"gates", "trajectory"})  # instruments that run the model
 
 
-@pytest.mark.parametrize("name", affordable(RUN))
+@pytest.mark.parametrize("name", slow_if(RUN, LONG))
 def test_an_instrument_that_fails_leaves_the_model_as_it_came_to_the_bit(name):
     model, batches = in_use(woven()), images()
     fuse = model.norm[1]
@@ -277,7 +272,7 @@ def double_precision():
     torch.set_default_dtype(before)
 
 
-@pytest.mark.parametrize("name", affordable(INSTRUMENTS))
+@pytest.mark.parametrize("name", slow_if(INSTRUMENTS, LONG))
 def test_an_instrument_gives_the_same_numbers_with_double_precision_as_default(name, request):
     single, drawn = expected(name, plain), plain()
     request.getfixturevalue("double_precision")

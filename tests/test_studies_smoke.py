@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from slow_marks import slow_if
 from vitascope import record
 from vitascope.figure import Dots, Lines, restored
 from vitascope.studies.grid.executor import Engine
@@ -126,10 +127,7 @@ def check_samples(plan, findings):
 CHECKS = {Lines: check_lines, Dots: check_dots}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in STUDIES],
-)
+@pytest.mark.parametrize("name", slow_if(STUDIES, LONG))
 def test_every_study_runs_and_leaves_a_whole_record(name, out):
     study = STUDIES[name]
     answer(study, SMOKE, out, Engine(quiet=True))

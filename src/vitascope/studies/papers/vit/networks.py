@@ -5,7 +5,7 @@ CIFAR, for ImageNet, and the small one that stands for it on a laptop's 8 x 8 im
 PiT and Swin have patches of one pixel and three short stages, Swin with windows of 2 x 2; at a desk
 patches of two pixels, windows of 4 x 4, and about a million parameters. A study that reads much off
 many runs takes the laptop's networks at a desk, too (``small``): micro ones, ViTs with an 8 x 8
-grid, that see an eighth of the images.
+grid, that see an eighth of the images (``seen`` says where it is more).
 
 Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNet). AlterNet's
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
@@ -57,7 +57,7 @@ class Network:
         changes: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Training:
-        """How it is trained; ``how`` is ``fraction`` and arguments of the model."""
+        """How it is trained; ``how`` is ``fraction``, ``seen`` and arguments of the model."""
         spec = self.imagenet if imagenet else self.cifar
         changed = {**(_ON_IMAGENET if imagenet and scale.is_paper else {}), **(changes or {})}
         desk = self.laptop if small else self.desk
