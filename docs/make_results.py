@@ -31,7 +31,7 @@ from vitascope.report.tables.claims import (
 )
 from vitascope.report.tables.comparison import accuracy_table
 from vitascope.report.tables.spectra import spectra_table
-from vitascope.report.tables.study import study_table
+from vitascope.report.tables.study import runs_in_words, study_table
 from vitascope.report.tables.table import Table, row
 from vitascope.report.tables.writers import as_markdown
 
@@ -192,7 +192,7 @@ def _study(record: Record) -> str:
     about = (
         f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
         f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
-        f"{values['num_runs']} runs; mean ± standard deviation."
+        f"{runs_in_words(values)}; mean ± standard deviation."
     )
     tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
     claims = list(map(tested, values["claims"]))

@@ -61,7 +61,7 @@ def test_every_study_has_its_plan_at_a_desk(name):
 KINDS = ("vit", "convit")
 ROWS = {  # study: (model, depth where it is not the model's own)
     "frequencies": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
-    "alternet": {("vit_micro", None), ("resnet_micro", None), ("alternet_micro", None)},
+    "alternet": {("resnet_micro", None), ("alternet_micro", None)},
     "pooling": {
         ("vit_micro", None),
         ("vit_micro_gap", None),

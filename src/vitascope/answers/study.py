@@ -76,7 +76,9 @@ def run_study(study: Any, request: StudyRequest) -> Result:
     from vitascope.report.tables.study import study_text
     from vitascope.studies.papers.answer import answer
 
-    found = answer(study, scale_of(study, request), request.out, engine_of(request))
+    found = answer(
+        study, scale_of(study, request), request.out, engine_of(request), request.records
+    )
     return Result(records={study.name: found}, summary=study_text(found), values=found.values)
 
 

@@ -37,6 +37,8 @@ def run_paper(studies: Sequence[Any], args: StudyRequest) -> None:
 
     if args.keep is not None and args.plan:
         raise UserError("--plan runs nothing, so there is nothing to --keep; give one of them")
+    if args.records and len(studies) > 1:
+        raise UserError("--records are those of one study; name it instead of --all")
     if args.scale == "paper" or args.plan:
         for study in studies:
             print("\n".join(planned(study, args)), file=sys.stderr if args.json else sys.stdout)
@@ -97,9 +99,11 @@ def planned(study: Any, args: StudyRequest) -> list[str]:
     if scale.name == "desk":
         from vitascope.studies.papers.answer import check_images
         from vitascope.studies.papers.core_hours import core_hours
+        from vitascope.studies.papers.earlier import earlier_runs
 
         check_images({study.name: plan})
-        left = core_hours(plan, scale.seeds, args.out)
+        known = earlier_runs(args.records, plan)
+        left = core_hours(plan, scale.seeds, args.out, known=known)
         lines.append(
             f"  expected: {left.hours:,.1f} core-hours: {left.training:,.1f} for {left.num_runs} "
             f"runs that are not there yet, {left.readings:,.1f} for what is read off them (timed "

@@ -25,6 +25,7 @@ class StudyRequest:
       vitascope study convit-table-3 --data photos/ --image-size 32 --seeds 0 1 2
       vitascope study sample-efficiency --scale paper --data imagenet:/data/imagenet --plan
       vitascope study fine-grid --scale desk --data cifar10:/data/cifar10 --plan
+      vitascope study fine-grid --seeds 0 1 2 3 4 --records results/fine-grid.json
       vitascope study --all --scale laptop --out runs/studies
       vitascope study --all --scale paper --data imagenet:/data/imagenet cifar100:/data/cifar100 \\
           --engine slurm --gpus 8 --slurm slurm_partition=gpu
@@ -42,6 +43,9 @@ class StudyRequest:
     """Epochs of every run; the scale's when left out."""
     seeds: tuple[Seed, ...] = ()
     """One run per seed; the scale's when left out."""
+    records: tuple[Path, ...] = ()
+    """Records of earlier studies, or folders of them: a run whose answers one of them kept is not
+    trained again where accuracies alone are asked for. So seeds are added to a study."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
     engine: Literal["local", "slurm"] = "local"

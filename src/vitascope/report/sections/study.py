@@ -15,7 +15,7 @@ from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Sect
 from vitascope.report.tables.claims import CountedClaim, claim_in_words, tested
 from vitascope.report.tables.claims import correction as correct_claims
 from vitascope.report.tables.claims import tally as tally_verdicts
-from vitascope.report.tables.study import study_table
+from vitascope.report.tables.study import runs_in_words, study_table
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -77,7 +77,7 @@ def section(source: Source, styles: Styles) -> Section:
         ("to test on", values.get("num_test")),
         ("scale", values.get("scale")),
         ("seeds", listed(seeds) if seeds else None),
-        ("runs", values.get("num_runs")),
+        ("runs", runs_in_words(values) if values.get("earlier") else values.get("num_runs")),
         ("covers", covers),
     ]
     said = tally(claims)

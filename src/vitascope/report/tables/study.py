@@ -54,13 +54,29 @@ def _theirs(paper: float, digits: int) -> str:
     return number(paper, max(digits, len(f"{paper:g}".partition(".")[2])))
 
 
+def runs_in_words(values: Mapping[str, Any]) -> str:
+    """How many runs, and which of them earlier records told about.
+
+    >>> told = {"record": "a.json", "num_runs": 12, "commit": "13c9387130fd", "time": "2026-11-17T"}
+    >>> runs_in_words({"num_runs": 20, "earlier": [told]})
+    '20 runs, 12 of them from the record a.json (2026-11-17, commit 13c9387)'
+    """
+    said = [plural(values["num_runs"], "run")]
+    for each in values.get("earlier") or ():
+        when, commit = str(each.get("time") or "")[:10], str(each.get("commit") or "")[:7]
+        made = ", ".join(filter(None, (when, commit and f"commit {commit}")))
+        said.append(f"{each['num_runs']} of them from the record {each['record']}")
+        said[-1] += f" ({made})" if made else ""
+    return ", ".join(said)
+
+
 def study_text(record: Record) -> str:
     """For a terminal: the study's tables, and a line for each claim."""
     values = record.values
     parts = [
         f"{values['title']}  [{', '.join(values['covers'])}]",
-        f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}; "
-        "mean ± standard deviation",
+        f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}, "
+        f"{runs_in_words(values)}; mean ± standard deviation",
     ]
     for table in map(study_table, values["tables"]):
         parts.append(f"{table.title}\n{as_text(table)}")

@@ -1,6 +1,6 @@
 """Answer a study at a scale: make its runs, fill its tables, judge its claims, write its record."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
@@ -17,9 +17,11 @@ from vitascope.models import create_model
 from vitascope.record import Record, provenance
 from vitascope.settings import command_line
 from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.runs import correct_arrays, folder_of, reading_of
+from vitascope.studies.grid.runs import folder_of, is_finished, reading_of
+from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.papers.catalog import order_of
 from vitascope.studies.papers.core_hours import RunCosts
+from vitascope.studies.papers.earlier import EarlierRun, earlier_runs
 from vitascope.studies.papers.judging import judged
 from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Sheet, Study
 from vitascope.studies.papers.scale import SCALES, Scale
@@ -27,24 +29,43 @@ from vitascope.studies.session.built_in_locality import built_in
 from vitascope.train import load_run
 
 
-def answer(study: Study, scale: Scale, out: str | Path, engine: Engine) -> Record:
-    """Run what is not there yet and write ``out/<study>.json``."""
+def answer(
+    study: Study,
+    scale: Scale,
+    out: str | Path,
+    engine: Engine,
+    earlier: Sequence[str | Path] = (),
+) -> Record:
+    """Run what is not there yet and write ``out/<study>.json``.
+
+    Args:
+        study: The question.
+        scale: Its size.
+        out: Folder of the runs.
+        engine: Where they are made.
+        earlier: Records of studies; runs that they tell enough about are not made again.
+    """
     out, made = Path(out), provenance()
     plan = study.plan(scale)
-    wanted = plan.wanted()
+    known = {
+        (key, seed): run
+        for (key, seed), run in earlier_runs(earlier, plan).items()
+        if seed in scale.seeds and not is_finished(plan.wanted()[key][0], (), seed, out)
+    }
     runs = [
         (training, tuple(readings.values()), seed)
         for seed in scale.seeds
-        for training, readings in wanted.values()
+        for key, (training, readings) in plan.wanted().items()
+        if (key, seed) not in known
     ]
     if engine.quiet and engine.processes == 1:  # nobody asks how long, and the order is the same
         run_all(runs, out, engine)
     else:
         costs = RunCosts(plan)
         run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
-    correct = correct_arrays({key: pair[0] for key, pair in wanted.items()}, scale.seeds, out)
-    found = _record(study, scale, plan, gathered(plan, scale, out), correct)
-    found = replace(found, made=made)
+    found = replace(_record(study, scale, plan, gathered(plan, scale, out, known)), made=made)
+    if known:
+        found = replace(found, values={**found.values, "earlier": _told(known.values())})
     found.save(out / study.name)
     return found
 
@@ -81,21 +102,40 @@ def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
                 yield reading.options["data"], training.image_size
 
 
-def gathered(plan: Plan, scale: Scale, out: Path) -> Findings:
-    """All records that the plan wants, a run's predictions in that of its final line."""
+def gathered(
+    plan: Plan, scale: Scale, out: Path, known: Mapping[tuple[str, int], EarlierRun] | None = None
+) -> Findings:
+    """All records that the plan wants, from the runs in ``out`` and from those ``known`` before."""
     records = {}
     for key, (training, readings) in plan.wanted().items():
         for name, reading in readings.items():
-            found = [reading_of(training, reading, seed, out) for seed in scale.seeds]
+            found = [
+                known[key, seed].final
+                if known and (key, seed) in known
+                else _found(training, reading, seed, out)
+                for seed in scale.seeds
+            ]
             if any(one is None for one in found):
                 raise UserError(f"{training.key} has no {reading.name} yet in {out}")
             records[key, name] = [one for one in found if one is not None]
-        kept = [load_run(folder_of(training, seed, out)).predictions for seed in scale.seeds]
-        records[key, FINAL.key] = [
-            record if each is None else replace(record, arrays={**record.arrays, **each.arrays})
-            for record, each in zip(records[key, FINAL.key], kept, strict=True)
-        ]
     return Findings(records)
+
+
+def _found(training: Training, reading: Reading, seed: int, out: Path) -> Record | None:
+    """A reading of a run; its predictions are in that of its final line."""
+    found = reading_of(training, reading, seed, out)
+    if found is None or reading != FINAL:
+        return found
+    kept = load_run(folder_of(training, seed, out)).predictions
+    return found if kept is None else replace(found, arrays={**found.arrays, **kept.arrays})
+
+
+def _told(runs: Iterable[EarlierRun]) -> list[dict[str, Any]]:
+    """The records that runs were taken from, and how many."""
+    sources: dict[str, list[EarlierRun]] = {}
+    for run in runs:
+        sources.setdefault(run.source, []).append(run)
+    return [{**found[0].told(), "num_runs": len(found)} for found in sources.values()]
 
 
 def filled(table: Sheet, findings: Findings, arrays: Container[str] = ()) -> dict[str, Any]:
@@ -131,13 +171,8 @@ def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
     return name if name in arrays else None
 
 
-def _record(
-    study: Study,
-    scale: Scale,
-    plan: Plan,
-    findings: Findings,
-    correct: Mapping[str, np.ndarray],
-) -> Record:
+def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Record:
+    correct = _hits(plan, findings)
     tables = [filled(table, findings, correct) for table in plan.tables]
     asked = {table.name: table for table in plan.tables}
     finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
@@ -172,6 +207,15 @@ def _record(
         seed=scale.seeds[0],
         seconds=sum(_spent(findings).values()),
     )
+
+
+def _hits(plan: Plan, findings: Findings) -> dict[str, np.ndarray]:
+    """The test images that every run got right, as ``correct/<training>``. (seeds, images)
+
+    A training whose runs kept no predictions is left out.
+    """
+    found = {key: findings.sample(Ask(training=t)) for key, (t, _) in plan.wanted().items()}
+    return {f"correct/{key}": row.astype(np.uint8) for key, row in found.items() if row is not None}
 
 
 def kinds_of(plan: Plan) -> dict[str, str]:

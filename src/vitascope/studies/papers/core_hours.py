@@ -12,7 +12,7 @@ in the folder costs nothing. Not counted: teachers, making corrupted images, and
 images (maps, gates, the trajectory of the weights).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
@@ -163,18 +163,28 @@ def core_hours(
     seeds: tuple[int, ...],
     out: Path,
     progress: Callable[[str], object] = lambda name: None,
+    known: Container[tuple[str, int]] = (),
 ) -> CoreHours:
-    """Time the models of a plan and add up what is not finished in ``out``."""
+    """Time the models of a plan and add up what is not finished in ``out``.
+
+    Args:
+        plan: With the trainings.
+        seeds: Of every one.
+        out: Folder of the runs.
+        progress: Is told the name of a network that is timed.
+        known: Runs that earlier records tell about, by training and seed.
+    """
     costs, rates = RunCosts(plan, progress), {}
     runs, training_seconds, reading_seconds = 0, 0.0, 0.0
     for key, (training, readings) in plan.wanted().items():
-        left = sum(not is_finished(training, (), seed, out) for seed in seeds)
+        new = [seed for seed in seeds if (key, seed) not in known]
+        left = sum(not is_finished(training, (), seed, out) for seed in new)
         runs += left
         epochs = recipe_of(training, 0, images_of(training)).total_epochs
         training_seconds += left * epochs * costs.epoch(training)
         pace = costs.pace(training)
         for reading in readings.values():
-            unread = sum(not is_finished(training, (reading,), seed, out) for seed in seeds)
+            unread = sum(not is_finished(training, (reading,), seed, out) for seed in new)
             reading_seconds += unread * pace.reading(reading)
         rates[key] = 1 / pace.step
     return CoreHours(

@@ -42,6 +42,8 @@ class Sample:
 
 def _hits(record: Record) -> np.ndarray | None:
     arrays = record.arrays
+    if "correct" in arrays:  # all that an earlier record says
+        return arrays["correct"].astype(bool)
     return arrays["predicted"] == arrays["label"] if "predicted" in arrays else None
 
 
