@@ -61,7 +61,7 @@ def test_every_study_has_its_plan_at_a_desk(name):
 KINDS = ("vit", "convit")
 ROWS = {  # study: (model, depth where it is not the model's own)
     "frequencies": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
-    "alternet": {("resnet_micro", None), ("alternet_micro", None)},
+    "alternet": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
     "pooling": {
         ("vit_micro", None),
         ("vit_micro_gap", None),
@@ -94,7 +94,7 @@ SEEDS = {
 }
 IMAGES = {  # of CIFAR-10: how many, and how often each is seen
     "frequencies": {(50_000, 1)},
-    "alternet": {(50_000, 4)},
+    "alternet": {(50_000, 1)},
     "pooling": {(5_000, 10)},
     "broadcasting": {(5_000, 10)},
     "locality-in-training": {(20_000, 5)},
