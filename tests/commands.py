@@ -1,4 +1,4 @@
-"""A short run, and commands in processes of their own, to be stopped and killed."""
+"""A short run, the words of a short comparison, and commands to be stopped and killed."""
 
 import os
 import signal
@@ -8,6 +8,10 @@ import time
 from contextlib import contextmanager, suppress
 
 from vitascope.cli import main
+
+COMPARE = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
+COMPARE += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
+COMPARE += ["--set", "batch_size=16", "scale_epochs=false"]
 
 
 def short_run(out):

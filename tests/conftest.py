@@ -6,14 +6,18 @@ Without AMX: virtual machines that announce it and do not run it end a process t
 import os
 import random
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")  # before torch's first product
 import torch
 
 import vitascope  # noqa: F401  (before timm: it mends torchvision beside a CPU-only torch)
+from commands import COMPARE
+from vitascope.cli import main
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 
@@ -41,3 +45,16 @@ def pytest_fixture_setup(fixturedef):
     """What several tests share is the same whichever of them runs first."""
     if fixturedef.scope != "function":
         same_start()
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory) -> Path:
+    """A real, short comparison, made once for all processes; who changes it takes a copy."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    out = shared / "comparison"
+    with FileLock(shared / "comparison.lock"):
+        if not (out / "report.html").exists():
+            assert main([*COMPARE, "--out", str(out), "--processes", "1", "--quiet"]) == 0
+    return out

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from commands import started
+from commands import COMPARE, started
 from data_making import photo
 from vitascope import data
 from vitascope.cli import main
@@ -33,16 +33,10 @@ from vitascope.studies.stats import difference
 from vitascope.train import load_run, lock_folder, recipe, train
 from vitascope.train.run_folder.resume_file import latest
 
-WORDS = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
-WORDS += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]
-WORDS += ["--set", "batch_size=16", "scale_epochs=false"]
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    out = tmp_path_factory.mktemp("compare") / "c"
-    assert main([*WORDS, "--out", str(out), "--processes", "1", "--quiet"]) == 0
-    return out
+def folder(comparison, tmp_path_factory):
+    return shutil.copytree(comparison, tmp_path_factory.mktemp("compare") / "c")
 
 
 def test_the_answer_is_a_record_and_a_page(folder):
@@ -80,20 +74,20 @@ def test_finished_parts_are_not_run_again(folder):
     assert len(weights) == 12
     before = {path: path.stat().st_mtime_ns for path in weights}
     (folder / "report.html").unlink()
-    assert main([*WORDS, "--out", str(folder), "--processes", "1", "--quiet"]) == 0
+    assert main([*COMPARE, "--out", str(folder), "--processes", "1", "--quiet"]) == 0
     assert {path: path.stat().st_mtime_ns for path in weights} == before
     assert (folder / "report.html").exists()
 
 
 def test_other_settings_in_the_same_folder_are_refused(folder, capsys):
-    words = [*WORDS, "lr=0.1", "--out", str(folder), "--processes", "1", "--quiet"]
+    words = [*COMPARE, "lr=0.1", "--out", str(folder), "--processes", "1", "--quiet"]
     assert main(words) == 2
     said = capsys.readouterr().err
     assert f"{folder} holds another comparison: recipe.lr was 0.002, now 0.1" in said
 
 
 def test_the_page_is_made_for_machines_too(folder, capsys):
-    assert main([*WORDS, "--out", str(folder), "--processes", "1", "--json"]) == 0
+    assert main([*COMPARE, "--out", str(folder), "--processes", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["report"].endswith("report.html")
     assert len(answer["table"]) == 2
@@ -210,7 +204,7 @@ def folder_in(folder, model, fraction, seed):
 
 def test_a_scheduler_may_make_the_same_runs(folder, tmp_path, capsys):
     """The printed commands make the very runs that `compare` makes."""
-    assert main([*WORDS, "--out", str(tmp_path), "--print-commands"]) == 0
+    assert main([*COMPARE, "--out", str(tmp_path), "--print-commands"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12
     ours = folder_in(folder, "resnet_micro", 0.1, 1)

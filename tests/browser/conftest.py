@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from filelock import FileLock
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from report_making import made_up
@@ -30,9 +29,6 @@ QUIET = (
 )
 LOCAL = ("file", "data", "blob", "about")
 EVIL = "<img src=x onerror=window.hit=1>"
-
-COMPARE = ("compare", "--data", "digits", "--models", "vit_micro", "convit_micro", "--epochs", "1")
-COMPARE += ("--fractions", "0.05", "0.1", "--seeds", "0", "1", "--set", "scale_epochs=false")
 
 
 class Watch:
@@ -97,16 +93,9 @@ def visit(browser: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a real, short comparison, made once by whichever process comes first."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    out = shared / "demo"
-    with FileLock(shared / "demo.lock"):
-        if not (out / "report.html").exists():
-            assert main([*COMPARE, "--out", str(out), "--processes", "1", "--quiet"]) == 0
-    return out / "report.html"
+def demo(comparison: Path) -> Path:
+    """The page of a real, short comparison."""
+    return comparison / "report.html"
 
 
 def page_of(folder: Path) -> Path:
