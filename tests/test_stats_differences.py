@@ -306,3 +306,13 @@ def test_points_on_a_line_do_not_make_a_certain_correlation():
     assert found.high < 1
     assert correlation([1, 2, 3], [1, 2, 3]) is None
     assert correlation([1, 2, 3, 4], [5, 5, 5, 5]) is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "ends"), [((1, -1), (-100, 100)), ((2, -1), (-100, 200)), ((1, 1), (0, 200))]
+)
+def test_an_interval_ends_where_accuracies_do(weights, ends):
+    two = np.array([[True, True, True], [False, False, True]])  # seeds that differ by a lot
+    found = contrast([two, ~two], weights)
+    assert (found.low, found.high) == ends
+    assert found.value == pytest.approx(np.dot(weights, (200 / 3, 100 / 3)))

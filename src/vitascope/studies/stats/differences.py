@@ -259,7 +259,7 @@ def contrast(
     folds: Any = None,
     same_runs: bool = False,
 ) -> Estimate:
-    """A contrast of accuracies, in points, with its interval.
+    """A contrast of accuracies, in points, with its interval, which ends where accuracies do.
 
     Args:
         cells: Each (seeds, images), right or wrong; all of the same test images.
@@ -275,6 +275,9 @@ def contrast(
     >>> found = contrast([first, second], (1, -1))
     >>> found.low < 20 < found.high
     True
+    >>> few = [[1, 1], [0, 1]], [[0, 0], [0, 1]]  # two models, two seeds, two images
+    >>> contrast(few, (1, -1)).high  # of a lead in points
+    100.0
     """
     if len(cells) != len(weights) or len(cells) == 0:
         raise UserError(f"{len(cells)} cells have {len(weights)} weights; give one to each")
@@ -283,8 +286,11 @@ def contrast(
     runs = [runs_of(cell, images) for cell in cells]
     if same_runs:
         joint = combined([each.correct for each in runs], weights, images)
-        return estimate([joint], [float(np.linalg.norm(weights))])
-    return estimate(runs, weights)
+        found = estimate([joint], [float(np.linalg.norm(weights))])
+    else:
+        found = estimate(runs, weights)
+    least, most = (POINTS * sum(side(weight, 0.0) for weight in weights) for side in (min, max))
+    return replace(found, low=max(found.low, least), high=min(found.high, most))
 
 
 def estimate(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
@@ -344,5 +350,4 @@ def difference(first: Any, second: Any, **images: Any) -> Estimate:
 
 def accuracy(correct: Any, **images: Any) -> Estimate:
     """The accuracy of one model, in percent, with its interval; words as `contrast`'s."""
-    found = contrast([correct], (1.0,), **images)
-    return replace(found, low=max(found.low, 0.0), high=min(found.high, POINTS))
+    return contrast([correct], (1.0,), **images)
