@@ -182,6 +182,23 @@ def test_of_many_models_groups_are_told_and_not_each_lead():
     assert re.search(r"; behind e by 9\.2 points \[-", leads)
 
 
+def test_what_a_finer_grid_brings_and_costs_is_said_of_each_network():
+    top1 = {"vit+patch4": (80, 80.5), "vit+patch2": (85, 85.5), "vit+patch8": (60, 60.5)}
+    top1 |= {"convit+patch2": (82, 88), "convit+patch4": (84, 84.5), "cnn": (70, 71)}
+    table = {name: [pair, pair] for name, pair in top1.items()}
+    cost = {name: 8.0 / int(name[-1]) if "patch" in name else 9.0 for name in table}
+    sentences = advise(cells(table), cells(table), cost, "cnn").sentences
+    first, second, third = (s for s in sentences if s.startswith("A finer grid"))
+    assert re.fullmatch(
+        r"A finer grid, patches of 2 instead of 4 pixels, brings vit \+5\.0 points "
+        r"\[\+\d\.\d, \+\d\.\d\] for 2\.0 times the multiply-adds\.",
+        first,
+    )
+    assert "of 4 instead of 8 pixels, brings vit +20.0 points" in second
+    assert re.search(r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\], within noise, for 2", third)
+    assert not [s for s in advised(CLEAR).sentences if "finer grid" in s]
+
+
 def test_images_that_choose_and_measure_are_in_the_badge():
     both = cells(CLEAR)
     advice = advise(both, both, COST, "vit")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from vitascope.studies import stats
 from vitascope.studies.comparison.cautions import Trainings, cautions
 from vitascope.studies.comparison.evidence import Evidence, FractionResults, tabulate
+from vitascope.studies.comparison.patch_sizes import finer_grids
 from vitascope.studies.stats.recommendation import SPELT_OUT, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
@@ -81,6 +82,7 @@ def advise(
             *(each.sentence for each in against),
             *_why(found, chosen),
             *_leads(found.model, reported, chosen),
+            *_grids(reported, cost),
             *notes,
             *_few(chosen, reported),
             *_trend(rows, reference),
@@ -157,6 +159,22 @@ def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
     }
     said = _each_lead(found) if len(correct) <= SPELT_OUT else _grouped_leads(found)
     return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(said)}."]
+
+
+def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
+    """What each finer grid of a network brings, and what it costs."""
+    correct = reported.correct(reported.most)
+    said = []
+    for grid in finer_grids(correct):
+        fine, coarse = grid.names
+        lead = stats.difference(correct[fine], correct[coarse], **reported.kinds)
+        noise = "" if _shown(lead) else ", within noise,"
+        said.append(
+            f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, brings "
+            f"{grid.model} {lead.value:+.1f} points {_interval(lead)}{noise} for "
+            f"{cost[fine] / cost[coarse]:.1f} times the multiply-adds."
+        )
+    return said
 
 
 def _shown(lead: stats.Estimate) -> bool:
