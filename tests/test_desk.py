@@ -75,7 +75,10 @@ ROWS = {  # study: (model, depth where it is not the model's own)
     "fine-grid-larger": {(f"{kind}_{size}", None) for kind in KINDS for size in ("micro", "mini")},
     "fine-grid-longer": {("vit_micro", None), ("convit_micro", None)},
     "locality-dial": {
-        *((f"vit_micro{way}", None) for way in ("", "+mimetic", "+impulse", "+lsa", "+spt")),
+        *(
+            (f"vit_micro{way}", None)
+            for way in ("", "+mimetic", "+sincos", "+impulse", "+lsa", "+spt")
+        ),
         *((f"vit_micro{way}", None) for way in ("+stem", "+rope")),
         *((name, None) for name in ("convit_micro", "convolutional_vit_micro", "resnet_micro")),
     },
@@ -248,7 +251,7 @@ def test_a_quiet_study_in_one_process_times_nothing(tmp_path, monkeypatch):
         answer(STUDY, SMOKE, tmp_path / "b", Engine(quiet=False, processes=1))
 
 
-@pytest.mark.parametrize(("name", "rows"), [("locality-dial", 10), ("fine-grid-longer", 2)])
+@pytest.mark.parametrize(("name", "rows"), [("locality-dial", 11), ("fine-grid-longer", 2)])
 def test_a_study_of_one_share_is_drawn_with_a_dot_per_seed(name, rows):
     class Two:
         def values(self, ask):

@@ -129,6 +129,17 @@ def test_mimetic_products_are_those_of_the_paper():
     assert rest.std() == pytest.approx(0.4 * 72**-0.5, rel=0.05)
 
 
+def test_sines_and_cosines_alone_are_the_table_of_the_mimetic_start_and_a_plain_vit():
+    states = {}
+    for change in ("", "+sincos", "+mimetic"):
+        torch.manual_seed(0)
+        states[change] = create_model(f"vit_micro{change}").state_dict()
+    table = states["+sincos"].pop("pos_embed")
+    torch.testing.assert_close(table, states["+mimetic"]["pos_embed"])
+    assert (table - states[""].pop("pos_embed")).abs().max() > 0.5
+    torch.testing.assert_close(states["+sincos"], states[""], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(("patch", "least"), [(4, 0.8), (2, 0.5)])
 def test_an_impulse_head_looks_at_its_neighbour_on_photographs(patch, least):
     torch.manual_seed(0)

@@ -3,7 +3,7 @@
     NAME[+CHANGE]...[+patchN][+KIND[:POSITION][:WHERE]]
 
 ``patchN`` gives a transformer of ours patches of N x N pixels: ``vit_mini+patch4``. CHANGE puts
-locality into a ViT of ours: ``mimetic``, ``impulse``, ``lsa``, ``spt``, ``stem``, ``rope``
+locality into a ViT of ours, ``mimetic`` or ``rope`` for instance; all are in the dial
 (:mod:`vitascope.models.vit.dial`). KIND inserts context broadcasting into any model: ``cb``,
 ``cb_s``, ``cb_gate`` or ``cb_hybrid``; POSITION ``front``, ``mid`` or ``end``; WHERE ``mlp``,
 ``msa`` or ``both``: the arguments of :func:`vitascope.broadcast`, with its defaults. Their

@@ -3,6 +3,7 @@
 | suffix | what it changes | where |
 |---|---|---|
 | ``+mimetic`` | initial attention weights | :mod:`vitascope.models.vit.mimetic` |
+| ``+sincos`` | initial position embeddings alone, those of ``+mimetic`` | the same |
 | ``+impulse`` | initial attention weights | :mod:`vitascope.models.vit.impulse` |
 | ``+lsa`` | attention, with a masked diagonal | :mod:`vitascope.layers.locality_self_attention` |
 | ``+spt`` | patches, overlapping by half | :mod:`vitascope.models.vit.shifted_patches` |
@@ -26,7 +27,7 @@ from vitascope.layers.locality_self_attention import LocalitySelfAttention
 from vitascope.layers.rotary import add_rotary
 from vitascope.models.vit.convolutional_stem import StemEmbed
 from vitascope.models.vit.impulse import start_impulse
-from vitascope.models.vit.mimetic import start_mimetic
+from vitascope.models.vit.mimetic import start_mimetic, start_sincos
 from vitascope.models.vit.shifted_patches import ShiftedPatchEmbed
 
 
@@ -48,6 +49,7 @@ def use_rotary(model: VisionTransformer) -> None:
 
 DIAL = {
     "mimetic": Change(finish=start_mimetic),
+    "sincos": Change(finish=start_sincos),
     "impulse": Change(finish=start_impulse),
     "lsa": Change({"attn_layer": LocalitySelfAttention}),
     "spt": Change({"embed_layer": ShiftedPatchEmbed}),
@@ -55,12 +57,16 @@ DIAL = {
     "rope": Change({"pos_embed": "none"}, finish=use_rotary),
 }
 
+_NO_TABLE = "the start needs the table of positions that rotary replaces"
 REFUSED = {
     frozenset(("mimetic", "impulse")): "both start the same weights",
     frozenset(("mimetic", "lsa")): "one wants the diagonal of attention, the other masks it",
     frozenset(("spt", "stem")): "both take the place of the patches",
-    frozenset(("rope", "mimetic")): "the start needs the table of positions that rotary replaces",
-    frozenset(("rope", "impulse")): "the start needs the table of positions that rotary replaces",
+    frozenset(("mimetic", "sincos")): "one begins with the table that the other is",
+    frozenset(("impulse", "sincos")): "both start the table of positions",
+    frozenset(("rope", "mimetic")): _NO_TABLE,
+    frozenset(("rope", "impulse")): _NO_TABLE,
+    frozenset(("rope", "sincos")): _NO_TABLE,
 }
 
 

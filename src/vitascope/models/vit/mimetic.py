@@ -10,7 +10,8 @@ https://arxiv.org/abs/2305.09828, section 3):
 with Z normal of variance 1/D. With U S V^T the SVD of the right side, the left factor is U S^1/2
 and the right one S^1/2 V^T. Attention then begins with patches that are alike; together with the
 two-dimensional sine-cosine table of positions, from which the position embeddings start as in the
-paper and go on learning, these are patches that are near.
+paper and go on learning, these are patches that are near. ``+sincos`` starts the table alone, which
+tells what the weights bring beside it.
 
 Shapes: D width, H heads of d channels.
 """
@@ -61,14 +62,19 @@ def set_positions(model: VisionTransformer, table: Tensor) -> None:
     model.pos_embed[0, -len(table) :].copy_(table)
 
 
-@torch.no_grad()
-def start_mimetic(model: VisionTransformer) -> None:
-    """Initialise every attention layer and the position table of a new model."""
+def start_sincos(model: VisionTransformer) -> None:
+    """Initialise the position table of a new model with sines and cosines, and nothing else."""
     if model.embed_dim % 4:
         raise UserError(f"sines and cosines need a width of 4, 8, ..., not {model.embed_dim}")
     set_positions(
         model, build_sincos2d_pos_embed(list(model.patch_embed.grid_size), model.embed_dim)
     )
+
+
+@torch.no_grad()
+def start_mimetic(model: VisionTransformer) -> None:
+    """Initialise every attention layer and the position table of a new model."""
+    start_sincos(model)
     for layer in model.modules():
         if isinstance(layer, Attention):
             dim, width = layer.qkv.weight.shape[1], layer.head_dim
