@@ -116,8 +116,19 @@ def test_records_of_something_else_are_refused_in_words(folders, tmp_path, monke
     few = earlier.images_of(ONE)
     few = replace(few, test=few.test.take(np.arange(5)))
     monkeypatch.setattr(earlier, "images_of", lambda training: few)
-    with pytest.raises(UserError, match="has 359 test images and digits 5"):
+    with pytest.raises(UserError, match="has 2 x 359 answers of 2 seeds and digits 5 test images"):
         earlier_runs([folders / "first"], plan)
+
+
+def test_records_with_less_in_them_are_used_or_refused(folders, tmp_path):
+    known, plan = record.load(folders / "first" / "depth"), depth(SMOKE)
+    (tmp_path / "config.json").write_text("{}")  # is passed over in a folder
+    bare = {name: known.values[name] for name in ("study", "seeds")}
+    replace(known, values=bare).save(tmp_path / "depth")
+    assert len(earlier_runs([tmp_path], plan)) == 4
+    replace(known, values={"study": "depth"}).save(tmp_path / "depth")
+    with pytest.raises(UserError, match="answers of 0 seeds"):
+        earlier_runs([tmp_path], plan)
 
 
 def test_records_are_those_of_one_study(folders, capsys):

@@ -9,7 +9,8 @@ The name of a training covers model, images' source, recipe and teacher; that th
 the same is not in it, and only their number can be checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,22 +57,21 @@ def earlier_runs(paths: Sequence[str | Path], plan: Plan) -> dict[tuple[str, int
     """
     found: dict[tuple[str, int], EarlierRun] = {}
     wanted = {key: plan.wanted()[key][0] for key in sorted(of_accuracy_alone(plan))}
-    for path in _files(paths):
-        study = record.load(path)
-        if study.kind != "study":
-            raise UserError(f"{path} is a record of a {study.kind!r}, not of a study")
-        seconds = study.values["training_seconds"] / study.values["num_runs"]  # the mean of its own
+    for path, study in _studies(paths):
+        seeds = study.values.get("seeds") or []
+        runs = study.values.get("num_runs") or 1
+        seconds = float(study.values.get("training_seconds") or 0.0) / runs  # the mean of its own
         for key, training in wanted.items():
             right = study.arrays.get(f"correct/{key}")
             if right is None:
                 continue
             tests = len(images_of(training).test)
-            if right.shape[1] != tests:
+            if right.shape != (len(seeds), tests):
                 raise UserError(
-                    f"{path} has {right.shape[1]} test images and {training.data} {tests}; "
-                    "give records of the same images"
+                    f"{path} has {' x '.join(map(str, right.shape))} answers of {len(seeds)} seeds "
+                    f"and {training.data} {tests} test images; give records of the same images"
                 )
-            for seed, row in zip(study.values["seeds"], right, strict=True):
+            for seed, row in zip(seeds, right, strict=True):
                 values = {"top1": float(row.mean()), "num_test": tests, "seconds": seconds}
                 final = Record(kind="final", values=values, arrays={"correct": row}, seed=seed)
                 run = EarlierRun(final=final, source=path.name, study=study)
@@ -85,13 +85,20 @@ def earlier_runs(paths: Sequence[str | Path], plan: Plan) -> dict[tuple[str, int
     return found
 
 
-def _files(paths: Sequence[str | Path]) -> list[Path]:
-    """Of folders, the studies' records in them."""
-    found = []
+def _studies(paths: Sequence[str | Path]) -> Iterator[tuple[Path, Record]]:
+    """The records of studies, of folders those in them; other files there are passed over."""
     for path in map(Path, paths):
-        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        kept = [file for file in inside if record.load(file).kind == "study" or not path.is_dir()]
+        if not path.is_dir():
+            study = record.load(path)
+            if study.kind != "study":
+                raise UserError(f"{path} is a record of a {study.kind!r}, not of a study")
+            yield path, study
+            continue
+        found = []
+        for file in sorted(path.glob("*.json")):
+            with suppress(UserError):
+                found.append((file, record.load(file)))
+        kept = [pair for pair in found if pair[1].kind == "study"]
         if not kept:
             raise UserError(f"{path} has no record of a study (*.json)")
-        found += kept
-    return found
+        yield from kept
