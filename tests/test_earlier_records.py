@@ -65,7 +65,11 @@ def test_what_a_record_tells_is_not_trained_again_and_is_said(folders):
     told = {"record": "depth.json", "num_runs": 4}
     made = {name: first.made[name] for name in ("time", "commit")}
     assert joined.values["earlier"] == [{**told, **made}]
-    assert "6 runs, 4 of them from the record depth.json" in study_text(joined)
+    said = "6 runs, 4 of them from the record depth.json"
+    assert said in study_text(joined)
+    page = folders / "second" / "report.html"
+    assert main(["report", str(folders / "second"), "--quiet"]) == 0
+    assert said in page.read_text()
     spent = joined.values["training_seconds"]
     assert spent > first.values["training_seconds"]  # theirs, and the third seed's
 

@@ -77,10 +77,11 @@ def section(source: Source, styles: Styles) -> Section:
         ("to test on", values.get("num_test")),
         ("scale", values.get("scale")),
         ("seeds", listed(seeds) if seeds else None),
-        ("runs", runs_in_words(values) if values.get("earlier") else values.get("num_runs")),
+        ("runs", values.get("num_runs")),
         ("covers", covers),
     ]
     said = tally(claims)
+    taken = (f"{runs_in_words(values)}.",) if values.get("earlier") else ()
     single = (_ONE_SEED,) if claims and len(seeds) == 1 else ()
     old = any(claim.badge.words == "within noise" for claim in claims)
     terms = (_WITHIN_NOISE if old else _VERDICTS, _SPREAD)
@@ -95,7 +96,7 @@ def section(source: Source, styles: Styles) -> Section:
         question=f"{title} {claimed}".strip(),
         answer=f"{said}." if claims else said_to_hold or title,
         badge=Badge(words=scale, sign="△") if scale else None,
-        leads=tuple(filter(None, (*single, correction(claims), *_main_claims(claims)))),
+        leads=tuple(filter(None, (*single, correction(claims), *_main_claims(claims), *taken))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
         claims=claims,
         figures=figures,
