@@ -50,7 +50,7 @@ class Compare:
     when left out."""
     patch_sizes: tuple[Annotated[int, Within(1, 1024)], ...] = ()
     """Try every transformer of ours with patches of these sides: NAME+patch2, NAME+patch4. A finer
-    grid may bring accuracy and costs compute; the table has both."""
+    grid may bring accuracy and costs compute; the answer says how much."""
     pretrained: bool = False
     """Compare pretrained backbones instead of training from scratch: probe their frozen features,
     fine-tune the best (recipe finetune), and recommend one."""
