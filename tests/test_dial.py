@@ -103,8 +103,9 @@ def test_contradictions_are_refused_in_words(pair):
     ],
 )
 def test_names_that_cannot_be_are_refused(name, said):
-    with pytest.raises(UserError, match=said):
-        create_model(name)
+    for asked in (create_model, list_models):
+        with pytest.raises(UserError, match=said):
+            asked(name)
 
 
 def test_patterns_with_a_change_list_the_models_that_take_it():
@@ -245,8 +246,9 @@ def test_a_patch_size_may_stand_in_the_name():
         ("vit_micro+patch2+patch4", "two patch sizes"),
         ("vit_micro+patch0", "unknown suffix"),
     ):
-        with pytest.raises(UserError, match=said):
-            create_model(name)
+        for asked in (create_model, list_models):
+            with pytest.raises(UserError, match=said):
+                asked(name)
 
 
 def test_a_comparison_tries_every_transformer_at_each_patch_size():

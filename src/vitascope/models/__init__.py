@@ -55,6 +55,8 @@ def list_models(pattern: str | None = None) -> list[str]:
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
     found = [name for name in names if fnmatchcase(name, base)]
+    if found == [base]:  # a name, not a pattern
+        _check_suffixes(base, changes, patch)
     if changes:
         found = [name for name in found if _is_plain_vit(name)]
     if patch:
@@ -78,9 +80,8 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     10
     """
     base, changes, suffix, patch = read_name(name)
+    _check_suffixes(base, changes, patch)
     if patch is not None:
-        if not takes_patches(base):
-            raise UserError(f"+patch{patch} is for a transformer of ours on a grid, not {base}")
         kwargs["patch_size"] = patch
     if suffix is not None:
         scale = {key: kwargs.pop(key) for key in ("scale_form", "scale_init") if key in kwargs}
@@ -133,13 +134,20 @@ def _is_plain_vit(name: str) -> bool:
     return name in OURS and OURS[name][0] in (VisionTransformer, VisionTransformerDistilled)
 
 
-def _changed(base: str, changes: tuple[str, ...], kwargs: dict[str, Any]) -> nn.Module:
-    """A ViT of ours with locality put in."""
-    words = "".join(f"+{change}" for change in changes)
-    if not _is_plain_vit(base):
+def _check_suffixes(base: str, changes: tuple[str, ...], patch: int | None) -> None:
+    """Refuse suffixes that are for other models."""
+    if patch is not None and not takes_patches(base):
+        raise UserError(f"+patch{patch} is for a transformer of ours on a grid, not {base}")
+    if changes and not _is_plain_vit(base):
+        words = "".join(f"+{change}" for change in changes)
         able = ", ".join(name for name in OURS if _is_plain_vit(name))
         raise UserError(f"{words} changes a ViT of ours, not {base}; there are: {able}")
+
+
+def _changed(base: str, changes: tuple[str, ...], kwargs: dict[str, Any]) -> nn.Module:
+    """A ViT of ours with locality put in."""
     if kwargs.get("pretrained"):
+        words = "".join(f"+{change}" for change in changes)
         raise UserError(f"there are no pretrained weights for {base}{words}; leave pretrained out")
     made_with: dict[str, Any] = {}
     for change in changes:
