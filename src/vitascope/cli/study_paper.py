@@ -102,7 +102,7 @@ def planned(study: Any, args: StudyRequest) -> list[str]:
         from vitascope.studies.papers.earlier import earlier_runs
 
         check_images({study.name: plan})
-        known = earlier_runs(args.records, plan)
+        known = earlier_runs(args.records, study.name, scale, plan).runs
         left = core_hours(plan, scale.seeds, args.out, known=known)
         lines.append(
             f"  expected: {left.hours:,.1f} core-hours: {left.training:,.1f} for {left.num_runs} "

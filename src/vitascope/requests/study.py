@@ -44,8 +44,9 @@ class StudyRequest:
     seeds: tuple[Seed, ...] = ()
     """One run per seed; the scale's when left out."""
     records: tuple[Path, ...] = ()
-    """Records of earlier studies, or folders of them: a run whose answers one of them kept is not
-    trained again where accuracies alone are asked for. So seeds are added to a study."""
+    """Records of earlier studies, or folders of them, so that seeds are added: seeds that one of
+    the same study and scale has are not trained again, nor, where accuracies alone are asked for,
+    runs whose answers any of them kept."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
     engine: Literal["local", "slurm"] = "local"

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from vitascope.data import load
-from vitascope.errors import UserError
-from vitascope.figure import stored
+from vitascope.errors import UserError, listed
+from vitascope.figure import Figure, restored, stored
 from vitascope.models import create_model
 from vitascope.record import Record, provenance
 from vitascope.settings import command_line
@@ -21,7 +21,12 @@ from vitascope.studies.grid.runs import folder_of, is_finished, reading_of
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.papers.catalog import order_of
 from vitascope.studies.papers.core_hours import RunCosts
-from vitascope.studies.papers.earlier import EarlierRun, earlier_runs
+from vitascope.studies.papers.earlier import (
+    Earlier,
+    EarlierRun,
+    earlier_runs,
+    of_accuracy_alone,
+)
 from vitascope.studies.papers.judging import judged
 from vitascope.studies.papers.plan import FINAL, Ask, Findings, Plan, Sheet, Study
 from vitascope.studies.papers.scale import SCALES, Scale
@@ -47,25 +52,24 @@ def answer(
     """
     out, made = Path(out), provenance()
     plan = study.plan(scale)
-    known = {
-        (key, seed): run
-        for (key, seed), run in earlier_runs(earlier, plan).items()
-        if seed in scale.seeds and not is_finished(plan.wanted()[key][0], (), seed, out)
-    }
+    known = _not_here(earlier_runs(earlier, study.name, scale, plan), plan, scale, out)
     runs = [
         (training, tuple(readings.values()), seed)
         for seed in scale.seeds
         for key, (training, readings) in plan.wanted().items()
-        if (key, seed) not in known
+        if (key, seed) not in known.runs
     ]
     if engine.quiet and engine.processes == 1:  # nobody asks how long, and the order is the same
         run_all(runs, out, engine)
     else:
         costs = RunCosts(plan)
         run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
-    found = replace(_record(study, scale, plan, gathered(plan, scale, out, known)), made=made)
-    if known:
-        found = replace(found, values={**found.values, "earlier": _told(known.values())})
+    findings = gathered(plan, scale, out, known)
+    drawn, seeds = _drawn(plan, scale, out, known, findings)
+    found = replace(_record(study, scale, plan, findings, drawn), made=made)
+    if known.runs:
+        more = {"earlier": _told(known.runs.values()), "figure_seeds": list(seeds)}
+        found = replace(found, values={**found.values, **more})
     found.save(out / study.name)
     return found
 
@@ -102,32 +106,78 @@ def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
                 yield reading.options["data"], training.image_size
 
 
-def gathered(
-    plan: Plan, scale: Scale, out: Path, known: Mapping[tuple[str, int], EarlierRun] | None = None
-) -> Findings:
-    """All records that the plan wants, from the runs in ``out`` and from those ``known`` before."""
-    records = {}
+def _not_here(known: Earlier, plan: Plan, scale: Scale, out: Path) -> Earlier:
+    """What is known of the seeds that are asked for and is not in ``out``."""
+    wanted, alone = plan.wanted(), of_accuracy_alone(plan)
+    studies = {
+        seed: found
+        for seed, found in known.studies.items()
+        if seed in scale.seeds
+        and not all(is_finished(t, tuple(rs.values()), seed, out) for t, rs in wanted.values())
+    }
+    runs = {
+        (key, seed): run
+        for (key, seed), run in known.runs.items()
+        if seed in studies
+        or (seed in scale.seeds and key in alone and not is_finished(wanted[key][0], (), seed, out))
+    }
+    return Earlier(runs=runs, studies=studies)
+
+
+def gathered(plan: Plan, scale: Scale, out: Path, known: Earlier | None = None) -> Findings:
+    """All records that the plan wants, from the runs in ``out``, and what was ``known`` before."""
+    known = known or Earlier(runs={}, studies={})
+    records: dict[tuple[str, str], list[Record | None]] = {}
     for key, (training, readings) in plan.wanted().items():
         for name, reading in readings.items():
-            found = [
-                known[key, seed].final
-                if known and (key, seed) in known
-                else _found(training, reading, seed, out)
-                for seed in scale.seeds
-            ]
-            if any(one is None for one in found):
-                raise UserError(f"{training.key} has no {reading.name} yet in {out}")
-            records[key, name] = [one for one in found if one is not None]
-    return Findings(records)
+            found: list[Record | None] = []
+            for seed in scale.seeds:
+                run = known.runs.get((key, seed))
+                if run is None:
+                    found.append(_found(training, reading, seed, out))
+                else:
+                    found.append(run.final if reading == FINAL else None)
+            records[key, name] = found
+    return Findings(records, known.numbers(plan, scale.seeds))
 
 
-def _found(training: Training, reading: Reading, seed: int, out: Path) -> Record | None:
+def _found(training: Training, reading: Reading, seed: int, out: Path) -> Record:
     """A reading of a run; its predictions are in that of its final line."""
     found = reading_of(training, reading, seed, out)
-    if found is None or reading != FINAL:
+    if found is None:
+        raise UserError(f"{training.key} has no {reading.name} yet in {out}")
+    if reading != FINAL:
         return found
     kept = load_run(folder_of(training, seed, out)).predictions
     return found if kept is None else replace(found, arrays={**found.arrays, **kept.arrays})
+
+
+def _drawn(
+    plan: Plan, scale: Scale, out: Path, known: Earlier, findings: Findings
+) -> tuple[Sequence[Figure], Sequence[int]]:
+    """The figures and their seeds: all, or those in ``out``, or an earlier record's if more."""
+    if plan.figures is None or not known.studies:
+        return plan.figures(findings) if plan.figures else (), scale.seeds
+    here = tuple(seed for seed in scale.seeds if seed not in known.studies)
+    largest = max(known.studies.values(), key=lambda study: len(_figure_seeds(study)))
+    seeds = _figure_seeds(largest)
+    if len(here) < len(seeds):
+        found = [restored(item, largest.arrays) for item in largest.values["figures"]]
+        told = seeds != largest.values["seeds"]  # there already
+    else:
+        seeds, told = here, False
+        found = list(plan.figures(gathered(plan, replace(scale, seeds=here), out, known)))
+    if told or set(seeds) == set(scale.seeds):
+        return found, seeds
+    numbers = listed(list(map(str, seeds)), most=len(seeds))
+    said = f"Drawn of the seeds {numbers}." if len(seeds) > 1 else f"Drawn of seed {numbers}."
+    return [replace(figure, reading=f"{figure.reading} {said}") for figure in found], seeds
+
+
+def _figure_seeds(study: Record) -> Sequence[int]:
+    """The seeds that a study's figures are drawn of."""
+    found: Sequence[int] = study.values.get("figure_seeds", study.values["seeds"])
+    return found
 
 
 def _told(runs: Iterable[EarlierRun]) -> list[dict[str, Any]]:
@@ -171,14 +221,15 @@ def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
     return name if name in arrays else None
 
 
-def _record(study: Study, scale: Scale, plan: Plan, findings: Findings) -> Record:
+def _record(
+    study: Study, scale: Scale, plan: Plan, findings: Findings, drawn: Sequence[Figure]
+) -> Record:
     correct = _hits(plan, findings)
     tables = [filled(table, findings, correct) for table in plan.tables]
     asked = {table.name: table for table in plan.tables}
-    finals = [r for (_, key), rs in findings.records.items() if key == "final" for r in rs]
+    finals = [r for t, _ in plan.wanted().values() for r in findings.of(t)]
     num_test = max((r.values["num_test"] for r in finals), default=None)
     claims = [judged(claim, asked[claim.table], findings, num_test) for claim in plan.claims]
-    drawn = plan.figures(findings) if plan.figures else ()
     figures = [stored(figure) for figure in drawn]
     arrays = {name: array for _, more in figures for name, array in more.items()}
     values = {
@@ -232,7 +283,7 @@ def _kind_of(model: str) -> str:
 
 def _spent(findings: Findings) -> dict[str, float]:
     """Seconds of one core behind the numbers; shared runs are counted in every study."""
-    records = [(name, r) for (_, name), found in findings.records.items() for r in found]
+    records = [(name, r) for (_, name), rs in findings.records.items() for r in rs if r]
     training = sum(r.values["seconds"] for name, r in records if name == FINAL.key)
     reading = sum(r.seconds or 0.0 for _, r in records)
     return {"training_seconds": training, "reading_seconds": reading}

@@ -1,25 +1,33 @@
 """Runs that records of earlier studies tell about, so that nobody has to train them again.
 
-A study's record keeps which test images every run got right (``correct/<training>``, a row per
-seed). That is all that a table of accuracies needs: with it seeds can be added to a study whose
-runs are gone, or were made elsewhere. A training of which more is read (a curve, an instrument) is
-trained again.
+With them seeds are added to a study whose runs are gone, or were made elsewhere. A study's record
+keeps two things of its runs:
+
+    which test images a run got right    (``correct/<training>``, a row per seed): enough for
+                                         accuracies, also in another study of the same trainings
+    the number of every seed             (the cells of its tables): enough for all numbers and
+                                         claims of the same study at the same scale
+
+What lies behind other numbers than accuracies (eigenvalues of every mini-batch, the loss of every
+image) is not kept: a claim about them is then judged by the spread over seeds alone, and figures
+are drawn of the seeds whose readings are there.
 
 The name of a training covers model, images' source, recipe and teacher; that the test images are
 the same is not in it, and only their number can be checked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vitascope import record
 from vitascope.errors import UserError, listed
-from vitascope.record import Record
+from vitascope.record import Record, plain
 from vitascope.studies.grid.runs import images_of
-from vitascope.studies.papers.plan import FINAL, HITS, Plan
+from vitascope.studies.papers.plan import FINAL, HITS, Ask, Plan
+from vitascope.studies.papers.scale import Scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,34 +44,96 @@ class EarlierRun:
         return {"record": self.source, **{name: made.get(name) for name in ("time", "commit")}}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What records know of the runs of a plan."""
+
+    runs: Mapping[tuple[str, int], EarlierRun]  # by training and seed
+    studies: Mapping[int, Record]  # by seed: the same study, with every number of that seed
+
+    def numbers(self, plan: Plan, seeds: Sequence[int]) -> dict[Ask, dict[int, float | None]]:
+        """Numbers that no record of a run is there for, by their place among the seeds."""
+        found: dict[Ask, dict[int, float | None]] = {}
+        for place, seed in enumerate(seeds):
+            if seed in self.studies:
+                cells = _cells(self.studies[seed], plan)
+                at = self.studies[seed].values["seeds"].index(seed)
+                for ask, numbers in (cells or {}).items():
+                    if not _is_accuracy(ask):  # has its images, of which it is the mean
+                        found.setdefault(ask, {})[place] = numbers[at] if numbers else None
+        return found
+
+
+def _is_accuracy(ask: Ask) -> bool:
+    """Whether a number is the final top-1, which the images that a run got right give."""
+    return (ask.reading, ask.key) == (FINAL, "top1") and ask.sample in (None, HITS)
+
+
 def of_accuracy_alone(plan: Plan) -> set[str]:
     """Keys of the trainings of which a plan wants the final top-1 and nothing else."""
-    asks = [ask for t in plan.tables for row in t.rows for ask in row.cells if ask is not None]
-    more = {key for ask in asks if (ask.reading, ask.key) != (FINAL, "top1") for key in ask.runs}
-    more |= {key for ask in asks if ask.sample not in (None, HITS) for key in ask.runs}
+    more = {key for ask in plan.asks() if not _is_accuracy(ask) for key in ask.runs}
     return set(plan.wanted()) - more - {training.key for training, _ in plan.also}
 
 
-def earlier_runs(paths: Sequence[str | Path], plan: Plan) -> dict[tuple[str, int], EarlierRun]:
-    """What records know of the runs of a plan, by training and seed; the first to know one counts.
+def _cells(study: Record, plan: Plan) -> dict[Ask, list[float]] | None:
+    """The numbers of a record for every cell of a plan, in the order of its seeds or none at all.
+
+    None if it has other cells, or one of which some seeds alone have a number.
+    """
+    tables = {table["name"]: table for table in study.values.get("tables") or ()}
+    num_seeds, found = len(study.values.get("seeds") or ()), {}
+    for sheet in plan.tables:
+        known = tables.get(sheet.name, {})
+        rows = known.get("rows") or ()
+        same = known.get("columns") == list(sheet.columns)
+        if not same or [row["label"] for row in rows] != [row.label for row in sheet.rows]:
+            return None
+        for row, asked in zip(rows, sheet.rows, strict=True):
+            for cell, ask in zip(row["cells"], asked.cells, strict=True):
+                if len(cell["ours"]) not in (0, num_seeds):
+                    return None
+                if ask is not None:
+                    found[ask] = cell["ours"]
+    return found
+
+
+def _answers_the_same(study: Record, name: str, scale: Scale, plan: Plan) -> bool:
+    """Whether a record is of this study at this scale, of whichever seeds, and tells every cell."""
+    asked = {key: value for key, value in plain(asdict(scale)).items() if key != "seeds"}
+    known = {key: value for key, value in study.config.items() if key != "seeds"}
+    trainings = all(f"correct/{key}" in study.arrays for key in plan.wanted())
+    same = study.values.get("study") == name and known == asked
+    return same and trainings and _cells(study, plan) is not None
+
+
+def earlier_runs(paths: Sequence[str | Path], name: str, scale: Scale, plan: Plan) -> Earlier:
+    """What records know of the runs of a plan; the first to know one counts.
 
     Args:
         paths: Records of studies, or folders of them.
+        name: Of the study that asks.
+        scale: Its scale.
         plan: Whose runs are wanted.
 
     Raises:
         UserError: If a file is no study's record or has other test images, or if none of the files
             tells enough about any of the runs.
     """
-    found: dict[tuple[str, int], EarlierRun] = {}
-    wanted = {key: plan.wanted()[key][0] for key in sorted(of_accuracy_alone(plan))}
+    runs: dict[tuple[str, int], EarlierRun] = {}
+    studies: dict[int, Record] = {}
+    alone = of_accuracy_alone(plan)
     for path, study in _studies(paths):
         seeds = study.values.get("seeds") or []
-        runs = study.values.get("num_runs") or 1
-        seconds = float(study.values.get("training_seconds") or 0.0) / runs  # the mean of its own
-        for key, training in wanted.items():
+        whole = _answers_the_same(study, name, scale, plan)
+        if whole:
+            studies = {**dict.fromkeys(seeds, study), **studies}
+        mean = {  # of its runs
+            name: float(study.values.get(name) or 0.0) / (study.values.get("num_runs") or 1)
+            for name in ("training_seconds", "reading_seconds")
+        }
+        for key, (training, _) in sorted(plan.wanted().items()):
             right = study.arrays.get(f"correct/{key}")
-            if right is None:
+            if right is None or not (whole or key in alone):
                 continue
             tests = len(images_of(training).test)
             if right.shape != (len(seeds), tests):
@@ -72,17 +142,30 @@ def earlier_runs(paths: Sequence[str | Path], plan: Plan) -> dict[tuple[str, int
                     f"and {training.data} {tests} test images; give records of the same images"
                 )
             for seed, row in zip(seeds, right, strict=True):
-                values = {"top1": float(row.mean()), "num_test": tests, "seconds": seconds}
-                final = Record(kind="final", values=values, arrays={"correct": row}, seed=seed)
+                final = Record(
+                    kind="final",
+                    values={
+                        "top1": float(row.mean()),
+                        "num_test": tests,
+                        "seconds": mean["training_seconds"],
+                    },
+                    arrays={"correct": row},
+                    seed=seed,
+                    seconds=mean["reading_seconds"] if whole else None,
+                )
                 run = EarlierRun(final=final, source=path.name, study=study)
-                found.setdefault((key, seed), run)
-    if paths and not found:
-        why = "kept the answers of its runs" if wanted else "can: more than accuracies is read"
+                runs.setdefault((key, seed), run)
+    if paths and not runs:
+        why = (
+            "kept the answers of its runs"
+            if alone
+            else "is of this study at this scale, and more than accuracies is read"
+        )
         raise UserError(
             f"of {listed(list(map(str, paths)))} none {why} ({listed(sorted(plan.wanted()))}); "
             "leave --records out to train them"
         )
-    return found
+    return Earlier(runs=runs, studies=studies)
 
 
 def _studies(paths: Sequence[str | Path]) -> Iterator[tuple[Path, Record]]:

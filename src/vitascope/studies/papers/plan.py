@@ -50,9 +50,9 @@ def _hits(record: Record) -> np.ndarray | None:
 HITS = Sample(kind="images", of=_hits)  # of a run's final line: its predictions
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ask:
-    """One number of a table: where it comes from, and the paper's."""
+    """One number of a table: where it comes from, and the paper's. Each is itself alone."""
 
     training: Training
     reading: Reading = FINAL
@@ -186,19 +186,34 @@ def claimed(source: str, claims: Mapping[str, Contrast]) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the runs gave: records by training and reading, one per seed."""
+    """What the runs gave: records by training and reading, one per seed.
 
-    records: Mapping[tuple[str, str], Sequence[Record]]
+    A seed that an earlier study tells about may have no record; then its numbers are ``known``, by
+    its place among the seeds, as tables have them.
+    """
 
-    def of(self, training: Training, reading: Reading = FINAL) -> Sequence[Record]:
+    records: Mapping[tuple[str, str], Sequence[Record | None]]
+    known: Mapping[Ask, Mapping[int, float | None]] = field(default_factory=dict)
+
+    def of(self, training: Training, reading: Reading = FINAL) -> list[Record]:
         """The records of one training, in the order of the seeds."""
-        return self.records[training.key, reading.key]
+        return [found for found in self.records[training.key, reading.key] if found is not None]
 
     def per_seed(self, ask: Ask) -> list[float | None]:
         """One number per seed; None where there is none."""
-        key = ask.key
-        found = [key(*rs) if callable(key) else rs[0].values.get(key) for rs in self._together(ask)]
-        return [None if value is None else ask.factor * float(value) for value in found]
+        known = self.known.get(ask, {})
+        return [
+            known[place] if place in known else self._number(ask, records)
+            for place, records in enumerate(self._together(ask))
+        ]
+
+    @staticmethod
+    def _number(ask: Ask, records: tuple[Record, ...] | None) -> float | None:
+        """The number of one seed."""
+        if records is None:
+            return None
+        value = ask.key(*records) if callable(ask.key) else records[0].values.get(ask.key)
+        return None if value is None else ask.factor * float(value)
 
     def values(self, ask: Ask) -> list[float]:
         """One number per seed; a seed without one is left out."""
@@ -207,15 +222,16 @@ class Findings:
     def sample(self, ask: Ask) -> np.ndarray | None:
         """What the number is a statistic of, a row per seed; None if a seed did not keep it."""
         known = ask.sample or (HITS if ask.key == "top1" else None)
-        rows = [known.of(*records) if known else None for records in self._together(ask)]
+        rows = [known.of(*rs) if known and rs else None for rs in self._together(ask)]
         found = [row for row in rows if row is not None]
         whole = len(found) == len(rows) and len({row.shape for row in found}) == 1
         return np.stack(found) if whole else None
 
-    def _together(self, ask: Ask) -> list[tuple[Record, ...]]:
-        """The records behind a number, seed by seed."""
-        runs = [self.of(training, ask.reading) for training in (ask.training, *ask.others)]
-        return list(zip(*runs, strict=True))
+    def _together(self, ask: Ask) -> list[tuple[Record, ...] | None]:
+        """The records behind a number, seed by seed; None where one is missing."""
+        runs = [self.records[key, ask.reading.key] for key in ask.runs]
+        found = [tuple(r for r in rs if r is not None) for rs in zip(*runs, strict=True)]
+        return [rs if len(rs) == len(runs) else None for rs in found]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,10 +243,13 @@ class Plan:
     figures: Callable[[Findings], Sequence[Figure]] | None = None
     also: Sequence[tuple[Training, Reading]] = ()  # what the figures need besides
 
+    def asks(self) -> list[Ask]:
+        """Every number of the tables."""
+        return [ask for t in self.tables for row in t.rows for ask in row.cells if ask is not None]
+
     def wanted(self) -> dict[str, tuple[Training, dict[str, Reading]]]:
         """Every training by its key, with what is to be read off it."""
-        asks = [ask for t in self.tables for row in t.rows for ask in row.cells if ask is not None]
-        pairs = [(t, ask.reading) for ask in asks for t in (ask.training, *ask.others)]
+        pairs = [(t, ask.reading) for ask in self.asks() for t in (ask.training, *ask.others)]
         pairs += self.also
         found: dict[str, tuple[Training, dict[str, Reading]]] = {}
         for training, reading in pairs:
