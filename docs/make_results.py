@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from findings import draw_leads, inside_in_words
 
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
@@ -39,6 +40,7 @@ __all__ = ["readme_with_counts", "results_page", "section", "verdicts_in_words"]
 
 ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
 README = Path(__file__).parents[1] / "README.md"
+LEADS = "leads.png"  # of all studies on real images
 MARKS = ("<!-- verdicts, by make results -->", "<!-- end of verdicts -->")
 
 
@@ -305,13 +307,19 @@ def results_page(folders: Sequence[Path], figures: Path) -> str:
         mine = [pair for pair in studies if _on_digits(pair[1]) == on_digits]
         if mine:
             parts += [f"## What holds on {title}", _overview(mine)]
+        if mine and not on_digits and (figures / LEADS).exists():
+            parts.insert(-1, shown_findings([record for _, record in mine], "figures"))
     drawn = _owners(figures, [name for name, _ in records])
     for name, record in records:
         title = f"Benchmark: {name}" if record.kind.startswith("bench-") else name
         parts += [f"## {title}", section(record)]
+        captions = {item["name"]: item for item in record.values.get("figures", ())}
         for figure in drawn.get(name, []):
-            words = figure.stem.removeprefix(f"{name}-").replace("-", " ")
-            parts.append(f"![{words}](figures/{figure.name})")
+            own = figure.stem.removeprefix(f"{name}-")
+            told = captions.get(own, {"title": own.replace("-", " "), "reading": ""})
+            parts.append(f"![{told['title']}](figures/{figure.name})")
+            if told["reading"]:
+                parts.append(f"<sub>{told['title']}. {told['reading']}</sub>")
     return "\n\n".join(parts) + "\n"
 
 
@@ -326,13 +334,27 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
 
 
 def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
-    """The README with the verdicts counted between its two marks, those on real images first."""
+    """The README with the verdicts counted and the findings shown between its two marks.
+
+    Those on real images come first.
+    """
     start, rest = readme.split(MARKS[0])
     said = " ".join(
         verdicts_in_words([r for r in studies if _on_digits(r) == digits], images)
         for digits, images in ((False, "real images (CIFAR-10)"), (True, "the embedded digits"))
     )
-    return f"{start}{MARKS[0]}\n{said}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+    shown = shown_findings([record for record in studies if not _on_digits(record)], "docs/figures")
+    return f"{start}{MARKS[0]}\n{said}\n\n{shown}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+
+
+def shown_findings(studies: Sequence[Record], figures: str) -> str:
+    """The figure of the leads in accuracy, and what was seen inside the networks."""
+    return (
+        f"![Leads in accuracy on CIFAR-10 with their intervals: ConViT, kinds of locality, other "
+        f"changes]({figures}/{LEADS})\n\n"
+        "Inside the networks (✓ as claimed, ✗ the opposite, ? undecided; in brackets what does not "
+        f"stand the correction for several claims; + is as claimed):\n\n{inside_in_words(studies)}"
+    )
 
 
 def verdicts_in_words(studies: Sequence[Record], images: str) -> str:
@@ -350,7 +372,9 @@ def verdicts_in_words(studies: Sequence[Record], images: str) -> str:
 
 if __name__ == "__main__":
     *sources, target = map(Path, sys.argv[1:])
-    write_text(target, results_page(sources, target.parent / "figures"))
     found = [load(path) for folder in sources for path in sorted(folder.glob("*.json"))]
-    counts = readme_with_counts(README.read_text(), [r for r in found if r.kind == "study"])
-    write_text(README, counts)
+    studied = [record for record in found if record.kind == "study"]
+    figures = target.parent / "figures"
+    draw_leads([record for record in studied if not _on_digits(record)], figures / LEADS)
+    write_text(target, results_page(sources, figures))
+    write_text(README, readme_with_counts(README.read_text(), studied))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import findings
 import numpy as np
 from make_results import README, readme_with_counts, results_page, section, verdicts_in_words
 from make_verdict_changes import BEFORE, changes_page, matched
@@ -120,6 +121,19 @@ def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     assert page.index("## a-b") < page.index("![curve](figures/a-b-curve.png)")
 
 
+def test_a_studys_figure_has_the_caption_of_its_record(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "sizes-curve.png").write_bytes(b"")
+    study = ordered("sizes", 1, ("agrees",))
+    caption = {"name": "curve", "title": "Curves (Fig. 1)", "reading": "Drawn of the seeds 0, 1."}
+    replace(study, values={**study.values, "figures": [caption]}).save(
+        tmp_path / "records" / "sizes"
+    )
+    page = results_page([tmp_path / "records"], tmp_path / "figures")
+    shown = page.index("![Curves (Fig. 1)](figures/sizes-curve.png)")
+    assert shown < page.index("<sub>Curves (Fig. 1). Drawn of the seeds 0, 1.</sub>")
+
+
 def judged(source, verdict, contrast, half, p_value, **more):
     """A claim as a record holds it."""
     return {
@@ -180,6 +194,36 @@ def test_the_verdicts_are_one_sentence_with_what_stands_after_the_correction():
         "than what we could see); at a false discovery rate of 5 % per paper, 1 of 2 decided "
         "claims stands: 1 agrees."
     )
+
+
+def chosen(monkeypatch):
+    """A study of four claims, all but the third of which the findings show."""
+    shown = [claim["text"] for place, claim in enumerate(CLAIMS) if place != 2]
+    words = {text: f"words {place}" for place, text in enumerate(shown)}
+    lines = [("x", text, said) for text, said in words.items()]
+    monkeypatch.setattr(findings, "LEADS", {"Which?": lines})
+    monkeypatch.setattr(findings, "INSIDE", {"Here": ("x", "five images", words)})
+    return Record(kind="study", values={"study": "x", "claims": CLAIMS, "seeds": [0, 1, 2]})
+
+
+def test_the_findings_say_what_a_claims_record_says(monkeypatch):
+    study = chosen(monkeypatch)
+    assert findings.inside_in_words([study]) == (
+        "- **Here** (five images, 3 seeds): ✓ words 0 +5.0 [+4.0, +6.0] points; "
+        "(✗) words 1 −2.0 [−3.9, −0.1] points; ? words 2 +0.5 [−1.5, +2.5] points."
+    )
+
+
+def test_a_lead_is_drawn_as_its_record_has_it(monkeypatch, tmp_path):
+    study, drawn = chosen(monkeypatch), []
+    monkeypatch.setattr(findings.Axes, "plot", lambda *args, **how: drawn.append((args[1:], how)))
+    findings.draw_leads([study], tmp_path / "leads.png")
+    marks = [(args[:2], how["markerfacecolor"]) for args, how in drawn if "markerfacecolor" in how]
+    assert marks == [((5.0, 1), findings._INK), ((-2.0, 2), "white"), ((0.5, 3), "white")]
+    colours = [how["color"] for args, how in drawn if "markerfacecolor" not in how]
+    assert colours == [findings._INK, findings._INK, findings._FAINT]
+    assert drawn[0][0] == ((4.0, 6.0), (1, 1))
+    assert (tmp_path / "leads.png").exists()
 
 
 def test_changed_verdicts_are_listed_with_what_changed_them():

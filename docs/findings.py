@@ -1,0 +1,269 @@
+"""What was measured on real images, for the README and the head of docs/results.md.
+
+Leads in accuracy are drawn (`draw_leads`), what was seen inside the networks is told
+(`inside_in_words`). `LEADS` and `INSIDE` choose the claims and their words; every number and
+verdict is the record's own. A claim that was decided is corrected for several tests over all
+claims of its paper, or all of our own, on real images. `make results` writes both anew.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from vitascope.record import Record
+from vitascope.report.figures.paper_renderer import STYLE
+from vitascope.report.tables.claims import claims_table, standing, tested
+
+_DIAL = "{} is ahead of a plain ViT on 2 % of the images"
+
+# By question: a study, its claim, and the claim as the figure has it
+LEADS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "ConViT over a ViT, 1,000 images": (
+        ("fine-grid", "with patches of 4, ConViT is ahead of ViT", "8 x 8 patches, 50 epochs"),
+        ("fine-grid", "with patches of 2, ConViT is ahead of ViT", "16 x 16 patches"),
+        ("fine-grid-larger", "larger models: ConViT is ahead of ViT", "1 million parameters"),
+        ("fine-grid-longer", "three times as long: ConViT is ahead of ViT", "150 epochs"),
+        (
+            "fine-grid-augmentation",
+            "DeiT's augmentation: ConViT is ahead of ViT",
+            "DeiT's augmentation",
+        ),
+        (
+            "fine-grid-images",
+            "with patches of 4 on 10 % of the images, ConViT is ahead of ViT",
+            "5,000 images, 10 epochs",
+        ),
+    ),
+    "Locality in a ViT, 1,000 images": tuple(
+        ("locality-dial", _DIAL.format(change), words)
+        for change, words in {
+            "convolutions": "a ResNet instead",
+            "+mimetic": "+mimetic (weights and positions)",
+            "+rope": "+rope (rotary positions)",
+            "+stem": "+stem (convolutions first)",
+            "+sincos": "+sincos (positions alone)",
+            "gated": "ConViT's gates",
+            "neighbourhood": "neighbourhoods",
+            "+lsa": "+lsa (temperature, no diagonal)",
+            "+spt": "+spt (shifted patches)",
+            "+impulse": "+impulse (3 x 3 start)",
+        }.items()
+    ),
+    "Other changes": (
+        (
+            "alternet",
+            "AlterNet is more accurate than the ResNet",
+            "AlterNet over a ResNet, all images once",
+        ),
+        (
+            "pooling",
+            "average pooling raises the accuracy",
+            "average pooling in a ViT, 5,000 images",
+        ),
+        (
+            "broadcasting",
+            "CB raises the final top-1",
+            "context broadcasting in a ViT, 5,000 images",
+        ),
+    ),
+}
+
+# By what was looked at: the study, what its networks were trained on, its claims in plain words
+INSIDE: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
+    "Frequencies": (
+        "frequencies",
+        "all images once",
+        {
+            "attention lowers high frequencies in the ViT": (
+                "attention lowers high frequencies in a ViT"
+            ),
+            "attention lowers high frequencies in alternet_micro": "... in AlterNet",
+            "MLPs raise high frequencies in the ViT": "MLPs raise high frequencies in a ViT",
+            "convolutions raise high frequencies in the ResNet": "... convolutions in a ResNet",
+            "convolutions raise high frequencies in alternet_micro": "... convolutions in AlterNet",
+            "noise of high frequencies costs the ResNet more": (
+                "noise of high frequencies costs a ResNet more than a ViT"
+            ),
+            "noise of low frequencies costs the ViT more": (
+                "noise of low frequencies costs a ViT more than a ResNet"
+            ),
+        },
+    ),
+    "Variance of feature maps": (
+        "ensembling",
+        "all images once",
+        {
+            "attention lowers the variance in the ViT": (
+                "attention lowers the variance of feature maps in a ViT"
+            ),
+            "attention lowers the variance in alternet_micro": "... in AlterNet",
+            "MLPs raise the variance in the ViT": "MLPs raise the variance in a ViT",
+            "convolutions raise the variance in the ResNet": "... convolutions in a ResNet",
+            "convolutions raise the variance in alternet_micro": "... convolutions in AlterNet",
+        },
+    ),
+    "Stages": (
+        "stages",
+        "all images once",
+        {
+            "resnet_micro has more block structure than the ViT": (
+                "a ResNet has more block structure than a ViT"
+            ),
+            "alternet_micro has more block structure than the ViT": "... AlterNet",
+            "in the ResNet, early stages matter more than late ones": (
+                "early stages of a ResNet matter more than late ones"
+            ),
+            "in the ViT, attention matters more at the end": (
+                "attention matters more at the end of a ViT than at its start"
+            ),
+        },
+    ),
+    "Convexity": (
+        "pooling",
+        "5,000 images, after one of 10 epochs",
+        {
+            "early, resnet_micro has fewer negative eigenvalues than vit_micro": (
+                "a ResNet has fewer negative Hessian eigenvalues than a ViT"
+            ),
+            "early, convit_micro has fewer negative eigenvalues than vit_micro": "... ConViT",
+            "average pooling leaves fewer negative eigenvalues": "... a ViT with average pooling",
+        },
+    ),
+    "Context broadcasting": (
+        "broadcasting",
+        "5,000 images, 10 epochs",
+        {"CB lowers the entropy of attention": "context broadcasting makes attention sparser"},
+    ),
+    "Locality": (
+        "locality-in-training",
+        "20,000 images, 5 epochs",
+        {
+            "ConViT ends more local than the plain ViT": "ConViT ends more local than a ViT",
+            "GPSA layers escape locality": "GPSA layers leave locality",
+            "gates fall in training: more attention goes to content": "gates fall in training",
+            "gates fall with depth: early layers keep more position than late ones": (
+                "gates fall with depth"
+            ),
+        },
+    ),
+}
+
+
+class Finding(NamedTuple):
+    """A claim in words, its record's study, and whether its verdict stands the correction."""
+
+    words: str
+    study: Record
+    claim: Mapping[str, Any]
+    stands: bool
+
+    @property
+    def num_seeds(self) -> int:
+        """How often every network was trained."""
+        return len(self.study.values["seeds"])
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the interval lies off zero."""
+        return self.claim["verdict"] in ("agrees", "disagrees")
+
+    @property
+    def numbers(self) -> str:
+        """The contrast with its interval and unit."""
+        return claims_table([self.claim]).rows[0].cells[2].words
+
+
+def _told(studies: Sequence[Record]) -> Callable[[str, str, str], Finding]:
+    """What finds a claim by study and text; the correction is over all claims of ``studies``."""
+    every = [(record, claim) for record in studies for claim in record.values["claims"]]
+    stand = standing([tested(claim) for _, claim in every])
+    found = {
+        (record.values["study"], claim["text"]): (record, claim, left)
+        for (record, claim), left in zip(every, stand, strict=True)
+    }
+    return lambda study, text, words: Finding(words, *found[study, text])
+
+
+def leads(studies: Sequence[Record]) -> dict[str, list[Finding]]:
+    """The leads in accuracy that the figure shows, by question."""
+    told = _told(studies)
+    return {question: [told(*claim) for claim in claims] for question, claims in LEADS.items()}
+
+
+def inside_in_words(studies: Sequence[Record]) -> str:
+    """What was seen inside the networks: a bullet per subject, a mark and an interval per claim."""
+    told, lines = _told(studies), []
+    for subject, (study, training, claims) in INSIDE.items():
+        found = [told(study, text, words) for text, words in claims.items()]
+        said = "; ".join(f"{_mark(one)} {one.words} {one.numbers}" for one in found)
+        lines.append(f"- **{subject}** ({training}, {found[0].num_seeds} seeds): {said}.")
+    return "\n".join(lines)
+
+
+def _mark(finding: Finding) -> str:
+    """The verdict; in brackets one that does not stand the correction."""
+    mark = {"agrees": "✓", "disagrees": "✗"}.get(finding.claim["verdict"], "?")
+    return mark if finding.stands else f"({mark})"
+
+
+_INK, _FAINT = "#0a5ea8", "#717884"  # decided and undecided
+
+
+def draw_leads(studies: Sequence[Record], path: Path) -> None:
+    """Every lead with its 95 % interval, a line each, as PNG."""
+    names: dict[float, str] = {}  # by height, downwards
+    headings, at = [], 0.0
+    with matplotlib.rc_context(STYLE):
+        drawing = Figure(figsize=(8.7, 6.2))
+        axes = drawing.subplots()
+        for question, found in leads(studies).items():
+            seeds = {finding.num_seeds for finding in found}
+            headings.append(at)
+            names[at] = f"{question}, {found[0].num_seeds} seeds" if len(seeds) == 1 else question
+            for finding in found:
+                at += 1
+                own = f", {finding.num_seeds} seeds" * (len(seeds) > 1)
+                names[at] = finding.words + own
+                _draw(axes, finding, at)
+            at += 1.6
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set(ylim=(at - 0.9, -0.7), xlabel="lead in test accuracy, points, 95 % interval")
+        axes.set_yticks(list(names), list(names.values()), ha="left")
+        axes.tick_params(axis="y", length=0, pad=240)
+        for tick, height in zip(axes.get_yticklabels(), names, strict=True):
+            tick.set_fontweight("bold" if height in headings else "normal")
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x")
+        axes.spines["left"].set_visible(False)
+        drawing.legend(handles=_legend(), loc="outside lower center", ncols=3, frameon=False)
+        drawing.savefig(path, dpi=130, metadata={"Software": None})
+
+
+def _draw(axes: Axes, finding: Finding, at: float) -> None:
+    """One lead: its interval, and its numbers beside it."""
+    colour = _INK if finding.is_decided else _FAINT
+    face = colour if finding.is_decided and finding.stands else "white"
+    low, middle, high = (finding.claim[name] for name in ("low", "contrast", "high"))
+    axes.plot((low, high), (at, at), color=colour, linewidth=1.6)
+    axes.plot(middle, at, "o", color=colour, markerfacecolor=face, markersize=5.5)
+    numbers = finding.numbers.removesuffix(" points")
+    beside = axes.get_yaxis_transform()  # to the right of all lines
+    axes.text(1.02, at, numbers, color=colour, va="center", transform=beside)
+
+
+def _legend() -> list[Line2D]:
+    """What the marks mean."""
+    marks = (
+        ("decided, also after the correction for several claims", _INK, _INK),
+        ("decided by itself", _INK, "white"),
+        ("undecided", _FAINT, "white"),
+    )
+    return [
+        Line2D([], [], color=colour, marker="o", markersize=5.5, markerfacecolor=face, label=words)
+        for words, colour, face in marks
+    ]
