@@ -23,6 +23,7 @@ from vitascope.figure import Style
 from vitascope.record import load
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS as SHOWN
+from vitascope.studies.stats.differences import difference
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -205,14 +206,31 @@ def test_the_python_of_the_index_runs(capsys):
     exec(compile(second, "instruments.md", "exec"), {**shown(), "model": deep})
 
 
-def test_the_guide_gives_the_one_command_and_the_numbers_of_the_record():
+def test_the_guide_gives_the_one_command_and_the_numbers_of_the_records():
     guide = text(DOCS / "which-model.md")
     assert "vitascope compare --data photos/" in blocks(DOCS / "which-model.md", "bash")[0]
-    for name in ("digits", "cifar10"):
-        values = json.loads(text(DOCS / "records" / f"{name}.json"))["values"]
-        for row in values["table"]:
-            cells = [f"{e['mean']:.1f} ± {e['std']:.1f}" for e in row["entries"]]
-            assert f"{row['num_images']:,} | {' | '.join(cells)} |" in guide
+    few, many = load(DOCS / "records" / "digits").values["table"]
+    names = ("ViT", "ConViT", "ResNet")
+    first = [f"{n} {e['mean']:.1f}" for n, e in zip(names, few["entries"], strict=True)]
+    a, b, c = (f"{entry['mean']:.1f}" for entry in many["entries"])
+    assert f"with {few['num_images']} images {', '.join(first)} %" in guide
+    assert f"with {many['num_images']:,} {a}, {b} and {c} %" in guide
+
+
+def test_the_guide_has_the_numbers_of_the_studies_on_real_images():
+    guide, desk = text(DOCS / "which-model.md"), DOCS / "records" / "desk"
+    claims = {claim["text"]: claim for claim in load(desk / "locality-dial").values["claims"]}
+    table = claims["+sincos is ahead of a plain ViT on 2 % of the images"]
+    weights = claims["+mimetic is ahead of +sincos, its table alone, on 2 % of the images"]
+    told = [f"{weights[name]:.1f}" for name in ("contrast", "low", "high")]
+    assert f"the table alone brings {table['contrast']:.1f} points" in guide
+    assert "the weights beside it {} [{}, {}]".format(*told) in guide
+    right = load(desk / "pooling-cifar10").arrays
+    runs = {name.split("/")[1].rsplit("-", 1)[0]: found for name, found in right.items()}
+    resnet, vit = runs["resnet_micro"], runs["vit_micro"]
+    lead = difference(resnet, vit)
+    assert f"by {lead.value:.1f} [{lead.low:.1f}, {lead.high:.1f}] on 5,000" in guide
+    assert f"({100 * resnet.mean():.1f} to {100 * vit.mean():.1f} %" in guide
 
 
 def test_the_page_on_attention_maps_runs_as_it_stands(capsys):

@@ -49,7 +49,7 @@ def test_the_python_example_runs(capsys):
     exec(compile(code, "README.md", "exec"), {})  # the README's own words
     out = capsys.readouterr().out
     assert "blocks.0.attn" in out
-    assert "GatePruning" in out
+    assert "share of position" in out
 
 
 @pytest.fixture(scope="module")
