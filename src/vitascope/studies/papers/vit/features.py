@@ -7,6 +7,9 @@ What a unit does is the difference between the map after it and the map after th
 both have one grid: of Delta log amplitude at 1.0 pi, or of the log of the spatial variance (the
 paper draws the variance itself, which late layers dominate). The maps are what the network carries
 on: inside a residual branch of two convolutions, the map between them.
+
+A desk sees all images once; `frequencies-longer` asks what the ViT and the ResNet do after three
+times the training.
 """
 
 from collections.abc import Sequence
@@ -33,6 +36,7 @@ from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 from vitascope.studies.papers.vit.tables import Runs
 
 SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind
+LONGER = "Frequencies, longer training"  # no figure of the paper: a claim of our own
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
 
 
@@ -259,6 +263,29 @@ def ensembling(scale: Scale) -> Plan:
     return Plan(tables=[table, signs], claims=claims, figures=figures)
 
 
+def longer(scale: Scale) -> Plan:
+    """Fig. 8 and 9 of the ViT and the ResNet after three times the training."""
+    usual = list(looked_into(scale, imagenet=True).items())[:2]
+    runs = {label: run.but(epochs=3 * run.full_recipe.epochs) for label, run in usual}
+    vit, resnet = runs
+    asked = {
+        "high": ("fourier", "high frequencies", "log amplitude at 1.0 pi (Fig. 8)"),
+        "variance": ("variance", "the variance", "log variance (Fig. 9)"),
+    }
+    tables, claims = [], []
+    for name, (instrument, what, level) in asked.items():
+        reading = Reading(name=instrument, options=scale.look())
+        table = _acts(runs, reading, f"Change of the {level}, trained three times as long", name)
+        found = {
+            f"attention lowers {what} in the ViT": table.sign(vit, "attention", -1),
+            f"MLPs raise {what} in the ViT": table.sign(vit, "MLP", 1),
+            f"convolutions raise {what} in the ResNet": table.sign(resnet, "convolution", 1),
+        }
+        tables.append(table)
+        claims += claimed(LONGER, {f"after longer training {t}": c for t, c in found.items()})
+    return Plan(tables=tables, claims=claims)
+
+
 STUDIES = (
     Study(
         name="frequencies",
@@ -276,5 +303,15 @@ STUDIES = (
         covers=("ViT Fig. 9", "ViT Fig. D.1"),
         plan=ensembling,
         data=IMAGENET,
+    ),
+    Study(
+        name="frequencies-longer",
+        title="Does longer training change what attention, MLPs and convolutions filter?",
+        claim="also after three times the training attention lowers high frequencies and the "
+        "variance of feature maps, MLPs and convolutions raise both",
+        covers=(LONGER,),
+        plan=longer,
+        data=IMAGENET,
+        seeds={"desk": 3},
     ),
 )
