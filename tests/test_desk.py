@@ -29,6 +29,7 @@ SMALL = (  # micro networks: many runs, or an 8 x 8 grid
     "broadcasting-hierarchical",
     "broadcasting",
     "frequencies",
+    "frequencies-longer",
     "ensembling",
     "stages",
     "alternet",
@@ -61,6 +62,7 @@ def test_every_study_has_its_plan_at_a_desk(name):
 KINDS = ("vit", "convit")
 ROWS = {  # study: (model, depth where it is not the model's own)
     "frequencies": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
+    "frequencies-longer": {("vit_micro", 8), ("resnet_micro", None)},
     "alternet": {("vit_micro", 8), ("resnet_micro", None), ("alternet_micro", None)},
     "pooling": {
         ("vit_micro", None),
@@ -85,6 +87,7 @@ ROWS = {  # study: (model, depth where it is not the model's own)
 }
 SEEDS = {
     "frequencies": 5,
+    "frequencies-longer": 3,
     "alternet": 5,
     "pooling": 5,
     "broadcasting": 20,
@@ -97,6 +100,7 @@ SEEDS = {
 }
 IMAGES = {  # of CIFAR-10: how many, and how often each is seen
     "frequencies": {(50_000, 1)},
+    "frequencies-longer": {(50_000, 3)},
     "alternet": {(50_000, 1)},
     "pooling": {(5_000, 10)},
     "broadcasting": {(5_000, 10)},

@@ -34,6 +34,7 @@ LONG = {
     "fine-grid-images",
     "fine-grid-larger",
     "fine-grid-longer",
+    "frequencies-longer",
     "gating",
     "heads",
     "landscape",
