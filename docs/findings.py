@@ -107,6 +107,26 @@ INSIDE: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "convolutions raise the variance in alternet_micro": "... convolutions in AlterNet",
         },
     ),
+    "Both, trained three times as long": (
+        "frequencies-longer",
+        "all images, 3 epochs",
+        {
+            "after longer training attention lowers high frequencies in the ViT": (
+                "attention lowers high frequencies in a ViT"
+            ),
+            "after longer training MLPs raise high frequencies in the ViT": "MLPs raise them",
+            "after longer training convolutions raise high frequencies in the ResNet": (
+                "... convolutions in a ResNet"
+            ),
+            "after longer training attention lowers the variance in the ViT": (
+                "attention lowers the variance in a ViT"
+            ),
+            "after longer training MLPs raise the variance in the ViT": "MLPs raise it",
+            "after longer training convolutions raise the variance in the ResNet": (
+                "... convolutions in a ResNet"
+            ),
+        },
+    ),
     "Stages": (
         "stages",
         "all images once",
