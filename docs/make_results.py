@@ -307,7 +307,7 @@ def results_page(folders: Sequence[Path], figures: Path) -> str:
         mine = [pair for pair in studies if _on_digits(pair[1]) == on_digits]
         if mine:
             parts += [f"## What holds on {title}", _overview(mine)]
-        if mine and not on_digits and (figures / LEADS).exists():
+        if mine and not on_digits and (figures / LEADS).exists():  # of our own records
             parts.insert(-1, shown_findings([record for _, record in mine], "figures"))
     drawn = _owners(figures, [name for name, _ in records])
     for name, record in records:
