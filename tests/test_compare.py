@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+import vitascope
 from commands import COMPARE, started
 from data_making import photo
 from vitascope import data
@@ -67,6 +69,35 @@ def test_gates_and_nonlocality_are_followed_over_training(folder):
         "vit_micro",
         "convit_micro",
     }
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_its_folder_stands_for_the_recommended_run(folder, moved, tmp_path, capsys):
+    if moved:
+        folder = shutil.copytree(folder, tmp_path / "moved")
+    advice = load(folder / "compare").values["recommendation"]
+    run = load_run(folder)
+    config = run.config
+    assert config["model"]["name"] == advice["model"]
+    assert run.folder.is_relative_to(folder)
+    assert config["data"]["train_images"] == 229  # the run on most images
+    ours, its = vitascope.load(folder), vitascope.load(run.folder)
+    for name, value in its.model.state_dict().items():
+        assert torch.equal(ours.model.state_dict()[name], value)
+    file = tmp_path / "digit.png"
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(file)
+    assert vitascope.predict(folder, [file]) == vitascope.predict(run.folder, [file])
+    assert main(["evaluate", str(folder), "--images", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_images"] == 20
+    vitascope.export(folder, "safetensors", tmp_path / "model.safetensors")
+    assert vitascope.inspect(folder, list=True).values["size"] == (1, 8, 8)
+
+
+def test_a_comparison_without_the_run_it_recommends_says_so(folder, tmp_path):
+    for file in folder.glob("compare.*"):
+        shutil.copy(file, tmp_path)
+    with pytest.raises(UserError, match="without a run"):
+        vitascope.load(tmp_path)
 
 
 def test_finished_parts_are_not_run_again(folder):

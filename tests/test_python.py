@@ -140,6 +140,20 @@ def test_predictions_are_sorted_and_sum_to_one(run, files):
     assert best[3].label == loaded.classes[answer]
 
 
+def test_inspect_takes_a_model_itself(run):
+    by_name = vitascope.inspect(run, measures="entropy", images=8, quiet=True)
+    model, data = vitascope.load(run).model, vitascope.data.load("digits")
+    model.pretrained_cfg = {"input_size": data.test.size, "mean": data.mean, "std": data.std}
+    itself = vitascope.inspect(model, data="digits", measures="entropy", images=8, quiet=True)
+    for name, array in by_name.record.arrays.items():
+        np.testing.assert_allclose(itself.record.arrays[name], array, rtol=1e-6, err_msg=name)
+    assert "blocks.0.attn" in str(vitascope.inspect(model, list=True))
+    with pytest.raises(UserError):
+        vitascope.inspect(model, data="digits", pretrained=True)
+    with pytest.raises(UserError):
+        vitascope.inspect(3)
+
+
 def test_what_cannot_be_loaded_is_one_line(run, tmp_path):
     with pytest.raises(UserError, match="there is no folder nowhere"):
         vitascope.load("nowhere")

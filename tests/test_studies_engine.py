@@ -15,7 +15,7 @@ from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.requests.train import Train
-from vitascope.studies.grid.executor import Engine, _launched, run_all, waves
+from vitascope.studies.grid.executor import Engine, _launched, meeting_point, run_all, waves
 from vitascope.studies.grid.readings import read
 from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of
 from vitascope.studies.grid.train_command import pairs, recipe_from
@@ -113,19 +113,28 @@ def test_without_slurm_the_engine_says_so(tmp_path, monkeypatch):
 
 def test_several_gpus_are_a_torchrun():
     assert Engine(gpus=1).launcher() == ""
-    assert Engine(gpus=8).launcher() == "torchrun --nproc-per-node=8 --no-python"
-    many = Engine(gpus=8, nodes=2).launcher()
-    assert many.startswith("torchrun --nnodes=2 ")
-    assert "--rdzv-endpoint=$HEAD:29500" in many
+    assert Engine(gpus=8).launcher() == "torchrun --nproc-per-node=8 -m"
+    many = Engine(gpus=8, nodes=2).launcher("python -m torch.distributed.run")
+    assert many.startswith("python -m torch.distributed.run --nnodes=2 ")
+    assert "--rdzv-id=$ID" in many
+    assert "--rdzv-endpoint=$HEAD:$PORT" in many
+
+
+def test_jobs_on_one_node_do_not_meet_each_other():
+    node = {"SLURM_LAUNCH_NODE_IPADDR": "10.0.0.7"}
+    jobs = [meeting_point({**node, "SLURM_JOB_ID": str(job)}) for job in range(90_000, 90_050)]
+    assert {each["$HEAD"] for each in jobs} == {"10.0.0.7"}
+    assert len({each["$PORT"] for each in jobs}) == len({each["$ID"] for each in jobs}) == 50
+    assert all(1024 < int(each["$PORT"]) < 32_768 for each in jobs)
 
 
 @pytest.mark.slow
 def test_a_launched_run_is_trained_by_the_command_and_then_read(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # the environment is not activated
     training = TEACHER.but(validation=0.2)
     folder = folder_of(training, 0, tmp_path)
     job = {"training": training, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
-    _launched(job, "env VITASCOPE_TEST=1")  # stands where torchrun would
+    _launched(job, Engine(gpus=2).launcher(f"{sys.executable} -m torch.distributed.run"))
     by_command = record.load(folder / "readings" / "final").values
     assert by_command["num_test"] == 287  # validation images
     here = run_of(training, 0, tmp_path / "here")

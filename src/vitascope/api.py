@@ -15,7 +15,7 @@ are these functions. Torch is loaded when one is called.
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitascope.answers.compare import run_compare
 from vitascope.answers.evaluate import run_evaluate
@@ -25,6 +25,7 @@ from vitascope.answers.study import run_buildup, run_spectra, study_with_page
 from vitascope.deploy.export import Exported, export
 from vitascope.deploy.loading import Loaded, load
 from vitascope.deploy.prediction import Prediction, predict
+from vitascope.errors import UserError
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.compare import Compare
 from vitascope.requests.evaluate import Evaluate
@@ -33,6 +34,9 @@ from vitascope.requests.inspect import Inspect
 from vitascope.requests.spectra import Spectra
 from vitascope.requests.study import StudyRequest
 from vitascope.settings import recorded_as
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = [
     "Exported",
@@ -54,13 +58,25 @@ def compare(**words: Any) -> Result:
     return _answered(run_compare, Compare, "compare", words)
 
 
-def inspect(model: str | Path, **words: Any) -> Result:
-    """Look inside a model. The arguments are the options of ``vitascope inspect``."""
-    return _answered(run_inspect, Inspect, "inspect", {"model": str(model), **words})
+def inspect(model: "str | Path | nn.Module", **words: Any) -> Result:
+    """Look inside a model, by its name or the model itself.
+
+    The other arguments are the options of ``vitascope inspect``.
+    """
+    if isinstance(model, str | Path):
+        return _answered(run_inspect, Inspect, "inspect", {"model": str(model), **words})
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise UserError(f"a model is a name, a folder or a torch.nn.Module, not {model!r:.40}")
+    run = partial(run_inspect, model=model)
+    return _answered(run, Inspect, "inspect", {"model": type(model).__name__, **words})
 
 
 def evaluate(model: str | Path, **words: Any) -> Result:
     """How good is a model? The arguments are the options of ``vitascope evaluate``."""
+    if not isinstance(model, str | Path):
+        raise UserError(f"evaluate takes a model's name or a run's folder, not {model!r:.40}")
     return _answered(run_evaluate, Evaluate, "evaluate", {"model": str(model), **words})
 
 

@@ -1,5 +1,6 @@
 """Answer ``vitascope compare``: train the models, recommend one, write the page."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,8 @@ def run_compare(request: Compare) -> Result:
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((request.out / "explorer").glob("*.json"))
     records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}
-    text = comparison_text(ComparisonRecord(answer))
+    use = f"Use it: `vitascope predict {shlex.quote(str(request.out))} IMAGES --out answers.csv`"
+    text = f"{comparison_text(ComparisonRecord(answer))}\n{use}"
     return with_page(request, {"compare": answer, **records}, text, keys)
 
 

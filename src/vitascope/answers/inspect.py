@@ -10,11 +10,13 @@ from vitascope.requests.inspect import Inspect
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from vitascope.record import Record
 
 
-def run_inspect(request: Inspect) -> Result:
-    """Look inside a model, or list its units."""
+def run_inspect(request: Inspect, model: "nn.Module | None" = None) -> Result:
+    """Look inside the model that is requested, or that is given; or list its units."""
     if request.pretrained:
         check_weights_can_be_had([request.model])
     use_threads(request.threads)
@@ -22,9 +24,9 @@ def run_inspect(request: Inspect) -> Result:
 
     asked = InspectRequest.of(request)
     if request.list:
-        return _units(list_units(asked), request)
+        return _units(list_units(asked, model), request)
     with Progress("inspecting", quiet=request.quiet or request.json) as bar:
-        found = inspect_subject(asked, bar.show)
+        found = inspect_subject(asked, bar.show, model)
     from vitascope.report.instruments.robustness_readings import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
     from vitascope.report.tables.writers import as_text

@@ -22,6 +22,7 @@ from vitascope.atomic import replacing
 from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import UserError
 from vitascope.record import load_config
+from vitascope.train.run_folder.run import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def export(run: str | Path, to: str, out: str | Path) -> Exported:
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; give a file")
     loaded = load(run, device="cpu")
-    about = {"model": load_config(run)["model"], **loaded.preprocessing}
+    about = {"model": load_config(run_folder(run))["model"], **loaded.preprocessing}
     with replacing(out) as temporary:
         answer = _FORMS[to](loaded, about, temporary)
         difference = _difference(loaded, answer)

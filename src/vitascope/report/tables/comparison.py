@@ -20,7 +20,6 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
             cells.append(_cell(entry, intervals, bold))
         rows.append(row(f"{share.share} ({count(share.num_images)})", cells))
     models = comparison.models.values()
-    advised = comparison.values["recommendation"].get("model")
     entries = [entry for share in comparison.rows for entry in share.entries.values()]
     spread = any(entry.std is not None for entry in entries)
     caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
@@ -37,7 +36,6 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
         styles=tuple(model.style for model in models),
         rows=tuple(rows),
         beside="lead",
-        chosen=next((i for i, name in enumerate(comparison.models) if name == advised), None),
     )
 
 

@@ -49,7 +49,6 @@ class Table:
     beside: str = "paper"
     caption: str = ""
     styles: tuple[Style, ...] = ()  # of the columns
-    chosen: int | None = None  # the column that a narrow page scrolls to
 
     def __post_init__(self) -> None:
         """Refuse cells that are not text, which a damaged record may have."""

@@ -17,9 +17,4 @@
     stored(root.dataset.theme);
     name();
   });
-  document.querySelectorAll("th[data-chosen]").forEach(function (head) {
-    var box = head.closest(".scroll"), label = head.parentNode.cells[0].offsetWidth;
-    var beyond = head.offsetLeft + head.offsetWidth - box.clientWidth;
-    if (beyond > 0) box.scrollLeft = Math.min(beyond, head.offsetLeft - label);
-  });
 })();

@@ -197,6 +197,7 @@ def _answer(
     arrays |= pictures
     if done.chosen is not done.reported:
         arrays |= _correct(done.chosen, "chosen")
+    best = done.by_key[advice.model, most, question.seeds[0], 0]
     values = {
         "question": "Which model, with how much built-in locality, for these images?",
         "data": {
@@ -224,7 +225,7 @@ def _answer(
         "table": [row.plain() for row in tabulate(done.reported, reference)],
         "table_chosen": [row.plain() for row in tabulate(done.chosen, reference)],
         "crossings": crossings(done.reported),
-        "recommendation": asdict(advice),
+        "recommendation": {**asdict(advice), "run": str(best.folder)},
         "mistakes": wrong,
         "curves": curves,
         **looks,

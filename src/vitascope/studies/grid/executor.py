@@ -9,7 +9,8 @@ that hits its time limit is submitted again by the same command, and resumes.
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +27,8 @@ from vitascope.studies.grid.runs import (
     train_and_read,
 )
 from vitascope.studies.grid.training import Reading, Training
+
+FIRST_PORT, NUM_PORTS = 10_000, 20_000  # below the ports that systems give out by themselves
 
 Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 
@@ -47,12 +50,18 @@ class Engine:
     def __post_init__(self) -> None:
         check(self)
 
-    def launcher(self) -> str:
-        """What stands before ``vitascope train`` on several GPUs."""
+    def launcher(self, program: str = "torchrun") -> str:
+        """The launcher of ``vitascope train`` on several GPUs; empty for one.
+
+        Args:
+            program: Name of the launcher. Commands that are printed say ``torchrun``; jobs use this
+                interpreter, because their environment need not be activated.
+        """
         if self.gpus * self.nodes <= 1:
             return ""
-        many = f"--nnodes={self.nodes} --rdzv-backend=c10d --rdzv-endpoint=$HEAD:29500 "
-        return f"torchrun {many if self.nodes > 1 else ''}--nproc-per-node={self.gpus} --no-python"
+        meet = "--rdzv-backend=c10d --rdzv-id=$ID --rdzv-endpoint=$HEAD:$PORT "
+        nodes = f"--nnodes={self.nodes} {meet}" if self.nodes > 1 else ""
+        return f"{program} {nodes}--nproc-per-node={self.gpus} -m"
 
 
 def run_all(
@@ -145,7 +154,7 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
         name="vitascope",
         **engine.options,
     )
-    launcher = engine.launcher()
+    launcher = engine.launcher(f"{shlex.quote(sys.executable)} -m torch.distributed.run")
     running = executor.map_array(_launched, jobs, [launcher] * len(jobs))
     failed = []
     for job, task in zip(jobs, running, strict=True):
@@ -160,13 +169,27 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
         )
 
 
+def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the nodes of a job meet: the id, host and port that its launcher names.
+
+    Port and id come from the job's id, so that jobs that share a node do not meet each other.
+
+    >>> meeting_point({"SLURM_JOB_ID": "1234", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.7"})
+    {'$ID': '1234', '$HEAD': '10.0.0.7', '$PORT': '11234'}
+    """
+    job = environment.get("SLURM_JOB_ID", "0")
+    port = FIRST_PORT + int(job) % NUM_PORTS
+    head = environment.get("SLURM_LAUNCH_NODE_IPADDR", "localhost")
+    return {"$ID": job, "$HEAD": head, "$PORT": str(port)}
+
+
 def _launched(job: dict[str, Any], launcher: str) -> None:
     """On a node: the training on all its GPUs, then the readings."""
     if launcher and not (job["out"] / "record.json").exists():
         training = job["training"]
         line = command(training, job["seed"], job["grid"], images_of(training), launcher)
-        head = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "localhost")
-        words = shlex.split(line.replace("$HEAD", head))
-        subprocess.run(words, check=True)
+        for name, value in meeting_point(os.environ).items():
+            line = line.replace(name, value)
+        subprocess.run(shlex.split(line), check=True)
     if os.environ.get("SLURM_PROCID", "0") == "0":  # of several nodes the first reads
         train_and_read(**job)

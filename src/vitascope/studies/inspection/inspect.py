@@ -26,6 +26,7 @@ from vitascope.studies.inspection.curvature import CURVATURE, Curvature, measure
 from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measure_robustness
 from vitascope.studies.session.models import class_pairs, is_named, open_session
 from vitascope.studies.session.session import Session, image_converter
+from vitascope.train.run_folder.run import run_folder
 
 MEASURES = (*STREAMING, "gates", "masking", "lesion")
 ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
@@ -63,7 +64,7 @@ class InspectRequest:
         return made_from(
             request,
             cls,
-            subject=request.model,
+            subject=str(run_folder(request.model)),
             measures=tuple(name for word in request.measures for name in word.split(",") if name),
             num_images=request.images,
             map_classes=class_pairs(request.map_classes),
@@ -83,9 +84,10 @@ class InspectRequest:
         if self.grid is not None and min(self.grid) < 1:
             raise UserError(f"a grid has at least one patch each way, not {self.grid}")
 
-    def open_session(self) -> Session:
-        """Open the model."""
-        return open_session(**self.session_options)
+    def open_session(self, model: torch.nn.Module | None = None) -> Session:
+        """Open the model that ``subject`` names, or the one that is given."""
+        options = self.session_options
+        return open_session(**(options if model is None else options | {"text": model}))
 
     @property
     def session_options(self) -> dict[str, Any]:
@@ -118,10 +120,10 @@ class Inspection:
     explorer: Record | None = None  # the attention of every patch, for a page
 
 
-def list_units(request: InspectRequest) -> Record:
+def list_units(request: InspectRequest, model: torch.nn.Module | None = None) -> Record:
     """The units of a model, found on one image of noise."""
     started = perf_counter()
-    session = request.open_session()
+    session = request.open_session(model)
     size = session.input_size()
     noise = torch.randn(1, *size, generator=torch.Generator().manual_seed(0)).to(session.device)
     session.try_image(noise)
@@ -142,10 +144,14 @@ def list_units(request: InspectRequest) -> Record:
 
 
 def inspect_subject(
-    request: InspectRequest, on_step: OnStep = lambda what, done, total: None
+    request: InspectRequest,
+    on_step: OnStep = lambda what, done, total: None,
+    model: torch.nn.Module | None = None,
 ) -> Inspection:
     """Open the model, load some test images in its size and normalisation, and measure."""
-    session = request.open_session()
+    session = request.open_session(model)
+    if model is not None and request.curvature.processes > 1:
+        raise UserError("several processes cannot share a model that is given; leave processes out")
     positions = session.draw(request.num_images, request.seed)
     batches = session.batches(positions, request.batch_size, smallest=_SMALLEST_BATCH)
     first = next(iter(batches)).images.to(session.device)

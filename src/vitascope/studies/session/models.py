@@ -31,6 +31,7 @@ from vitascope.studies.session.session import Session
 from vitascope.train import load_run
 from vitascope.train.classes import class_pairs
 from vitascope.train.device import device_of
+from vitascope.train.run_folder.run import run_folder
 
 __all__ = [
     "build",
@@ -206,7 +207,7 @@ def split_file(text: str) -> tuple[str, Path | None]:
 
 
 def open_session(
-    text: str,
+    text: str | nn.Module,
     data: str | None = None,
     *,
     epoch: int | None = None,
@@ -221,7 +222,8 @@ def open_session(
     """Open the model that ``text`` names, on its device; its images are loaded when asked for.
 
     Args:
-        text: See the top of this file.
+        text: See the top of this file; the folder of a comparison stands for the run that it
+            recommends. Or a model itself.
         data: Images; a run's own when left out.
         epoch: Of a run: the weights it kept then.
         pretrained: timm's weights for a model given by name.
@@ -235,7 +237,12 @@ def open_session(
     Raises:
         UserError: If there is no such model, or an option does not go with it.
     """
-    is_run, named = Path(text).is_dir(), is_named(text)
+    model, text = (None, text) if isinstance(text, str) else (text, type(text).__name__)
+    if model is not None and (pretrained or epoch is not None or weights is not None):
+        raise UserError(f"the {text} that was given has its weights; leave other weights out")
+    if model is None and Path(text).is_dir():
+        text = str(run_folder(text))
+    is_run, named = Path(text).is_dir(), model is None and is_named(text)
     with_file = split_file(text)[1] is not None
     if with_file and (pretrained or weights is not None):
         raise UserError(f"{text} brings its own weights; leave --pretrained and --weights out")
@@ -245,7 +252,9 @@ def open_session(
         raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
     place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.manual_seed(seed)
-    if is_run:
+    if model is not None:
+        opened = _from_module(model)
+    elif is_run:
         opened = _from_run(Path(text), epoch)
     elif with_file:
         opened = _from_file(text, image_size)
@@ -355,3 +364,19 @@ def _from_factory(module: str, function: str) -> Session:
         raise UserError(f"{name} returned {type(model).__name__}, not an nn.Module")
     check_weights(model, name)
     return Session(model=model, name=name, config={"factory": name})
+
+
+def _from_module(model: nn.Module) -> Session:
+    """A model that the caller built; what timm's description says of its images holds."""
+    name = type(model).__name__
+    check_weights(model, name)
+    about: Any = getattr(model, "pretrained_cfg", None) or {}
+    return Session(
+        model=model,
+        name=name,
+        config={"module": f"{type(model).__module__}.{type(model).__qualname__}"},
+        size=about.get("input_size"),
+        mean=about.get("mean"),
+        std=about.get("std"),
+        interpolation=about.get("interpolation"),
+    )

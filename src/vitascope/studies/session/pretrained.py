@@ -35,6 +35,7 @@ from vitascope.models.weights import check_weights, read_state
 from vitascope.studies.session.hugging_face import PREFIX, hub_config, new_head
 from vitascope.studies.session.models import BEGINNING, is_named, open_session, rebuilt, split_file
 from vitascope.train import load_run
+from vitascope.train.run_folder.run import run_folder
 
 HEAD = 0x68656164  # "head": its seed is drawn from the run's and this
 
@@ -178,6 +179,8 @@ def open_pretrained(
     Raises:
         UserError: If there is no such model, its weights cannot be had or do not fit.
     """
+    if Path(text).is_dir():
+        text = str(run_folder(text))
     name, file = split_file(text)
     wanted = {**arguments, **({"drop_path_rate": drop_path} if drop_path else {})}
     if Path(text).is_dir():

@@ -33,9 +33,19 @@ from vitascope.train.predictions import Predictions, load_predictions
 from vitascope.train.recipes.config import Recipe
 from vitascope.train.run_folder.files import explain_write_errors
 
-__all__ = ["Run", "differences", "enter", "finish", "load_run", "load_task_run", "write_metrics"]
+__all__ = [
+    "Run",
+    "differences",
+    "enter",
+    "finish",
+    "load_run",
+    "load_task_run",
+    "run_folder",
+    "write_metrics",
+]
 
 _LATER = ("classes", "crop_pct", "interpolation")  # earlier runs do not say these of their images
+_ANSWERS = ("compare.json", "pretrained.json")  # records of comparisons
 _KINDS = ("run", "task")  # of records: classification, another task
 _SAME = ("task", "recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
 
@@ -162,9 +172,38 @@ def finish(
     return load_run(folder, _KINDS)
 
 
-def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
-    """The finished run in ``folder``; of kind "run" (classification) or "task" (another)."""
+def run_folder(folder: str | Path) -> Path:
+    """Return the folder of the run: ``folder``, or the run that a comparison there recommends.
+
+    Raises:
+        UserError: If the comparison has no run of the model that it recommends.
+    """
     folder = Path(folder)
+    answers = [path for name in _ANSWERS if (path := folder / name).is_file()]
+    if not answers or (folder / "config.yaml").exists():
+        return folder
+    latest = max(answers, key=lambda path: path.stat().st_mtime)
+    advice = record.load(latest).values.get("recommendation")
+    run = advice.get("run") if isinstance(advice, Mapping) else None
+    parts = Path(run).relative_to(Path(run).anchor).parts if isinstance(run, str) else ()
+    for first in range(len(parts)):  # the folder may have been moved since
+        inside = folder.joinpath(*parts[first:])
+        if ".." not in parts and (inside / "config.yaml").is_file():
+            return inside
+    raise UserError(
+        f"{folder} is a comparison without a run of the model that it recommends; give the folder "
+        "of a run, or make the comparison again"
+    )
+
+
+def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
+    """Load the finished run in ``folder``, or the one that a comparison there recommends.
+
+    Args:
+        folder: Of a run or of a comparison.
+        kinds: "run" for classification, "task" for another task.
+    """
+    folder = run_folder(folder)
     if not (folder / "record.json").exists():
         what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
         raise UserError(f"{folder} {what}; resume it, or train one there")
@@ -183,7 +222,7 @@ def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
 
 def load_task_run(folder: str | Path) -> Run | None:
     """The finished run of another task than classification; None if there is something else."""
-    path = Path(folder) / "record.json"
+    path = run_folder(folder) / "record.json"
     is_task = path.is_file() and record.load(path).kind == "task"
     return load_run(folder, ("task",)) if is_task else None
 
