@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # Compiled once, not by every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock test portable slow lint browser demo bench studies results figures api docs wheel clean
+.PHONY: setup lock test portable coverage slow lint browser demo bench studies results figures api docs wheel clean
 .NOTPARALLEL:
 
 # What the tests need, and all extras.
@@ -67,9 +67,10 @@ test: $(READY) browser
 	$(PYTEST); tests=$$?; \
 	wait $$lint && exit $$tests
 
-# The tests once more, rounded as on another CPU and on two threads. Each setting changes bits:
-# ATen's vectorised kernels (sums, softmax), MKL's products and solvers behind torch, OpenBLAS's
-# behind numpy and scipy, oneDNN's convolutions.
+# The tests three times more, rounded as on other CPUs and on two threads. Noise in the last bits
+# of sums and products (tests/rounding_noise.py) is another each time. Each setting changes bits,
+# too: ATen's vectorised kernels (sums, softmax), MKL's products and solvers behind torch,
+# OpenBLAS's behind numpy and scipy, oneDNN's convolutions.
 portable: export ATEN_CPU_CAPABILITY = default
 portable: export MKL_CBWR = COMPATIBLE
 portable: export OPENBLAS_CORETYPE = Nehalem
@@ -78,12 +79,18 @@ portable: export OMP_NUM_THREADS = 2
 # A thread that waits sleeps: two workers of two threads on two cores would spin against each other.
 portable: export OMP_WAIT_POLICY = PASSIVE
 portable: $(READY) browser
-	$(PYTEST)
+	for seed in 1 2 3; do $(PYTEST) --rounding-noise $$seed || exit 1; done
 
 # The checks that take minutes, instead of those of `make test`: a whole comparison, the page of a
 # large model, the long fuzz runs.
 slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
+
+# Which lines and branches of src/ the tests of `make test` run, and which test runs which line
+# (.coverage, for scripts/mutants.py). Commands that tests start in processes of their own count.
+coverage: $(READY) browser
+	$(PYTEST) --cov --cov-context=test --cov-report=
+	$(BIN)/coverage report --skip-covered --sort=cover
 
 demo: $(INSTALLED)
 	$(BIN)/vitascope compare --data digits --epochs 20 --rates vit_micro=4e-3 --out demo

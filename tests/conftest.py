@@ -19,6 +19,8 @@ import vitascope  # noqa: F401  (before timm: it mends torchvision beside a CPU-
 from commands import COMPARE
 from vitascope.cli import main
 
+pytest_plugins = ["rounding_noise"]  # --rounding-noise SEED
+
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 
 

@@ -240,6 +240,7 @@ def test_compiled_without_a_graph_break_it_gives_the_same_at_other_sizes_too(two
             torch.testing.assert_close(compiled(images), two_stages(images))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [16, 10])
 def test_exported_with_a_free_batch_size_it_gives_the_same(two_stages, size):
     batch = torch.export.Dim("batch", min=1, max=64)

@@ -129,6 +129,7 @@ print("whole")
 """
 
 
+@pytest.mark.slow
 def test_a_narrow_resnet_leaves_the_memory_of_others_alone_on_a_processor_with_avx2():
     """As the allocator sees it: ended by "corrupted size" or the like where it is not so."""
     env = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}  # read before torch's first convolution

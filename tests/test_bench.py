@@ -71,6 +71,7 @@ def test_the_dense_peer_of_neighbourhood_attention_does_the_same_work():
     torch.testing.assert_close(peer(x, (20, 20)), layer(x, (20, 20)))
 
 
+@pytest.mark.slow
 def test_memory_of_neighbourhood_attention_grows_with_the_patches():
     result = time_neighborhood(grids=(20, 40), kernel_sizes=(3,), rounds=1)
     assert len(result.speed) == len(result.memory) == 4  # two grids, with and without backward

@@ -95,8 +95,8 @@ def test_bins_are_closed_on_the_right_and_a_confidence_of_one_counts():
 
 
 def test_perfect_calibration_gives_zero():
-    p = np.repeat([[0.75, 0.25], [0.6, 0.4]], [4, 5], axis=0)
-    labels = np.array([0, 0, 0, 1, 0, 0, 0, 1, 1])
+    p = np.repeat([[0.75, 0.25], [5 / 8, 3 / 8]], [4, 8], axis=0)  # inside their bins
+    labels = np.array([0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1])
     assert scores(np.log(p), labels).ece == pytest.approx(0, abs=1e-15)
 
 

@@ -64,6 +64,7 @@ def test_a_second_thread_is_refused_while_a_model_is_looked_into_and_welcome_aft
     assert elsewhere(lambda: attention_of(model, images)).keys()
 
 
+@pytest.mark.bit_exact("other threads run without noise")
 def test_a_capture_in_one_of_many_threads_is_right_or_refused():
     model = model_of(0)
     right = {seed: attention_of(model, images_of(seed)) for seed in range(12)}
@@ -81,6 +82,7 @@ def test_a_capture_in_one_of_many_threads_is_right_or_refused():
     assert False in answers  # somebody was first
 
 
+@pytest.mark.bit_exact("other threads run without noise")
 def test_runs_of_other_threads_are_not_seen_and_not_edited():
     model, images = model_of(0), images_of(0)
     other = images_of(1)
@@ -165,6 +167,7 @@ def test_threads_that_leave_in_any_order_leave_torchs_switches_as_they_were():
     assert [switch() for switch in switches] == before
 
 
+@pytest.mark.bit_exact("other threads run without noise")
 def test_places_found_by_several_threads_leave_no_mode_on():
     with ThreadPoolExecutor(THREADS) as pool:
         jobs = [pool.submit(capture.token_coordinates, model_of(s), images_of(s)) for s in range(6)]

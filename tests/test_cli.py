@@ -82,6 +82,7 @@ def test_bench_prints_ratios_and_keeps_a_record(tmp_path, capsys):
     assert all(ours > 0 and theirs > 0 for _, ours, theirs in record.values["memory"])
 
 
+@pytest.mark.slow
 def test_bench_training_times_our_loop_beside_its_peers(capsys, tmp_path):
     from vitascope.bench.training import time_training
 

@@ -207,6 +207,7 @@ def test_a_budget_with_room_tunes_and_one_without_does_not(tmp_path):
     assert make_plan(asked, PlanOptions(), digits, recipes, tmp_path, 1).left_out == ()
 
 
+@pytest.mark.slow
 def test_widths_are_chosen_so_that_costs_agree():
     digits = data.load("digits", image_size=16)
     names = ("vit_micro", "convit_micro", "resnet_micro")

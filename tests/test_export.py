@@ -21,6 +21,7 @@ def images():
     return torch.randn(2, 3, 16, 16)
 
 
+@pytest.mark.slow
 def test_compiled_without_a_graph_break_it_gives_the_same(model, images):
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(images), model(images))

@@ -72,6 +72,7 @@ def look(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.bit_exact("drawn again by another process to the same bytes")
 def test_a_run_is_looked_at_on_its_own_images_with_every_measure(trained, tmp_path, capsys):
     out = tmp_path / "inside"
     assert main(["inspect", str(trained), "--images", "16", "--out", str(out)]) == 0

@@ -114,6 +114,7 @@ def test_recomputing_blocks_gives_the_same_gradients():
 LARGE = {"img_size": 64, "patch_size": 4, "embed_dim": 12, "depth": 1, "num_heads": 3}  # in blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

@@ -174,6 +174,19 @@ def test_a_map_is_the_querys_row_on_the_grid():
     assert not result.content
 
 
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"])
+def test_a_query_between_patches_takes_the_upper_left_one(name):
+    sizes = {"img_size": 32, "embed_dim": 8, "num_classes": 2}
+    if "swin" in name:  # its tokens are in the order of its windows
+        sizes |= {"window_size": 4, "depths": (1,), "num_heads": (2,)}
+    else:
+        sizes |= {"patch_size": 4, "depth": 1, "num_heads": 2}
+    model, x = timm.create_model(name, **sizes), [torch.randn(1, 3, 32, 32)]
+    for query, expected in {(0.5, 0.5): (3, 3), (0.25, 0.5): (1, 3), (0.5, 0.8): (3, 6)}.items():
+        (at,) = measure.maps(model, x, query=query).query.values()
+        assert at == pytest.approx(expected, abs=1e-4)
+
+
 def test_maps_of_windows_are_zero_outside_the_window():
     model = timm.create_model(
         "swin_tiny_patch4_window7_224",

@@ -110,7 +110,7 @@ def test_options_reach_their_instrument():
     model, x = MODELS["vit"](), [torch.randn(4, 3, 32, 32)]
     options = {"maps": {"query": (0.0, 0.0)}, "variance": {"units": ["*.mlp"]}}
     results = measure.together(model, x, ["maps", "variance"], options=options).results
-    assert results["maps"].query["blocks.0.attn"] == (0, 0)
+    assert results["maps"].query["blocks.0.attn"] == pytest.approx((0, 0), abs=1e-6)
     assert list(results["variance"].variance) == ["blocks.0.mlp", "blocks.1.mlp"]
 
 
@@ -182,6 +182,20 @@ def test_a_layer_that_cannot_be_followed_is_named_and_not_dropped_silently(name)
         instrument(lost, x, layers="second")
 
 
+def assert_close(one, other):
+    """Nested values that are the same but for the rounding of their numbers."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_close(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_close(a, b)
+    else:
+        assert one == (pytest.approx(other, abs=1e-5) if isinstance(other, float) else other)
+
+
 @pytest.mark.parametrize("known", [{}, {"num_prefix_tokens": 1}])
 @pytest.mark.parametrize("name", ["nonlocality", "entropy", "maps", "fourier", "variance"])
 def test_a_stated_grid_gives_what_following_gives(name, known):
@@ -189,9 +203,9 @@ def test_a_stated_grid_gives_what_following_gives(name, known):
     instrument = getattr(measure, name)
     expected = instrument(followed, x).to_record()
     found = instrument(lost, x, grid=(2, 3), **known).to_record()
-    assert found.values == expected.values
+    assert_close(found.values, expected.values)
     for key, array in expected.arrays.items():
-        np.testing.assert_allclose(found.arrays[key], array, rtol=1e-6)
+        np.testing.assert_allclose(found.arrays[key], array, rtol=1e-5)
 
 
 def test_a_stated_grid_that_does_not_fit_says_so():

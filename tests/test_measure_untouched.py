@@ -122,8 +122,10 @@ INSTRUMENTS = {
 }
 
 
-# The longest is looked at in one test by `make test`, in all by `make slow`.
-LONG = {"blocks"}
+# One instrument of each kind (maps, units, curvature, labels, changed images) is tried in every
+# condition by `make test`, all others in one condition; `make slow` tries all in all.
+IN_EVERY_CONDITION = {"entropy", "fourier", "hessian", "lesion", "fgsm", "gates", "together"}
+LONG = {*INSTRUMENTS} - IN_EVERY_CONDITION
 
 
 def test_no_instrument_is_missing_here():

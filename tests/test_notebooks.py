@@ -9,7 +9,13 @@ from nbclient import NotebookClient
 BOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+QUICK = "convolution-to-attention"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow, id=p.stem) for p in BOOKS],
+)
 def test_a_notebook_runs_and_its_last_cell_shows_something(path, tmp_path):
     book = nbformat.read(path, as_version=4)
     assert not [cell for cell in book.cells if cell.get("outputs")]  # kept without outputs

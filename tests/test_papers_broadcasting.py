@@ -43,6 +43,7 @@ def asks(name, table, scale=PAPER) -> dict[str, Ask]:
 MODELS = {(t.model, *t.model_args.items()): t for t in trainings(PAPER).values()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", MODELS.values(), ids=lambda t: t.model)
 def test_every_network_of_the_papers_scale_can_be_built(training):
     with torch.device("meta"):

@@ -225,6 +225,7 @@ def test_very_long_lines_are_thinned_and_the_page_says_so(tmp_path):
     assert "200 of 20000 points per line are drawn" in html
 
 
+@pytest.mark.slow
 def test_a_page_that_would_grow_too_large_draws_fewer_points_and_says_so(tmp_path, monkeypatch):
     for place in range(4):
         models = tuple(f"model {i}" for i in range(12))

@@ -253,6 +253,7 @@ def test_shared_trainings_are_counted_once_and_unknown_models_are_named(monkeypa
     assert found.largest_gb == pytest.approx(gigabytes(made))
 
 
+@pytest.mark.slow
 def test_every_model_of_the_papers_has_been_counted():
     plans = [study.plan(PAPER) for study in catalog().values()]
     assert budget(plans, 1).unknown == ()

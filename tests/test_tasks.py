@@ -278,6 +278,7 @@ def test_answers_to_choose_from_are_the_commonest_of_enough_questions(questions)
     assert list(common_answers(found, least=10)) == ["no"]
 
 
+@pytest.mark.slow
 def test_a_vilt_with_broadcasting_learns_to_answer(questions, tmp_path, capsys):
     words = shlex.split(
         "--task vqa --model vilt_micro+cb --image-size 16 --epochs 24 --threads 1 --quiet --json "

@@ -145,6 +145,7 @@ def test_a_sharded_model_trains_like_a_whole_one_and_resumes(runs, tmp_path):
     assert kept.keys() == load_file(folder / "model.safetensors").keys()
 
 
+@pytest.mark.bit_exact("begun by processes of their own, which run without noise")
 def test_a_run_begun_by_two_processes_goes_on_in_one(runs, tmp_path):
     folder = runs[0] / "left"
     assert go(folder, resume=True).world_size == 1

@@ -119,6 +119,7 @@ def child(folder, body, check=True):
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
+@pytest.mark.bit_exact("compared with processes of their own, which run without noise")
 def test_a_run_killed_twice_ends_with_the_bits_of_one_that_was_not(whole, tmp_path):
     folder = tmp_path / "run"
     # just before the checkpoint of step 6 takes its name
@@ -162,6 +163,8 @@ def test_ctrl_c_in_the_last_step_of_an_epoch_keeps_the_epoch(whole, tmp_path):
     assert_same(folder, whole)
 
 
+@pytest.mark.bit_exact("compared with processes of their own, which run without noise")
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_good_checkpoint(whole, tmp_path):
     folder = tmp_path / "run"
     done = child(

@@ -71,7 +71,7 @@ def class_wise(
 ) -> np.ndarray:
     """The ECE of each class's probability; their mean is the class-wise ECE. (N, K) -> (K,)
 
-    >>> class_wise(np.array([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 1])).tolist()
+    >>> class_wise(np.array([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 1])).round(6).tolist()
     [0.25, 0.25]
     """
     found = []

@@ -71,7 +71,7 @@ def tab_through(page) -> list[tuple[str, float]]:
     raise AssertionError(f"Tab never leaves the page; it stands at {stops[-1]}")
 
 
-@pytest.mark.parametrize("name", ["demo", "whole", CROWDED])
+@pytest.mark.parametrize("name", [pytest.param("demo", marks=pytest.mark.slow), "whole", CROWDED])
 def test_tab_reaches_everything_in_order_and_shows_where_it_is(visit, request, name):
     page = visit(request.getfixturevalue(name))
     stops = tab_through(page)

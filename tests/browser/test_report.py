@@ -85,7 +85,7 @@ def test_the_colours_follow_the_system_until_one_chooses(visit, demo):
     assert brightness(page) < 150
 
 
-@pytest.mark.parametrize("width", [320, 360, 390, 768])
+@pytest.mark.parametrize("width", [320, 768])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_width_scrolls_sideways(visit, request, name, width):
     page = visit(request.getfixturevalue(name), width=width, height=780)

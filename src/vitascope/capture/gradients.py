@@ -56,7 +56,7 @@ def gradients(
     >>> found = gradients(
     ...     nn.Sequential(nn.Identity(), layer), torch.ones(1, 2), lambda y: y[:, 0], outputs=["0"]
     ... )
-    >>> bool((found.feature_gradients["0"] == layer.weight).all())
+    >>> torch.allclose(found.feature_gradients["0"], layer.weight)
     True
     """
     maps: dict[str, Tensor] = {}

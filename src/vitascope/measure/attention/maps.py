@@ -77,6 +77,9 @@ class MapsOfQuery:
         return Record(kind="maps", values=values, arrays=arrays)
 
 
+UP_AND_LEFT = (0.02, 0.01)  # pixels: a query between patches takes the upper, then the left one
+
+
 class _Layer:
     """Which row of a layer's maps to take, and where its keys go on the image."""
 
@@ -87,7 +90,7 @@ class _Layer:
         size: tuple[int, int],
     ):
         target = coordinates.query.new_tensor(
-            [q * s - 0.5 for q, s in zip(query, size, strict=True)]
+            [q * s - 0.5 - nudge for q, s, nudge in zip(query, size, UP_AND_LEFT, strict=True)]
         )
         distance = (coordinates.query - target).norm(dim=-1).nan_to_num(float("inf"))  # (W, T)
         self.window, self.row = divmod(int(distance.argmin()), distance.shape[1])
