@@ -11,8 +11,8 @@ Model = Annotated[
     Positional,
     arg(
         metavar="MODEL",
-        help="A run's folder, a model's name, NAME@FILE, timm:NAME, hf-hub:, local-dir:, hf:NAME, "
-        "or package.module:function.",
+        help="The folder of a run or of a comparison, a model's name, NAME@FILE, timm:NAME, "
+        "hf-hub:, local-dir:, hf:NAME, or package.module:function.",
     ),
 ]
 Data = Annotated[
