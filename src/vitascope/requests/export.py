@@ -24,7 +24,7 @@ class Export:
       vitascope export runs/a --to hub --out a-hub
     """
 
-    run: Annotated[Path, Positional, arg(metavar="RUN", help="The folder of a run or of a comparison.")]
+    run: Annotated[Path, Positional, arg(metavar="RUN", help="Folder of a run or of a comparison.")]
     to: Literal["onnx", "safetensors", "hub"] = "onnx"
     """The format; hub is a folder with weights, config.json and a model card."""
     out: Path | None = None

@@ -25,7 +25,7 @@ class Predict:
       vitascope predict runs/a new/ --temperature robust/calibration.json --out answers.csv
     """
 
-    run: Annotated[Path, Positional, arg(metavar="RUN", help="The folder of a run or of a comparison.")]
+    run: Annotated[Path, Positional, arg(metavar="RUN", help="Folder of a run or of a comparison.")]
     files: Annotated[
         tuple[Path, ...], Positional, arg(metavar="FILES", help="Images, or folders of images.")
     ]
