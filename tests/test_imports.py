@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"figure", "record"},
-    "deploy": {"studies", "data", "capture", "record"},
+    "deploy": {"studies", "train", "data", "capture", "record"},
     "answers": {"studies", "report", "record", "deploy"},
     "api": {"answers", "deploy"},
     "cli": {"answers", "studies", "report", "bench", "deploy"},
