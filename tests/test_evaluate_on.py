@@ -57,6 +57,7 @@ def told(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.bit_exact("drawn again by another process to the same bytes")
 def test_every_measure_is_printed_with_its_settings_written_and_drawn(tmp_path, capsys):
     out = tmp_path / "robust"
     words = [*GREY, "--on", QUICK, "corruptions", "--severities", "3", "--out", str(out)]

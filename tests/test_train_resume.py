@@ -22,6 +22,9 @@ from vitascope.train import Diverged, Interrupted, load_run, recipe, train
 from vitascope.train.run_folder.files import save_tensors
 from vitascope.train.run_folder.resume_file import Checkpoint, latest, load, save
 
+# Compared with processes of their own, which run without noise.
+pytestmark = pytest.mark.bit_exact("a resumed run has the bits of one that was not stopped")
+
 STEPS = 6  # per epoch
 RECIPE = {
     "epochs": 3,
@@ -119,7 +122,6 @@ def child(folder, body, check=True):
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.mark.bit_exact("compared with processes of their own, which run without noise")
 def test_a_run_killed_twice_ends_with_the_bits_of_one_that_was_not(whole, tmp_path):
     folder = tmp_path / "run"
     # just before the checkpoint of step 6 takes its name
@@ -163,7 +165,6 @@ def test_ctrl_c_in_the_last_step_of_an_epoch_keeps_the_epoch(whole, tmp_path):
     assert_same(folder, whole)
 
 
-@pytest.mark.bit_exact("compared with processes of their own, which run without noise")
 @pytest.mark.slow
 def test_a_full_disk_keeps_the_last_good_checkpoint(whole, tmp_path):
     folder = tmp_path / "run"
