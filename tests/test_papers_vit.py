@@ -80,9 +80,13 @@ def test_a_laptop_shares_the_plain_vit_with_the_convit_studies_and_trains_few_mo
 
 
 def test_augmentation_is_strong_in_the_paper_and_weak_on_a_laptop_unless_asked():
-    assert augmented(PAPER, True) == augmented(LAPTOP, False) == {}
-    strong = recipe("laptop", **augmented(LAPTOP, True)).augmentation
-    weak = recipe("cifar", **augmented(PAPER, False)).augmentation
+    def plan(scale, **how):
+        return NETWORKS["ViT-Ti"].training(scale, **how).full_recipe
+
+    assert plan(PAPER) == plan(PAPER, **augmented(PAPER, True)) == recipe("cifar")
+    assert plan(LAPTOP) == plan(LAPTOP, **augmented(LAPTOP, False))
+    strong = plan(LAPTOP, **augmented(LAPTOP, True)).augmentation
+    weak = plan(PAPER, **augmented(PAPER, False)).augmentation
     assert strong.mixes
     assert strong.rand_augment
     assert strong.label_smoothing == 0.1
@@ -91,13 +95,23 @@ def test_augmentation_is_strong_in_the_paper_and_weak_on_a_laptop_unless_asked()
     assert weak.random_erasing == 0
 
 
-def test_networks_on_imagenet_take_its_batches_and_crops_in_the_paper_alone():
+def test_networks_on_imagenet_take_its_recipe_in_the_paper_alone():
     vit = NETWORKS["ViT-Ti"]
-    on_imagenet = vit.training(PAPER, imagenet=True)
-    plan = recipe(on_imagenet.recipe, **on_imagenet.changes)
-    assert (plan.batch_size, plan.augmentation.crop) == (128, "resized")
-    assert vit.training(PAPER).changes == {}
+    assert vit.training(PAPER, imagenet=True).full_recipe == recipe("imagenet_park")
     assert vit.training(LAPTOP, imagenet=True) == vit.training(LAPTOP)
+
+
+def test_queries_keys_and_values_have_no_bias_on_cifar_as_released():
+    for name in ("ViT-Ti", "ViT-S", "ViT-Ti GAP", "Swin-Ti"):
+        assert not NETWORKS[name].training(PAPER).model_args["qkv_bias"]
+    small = create_model("vit_tiny_cifar", depth=1, qkv_bias=False, num_classes=10)
+    assert small.blocks[0].attn.qkv.bias is None
+
+
+def test_pit_has_patches_at_every_pixel_on_cifar_as_released():
+    training = NETWORKS["PiT-Ti"].training(PAPER)
+    model = create_model(training.model, **training.model_args, num_classes=10, depth=(1, 1, 1))
+    assert model.pos_embed.shape[-2:] == (31, 31)
 
 
 def test_the_build_up_adds_attention_until_it_is_the_alternet():

@@ -5,7 +5,8 @@ little of the image would be left. Park and Kim 2022 (https://arxiv.org/abs/2202
 take patches of 2 x 2 for ViT and PiT, and 1 x 1 with windows of 4 x 4 for Swin. For the others the
 paper names no size, and the choice is ours:
 
-* PiT's patches do not overlap (stride 2; half a patch in PiT's own 16 x 16);
+* PiT's patches do not overlap (stride 2; half a patch in PiT's own 16 x 16; ``stride=1`` as in
+  the released configuration);
 * Twins has Swin's patches and windows; MLP-Mixer-Ti has ViT-Ti's patches, width and depth;
 * ResNeXt has a 3 x 3 stem and no pooling, as is common on CIFAR;
 * LeViT's stem reduces by 8 in place of 16; CoaT-Lite and PVTv2 keep their stem, which reduces by 4:

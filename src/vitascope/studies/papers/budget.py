@@ -45,6 +45,7 @@ FLOPS: dict[str, tuple[float, float]] = {
     "resnet_preact_50": (25.5, 4.09),
     "resnet_preact_50 stem=cifar": (25.5, 1.3),
     "pit_tiny_cifar": (4.77, 0.18),
+    "pit_tiny_cifar stride=1": (4.81, 0.95),
     "swin_tiny_cifar": (28.3, 1.43),
     "vit_small_cifar": (21.8, 6.07),
     "resnet_preact_50 blur=2 stem=cifar": (25.5, 1.3),
@@ -111,13 +112,15 @@ class Budget:
 
 
 def named(training: Training) -> str:
-    """The model with its arguments, and without what costs next to nothing: broadcasting.
+    """The model with its arguments, and without what costs next to nothing: broadcasting, biases.
 
     >>> named(Training(model="a+cb", model_args={"n": 2, "k": (1, 2)}, data="", recipe=""))
     'a k=1,2 n=2'
     """
     words = []
     for key, value in sorted(training.model_args.items()):
+        if key == "qkv_bias":
+            continue
         parts = value if isinstance(value, (list, tuple)) else [value]
         words.append(f"{key}={','.join(map(str, parts))}")
     return " ".join([training.model.split("+")[0], *words])
@@ -141,7 +144,7 @@ def hours(training: Training) -> float | None:
         return None
     plan = training.full_recipe
     source, given, _ = training.data.partition(":")
-    if not given and plan.name == "cifar" and plan.augmentation.crop != "resized":
+    if not given and plan.name in ("cifar", "cifar_weak"):
         source = "cifar100"  # it is not said yet where they are
     images = float(IMAGES.get(source, IMAGES["imagenet"]))
     classes = plan.subset.first_classes

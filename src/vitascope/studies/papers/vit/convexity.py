@@ -84,7 +84,7 @@ def bias(scale: Scale) -> Plan:
     patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
     kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
     grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
-    size = scale.pick(paper={"img_size": 32}, laptop={})
+    size = scale.pick(paper={"img_size": 32, "qkv_bias": False}, laptop={})
     share = scale.small if scale.name == "desk" else 1.0
 
     def vit(patch: int) -> Training:
