@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from vitascope import capture, measure
+from vitascope.capture.structure.units import Level
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError, unknown
 from vitascope.measure.streaming.one_pass import STREAMING
@@ -42,6 +43,7 @@ class InspectRequest:
     measures: tuple[str, ...]  # when empty, all of MEASURES that make sense
     layers: tuple[str, ...]
     units: tuple[str, ...]
+    level: Level
     num_images: int
     batch_size: int
     image_size: int | None
@@ -134,7 +136,7 @@ def list_units(request: InspectRequest) -> Record:
             "num_prefix_tokens": unit.num_prefix_tokens,
             "shape": unit.shape[1:],
         }
-        for unit in capture.units(session.model, noise, **request.token_grid)
+        for unit in capture.units(session.model, noise, level=request.level, **request.token_grid)
     ]
     config = {"subject": request.subject, **session.config}
     values = {"units": rows, "size": size}
@@ -174,6 +176,7 @@ def inspect_subject(
             streaming if request.measures else None,
             options=options,
             on_batch=lambda n: steps("images"),
+            level=request.level,
             **request.token_grid,
         )
         refused |= found.refused
@@ -251,7 +254,7 @@ def _check_wildcards(model: torch.nn.Module, images: torch.Tensor, request: Insp
         there = [name for part in capture.trace_tokens(model, images) for name in part]
         capture.matching(request.layers, there, "attention layer")
     if request.units != ("*",):
-        there = [unit.name for unit in capture.units(model, images)]
+        there = [unit.name for unit in capture.units(model, images, level=request.level)]
         capture.matching(request.units, there, "unit")
 
 
@@ -275,7 +278,7 @@ def _labelled(
     if name == "masking":
         return measure.masking(session.model, batches, on_mask=steps)
     units = None if request.units == ("*",) else request.units
-    return measure.lesion(session.model, batches, units=units, on_unit=steps)
+    return measure.lesion(session.model, batches, units=units, level=request.level, on_unit=steps)
 
 
 def _relevance(
