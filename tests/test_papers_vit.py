@@ -76,7 +76,7 @@ def test_a_laptop_shares_the_plain_vit_with_the_convit_studies_and_trains_few_mo
     ours = wanted("laptop")
     assert NETWORKS["ViT-Ti"].training(LAPTOP).key in convit
     assert NETWORKS["ViT-Ti"].training(LAPTOP, fraction=LAPTOP.small).key in convit
-    assert len(set(ours) - set(convit)) <= 29
+    assert len(set(ours) - set(convit)) <= 30
 
 
 def test_augmentation_is_strong_in_the_paper_and_weak_on_a_laptop_unless_asked():

@@ -43,6 +43,7 @@ FLOPS: dict[str, tuple[float, float]] = {
     "convit_small_plus_distilled": (49.6, 10),
     "vit_tiny_cifar": (5.58, 1.67),
     "resnet_preact_50": (25.5, 4.09),
+    "resnet_postact_50": (25.6, 4.09),
     "resnet_preact_50 stem=cifar": (25.5, 1.3),
     "pit_tiny_cifar": (4.77, 0.18),
     "pit_tiny_cifar stride=1": (4.81, 0.95),

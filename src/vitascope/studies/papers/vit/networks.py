@@ -7,7 +7,8 @@ patches of two pixels, windows of 4 x 4, and about a million parameters. A study
 many runs takes the laptop's networks at a desk, too (``small``): micro ones, ViTs with an 8 x 8
 grid, that see an eighth of the images (``seen`` says where it is more).
 
-Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNet). AlterNet's
+Deviations. ResNets are pre-activation (the paper: only below AlterNet), but for frequencies and
+variance, which are measured in a post-activation one, too. AlterNet's
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
 """
 
@@ -144,6 +145,13 @@ _ALL = (
         cifar=("resnet_preact_50", {"stem": "cifar"}),
         imagenet=("resnet_preact_50", {}),
         laptop=("resnet_micro", {}),
+    ),
+    Network(
+        name="ResNet-50, post-activation",
+        short="resnet_postact_micro",
+        cifar=("resnet_postact_50", {"stem": "cifar"}),
+        imagenet=("resnet_postact_50", {}),
+        laptop=("resnet_postact_micro", {}),
     ),
     Network(
         name="ResNet-101",
