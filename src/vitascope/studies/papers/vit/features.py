@@ -17,7 +17,7 @@ A desk sees all images once; `frequencies-longer` asks what the ViT and the ResN
 times the training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,10 @@ def _acts(runs: Runs, reading: Reading, title: str, name: str) -> Sheet:
     """What attention, MLPs and convolutions change, and all together."""
     keys = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
     keys |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
-    keys["all"] = in_all
+    return _changes(runs, reading, title, name, {**keys, "all": in_all})
+
+
+def _changes(runs: Runs, reading: Reading, title: str, name: str, keys: Mapping[str, Any]) -> Sheet:
     asked = {column: {"reading": reading, "key": key, "factor": 1} for column, key in keys.items()}
     how = {"unit": "change, nats", "digits": 3, "accuracy": False}
     return Sheet.of_runs(name, title, runs, asked, corner="change at", **how)
@@ -114,19 +117,6 @@ def in_stage(stage: int) -> Any:
     return key
 
 
-def _by_stage(runs: Runs, reading: Reading, title: str, name: str, count: int) -> Sheet:
-    """What the blocks of convolutions of each stage change, in the ResNets."""
-    columns = {f"stage {stage + 1}": in_stage(stage) for stage in range(count)}
-    asked = {c: {"reading": reading, "key": key, "factor": 1} for c, key in columns.items()}
-    how = {"unit": "change, nats", "digits": 3, "accuracy": False}
-    return Sheet.of_runs(name, title, _convolutional(runs), asked, corner="blocks of", **how)
-
-
-def _convolutional(runs: Runs) -> dict[str, Training]:
-    """The ResNets among them."""
-    return {label: run for label, run in runs.items() if run.model.startswith("resnet")}
-
-
 def _networks(scale: Scale) -> dict[str, Training]:
     """The ViT, the post-activation ResNet of the authors, and those of other studies."""
     usual = looked_into(scale, imagenet=True)
@@ -134,14 +124,6 @@ def _networks(scale: Scale) -> dict[str, Training]:
     authors = trainings(scale, ["ResNet-50, post-activation"], imagenet=True, small=small)
     (vit, run), *others = usual.items()
     return {vit: run, **authors, **dict(others)}
-
-
-def _readings(scale: Scale, name: str) -> tuple[Reading, Reading]:
-    """At the authors' units, and at ours."""
-    return (
-        Reading(name=name, options=scale.look(level="block")),
-        Reading(name=name, options=scale.look()),
-    )
 
 
 def _signs(runs: Runs, reading: Reading, where: str) -> Sheet:
@@ -210,22 +192,26 @@ def _tables(
     scale: Scale, runs: Runs, name: str, instrument: str, what: str, where: str
 ) -> tuple[Reading, list[Sheet]]:
     """The authors' reading, and tables: by kind of unit, by stage, and of our finer units."""
-    authors, ours = _readings(scale, instrument)
-    stages = scale.pick(paper=4, laptop=3)
+    authors = Reading(name=instrument, options=scale.look(level="block"))
+    ours = Reading(name=instrument, options=scale.look())
+    resnets = {label: run for label, run in runs.items() if run.model.startswith("resnet")}
+    stages = {f"stage {n + 1}": in_stage(n) for n in range(scale.pick(paper=4, laptop=3))}
+    together = {"convolution": of_kind("convolution"), "all": in_all}
     return authors, [
         _acts(runs, authors, f"Change of the {what} after each block ({where})", name),
-        _by_stage(
-            runs,
+        _changes(
+            resnets,
             authors,
-            f"By stage: change of the {what} after each block",
+            f"Change of the {what} after each block, stage by stage",
             f"{name}-stages",
             stages,
         ),
-        _acts(
-            _convolutional(runs),
+        _changes(
+            resnets,
             ours,
             f"Our units: change of the {what} after each 3 x 3 convolution",
             f"{name}-units",
+            together,
         ),
     ]
 
