@@ -45,6 +45,8 @@ class Inspect:
     """Wildcards for units, as --list names them: '*.mlp'."""
     level: Literal["unit", "block"] = "unit"
     """Units: each convolution on its own, or one unit per residual block of convolutions."""
+    end: Literal["nyquist", "released"] = "nyquist"
+    """Fourier: last frequency, 1.0 pi or one step less as in Park and Kim's released code."""
     images: Count = 256
     """Number of test images, drawn with the seed."""
     batch_size: Count = 64

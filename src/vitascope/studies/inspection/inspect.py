@@ -17,6 +17,7 @@ from vitascope import capture, measure
 from vitascope.capture.structure.units import Level
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError, unknown
+from vitascope.measure.features.fourier import End
 from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
@@ -44,6 +45,7 @@ class InspectRequest:
     layers: tuple[str, ...]
     units: tuple[str, ...]
     level: Level
+    end: End
     num_images: int
     batch_size: int
     image_size: int | None
@@ -156,6 +158,7 @@ def inspect_subject(
     options: dict[str, dict[str, Any]] = {
         name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()
     }
+    options["fourier"] |= {"end": request.end}
     options["maps"] |= {"query": request.query}
     if request.other is not None:
         peer = _open_other(request, session)
