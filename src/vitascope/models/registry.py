@@ -25,6 +25,7 @@ from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
 from vitascope.models.resnet.resnet import PostActResNet, PreActResNet
 from vitascope.models.vit.convolutional_vit import ConvolutionalViT
+from vitascope.models.vit.head_dim import with_head_dim
 from vitascope.models.vit.localvit import LocalViT
 from vitascope.models.vit.patches import PatchEmbed
 from vitascope.models.vit.pvt import PVT
@@ -181,6 +182,8 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
     layer = {"attn_layer": SelfAttention} if issubclass(model, VisionTransformer) else {}
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        if issubclass(model, VisionTransformer) and not issubclass(model, ConvolutionalViT):
+            kwargs = with_head_dim(kwargs)
         return build_model_with_cfg(
             model,
             PREFIX + name,

@@ -31,6 +31,7 @@ from timm.models.resnet import Bottleneck, ResNet
 from torch import nn
 
 from vitascope.models.registry import PREFIX
+from vitascope.models.vit.head_dim import with_head_dim
 
 
 class SmallStemResNet(ResNet):
@@ -94,6 +95,8 @@ def _register(name: str, source: str | type[nn.Module], defaults: dict[str, Any]
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         ours = kwargs.pop("pretrained_cfg", None) or timm.get_pretrained_cfg(name)
+        if name.startswith(PREFIX + "vit_"):
+            kwargs = with_head_dim(kwargs)
         return build(pretrained=pretrained, pretrained_cfg=ours, **{**defaults, **kwargs})
 
     create.__name__ = create.__qualname__ = name
