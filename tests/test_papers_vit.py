@@ -15,7 +15,7 @@ from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.studies.papers.vit.alternet import built_up
 from vitascope.studies.papers.vit.augmentation import gap
 from vitascope.studies.papers.vit.features import changes, in_every_seed, of_kind, signed
-from vitascope.studies.papers.vit.landscape import drawn_length, rise
+from vitascope.studies.papers.vit.landscape import centre, drawn_length, endless, rise, rise_of_nll
 from vitascope.studies.papers.vit.networks import NETWORKS, augmented
 from vitascope.studies.papers.vit.noise import lost
 from vitascope.studies.papers.vit.overfitting import rank
@@ -189,12 +189,28 @@ def test_a_bowl_rises_to_its_border_and_a_straight_path_is_one_long():
     x = np.linspace(-1, 1, 5)
     bowl = {"nll": np.maximum(abs(x)[:, None], abs(x)[None, :]), "l2": np.full((5, 5), 9.0)}
     assert rise(Record(kind="landscape", arrays=bowl)) == pytest.approx(1)
+    record = Record(kind="landscape", arrays={**bowl, "l2": 3 * bowl["nll"]})
+    assert rise(record) == pytest.approx(4)
+    assert rise_of_nll(record) == pytest.approx(1)
+    assert (centre(record), endless(record)) == (0, 0)
     bowl["nll"] = np.where(bowl["nll"] == 1, np.inf, 0)
     assert rise(Record(kind="landscape", arrays=bowl)) is None
+    bowl["nll"][0, 0] = 2.0
+    assert endless(Record(kind="landscape", arrays=bowl)) == pytest.approx(15 / 16)
     straight = Record(kind="trajectory", values={"radius": [1, 0.4, 0], "angle": [0, 0, 0]})
     bent = Record(kind="trajectory", values={"radius": [1, 1, 0], "angle": [0, np.pi / 2, 0]})
     assert drawn_length(straight) == pytest.approx(1)
     assert drawn_length(bent) == pytest.approx(1 + 2**0.5)
+
+
+def test_the_rise_with_batch_statistics_is_another_reading_where_there_is_batchnorm():
+    table = next(t for t in find("ViT Fig. 1").plan(LAPTOP).tables if t.name == "rise")
+    assert table.columns == ["NLL + l2", "NLL", "NLL with batch statistics"]
+    for row in table.rows:
+        statistics = [ask.reading.options.get("batch_norm") for ask in row.cells]
+        assert statistics == [None, None, "batch" if "resnet" in row.label else None]
+    assert "on 64 augmented" in table.title
+    assert [row.cells[1].paper for row in table.rows][:2] == [2.67, None]
 
 
 def test_changes_stay_within_a_stage_and_are_taken_by_kind():
