@@ -187,7 +187,7 @@ def note_on_units(study: Record) -> str:
 
     Those of `frequencies` and `ensembling` that have both have a table of ours beside.
     """
-    tables = [table["name"] for table in study.values["tables"]]
+    tables = [table["name"] for table in study.values.get("tables") or ()]
     on_units = bool({"high", "variance"}.intersection(tables))
     return OUR_UNIT if on_units and not any(name.endswith("-units") for name in tables) else ""
 
