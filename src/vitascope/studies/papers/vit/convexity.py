@@ -216,7 +216,7 @@ def _of_heads(scale: Scale, *, wider: bool) -> Plan:
         )
         tables += [nep, ape, law]
         low, *_, high = labelled
-        also = " and the width with them" if wider else ""
+        also = " and the width with them" if wider else " at one width"
         claims += claimed(
             WIDTH if wider else source,
             {
