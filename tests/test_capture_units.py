@@ -3,6 +3,7 @@
 import pytest
 import timm
 import torch
+from timm.layers import Attention
 from timm.models.maxxvit import grid_partition
 from timm.models.mlp_mixer import MlpMixer
 from timm.models.swin_transformer import window_partition
@@ -277,6 +278,26 @@ def test_a_block_has_all_units_of_its_branch_and_may_lack_a_shortcut():
     kinds = {unit.name: unit.kind for unit in units}
     assert kinds["blocks.1.0"] == "subsampling"  # no shortcut there
     assert kinds["blocks.1.1"] == "convolution"
+
+
+class ConvolutionThenAttention(nn.Module):
+    """A block with two shortcuts, one around a convolution and one around attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.attn = nn.Conv2d(8, 8, 3, padding=1), Attention(8, 2)
+
+    def forward(self, x):
+        x = x + self.conv(x)
+        return x + self.attn(x.flatten(2).mT).mT.unflatten(2, x.shape[2:])
+
+
+def test_attention_with_a_shortcut_of_its_own_is_not_merged_with_convolutions_around_it():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 2, 2), ConvolutionThenAttention(), nn.Flatten(), nn.Linear(128, 2)
+    )
+    names = [u.name for u in capture.units(model, torch.randn(1, 3, 8, 8), level="block")]
+    assert names == ["0", "1.conv", "1.attn", "3"]
 
 
 def test_an_unknown_level_is_named():
