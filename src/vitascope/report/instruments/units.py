@@ -204,6 +204,11 @@ def masking(models: Sequence[Seen]) -> Figure:
     )
 
 
+def _fourier_rows(record: Record) -> list[TableRow]:
+    at = "the last frequency" if record.values.get("end") == "released" else "π"
+    return mean_over("units", "high", f"Δ log amplitude at {at}, mean over units")(record)
+
+
 def _cka_rows(record: Record) -> list[TableRow]:
     values = record.values
     pairs = {
@@ -240,9 +245,7 @@ def _lesion_rows(record: Record) -> list[TableRow]:
 
 
 UNITS: dict[str, Instrument] = {
-    "fourier": Instrument(
-        fourier, mean_over("units", "high", "Δ log amplitude at π, mean over units")
-    ),
+    "fourier": Instrument(fourier, _fourier_rows),
     "variance": Instrument(variance, mean_over("units", "variance", "over space, mean over units")),
     "cka": Instrument(cka, _cka_rows),
     "masking": Instrument(masking, _masking_rows),
