@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from findings import draw_leads, inside_in_words
+from findings import draw_leads, inside_in_words, note_on_units
 
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
@@ -196,6 +196,7 @@ def _study(record: Record) -> str:
         f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
         f"{runs_in_words(values)}; mean ± standard deviation."
     )
+    about = f"{about} {note_on_units(record)}".strip()
     tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
     claims = list(map(tested, values["claims"]))
     counted = f"{tally([claim.verdict for claim in claims])}. {correction(claims)}".strip()

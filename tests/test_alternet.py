@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from vitascope import capture, create_model
 from vitascope.errors import UserError
 from vitascope.models.resnet.alternet import alternate
-from vitascope.models.resnet.blocks import MSABlock
+from vitascope.models.resnet.blocks import MSABlock, PostActMSABlock
 
 SIZES = ["18", "34", "50", "101", "152"]
 NUM_BLOCKS = [(2, 2, 2, 2), (3, 4, 6, 4), (3, 4, 6, 4), (3, 4, 23, 4), (3, 8, 36, 4)]
@@ -130,6 +130,52 @@ def test_a_preactivation_resnet_equals_timms_by_copied_weights(size, stem):
     ours.load_state_dict(state)
     x = torch.randn(2, 3, 65, 40)
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("resnet_postact_18", "resnet18"),
+        ("resnet_postact_50", "resnet50"),
+        ("resnext_50", "resnext50_32x4d"),
+    ],
+)
+def test_a_postactivation_resnet_equals_timms_by_copied_weights(ours, theirs):
+    theirs = timm.create_model(theirs, num_classes=5).eval().double()
+    with torch.no_grad():
+        for name, value in theirs.state_dict().items():
+            if "bn" in name and value.is_floating_point():  # of both signs after every norm
+                value.add_(0.5 * torch.rand_like(value))
+    ours = create_model(ours, num_classes=5).eval().double()
+    state = dict(zip(ours.state_dict(), theirs.state_dict().values(), strict=True))
+    ours.load_state_dict(state)
+    x = torch.randn(1, 3, 65, 40, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["resnet_postact_micro", "resnext_micro"])
+@pytest.mark.parametrize("kinds", [("aa", "cc", "ca"), ("cc", "ac", "aa")])
+def test_postactivation_networks_take_attention_in_any_block(name, kinds):
+    model = create_model(name, kinds=kinds, num_classes=4)
+    assert model.kinds == kinds
+    logits = model(torch.randn(2, 3, 18, 23))
+    logits.square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+
+
+def test_a_postactivation_attention_block_is_the_released_one():
+    """AttentionBlockA: 1x1, norm, GELU, attention, norm, sum; nothing after it."""
+    block = randomised(PostActMSABlock(6, 6, inner=4, num_heads=2, head_dim=3, window=4)).double()
+    x = torch.randn(2, 6, 5, 7, dtype=torch.float64)
+    y = F.gelu(block.norm1(F.conv2d(x, block.conv.weight)))
+    torch.testing.assert_close(block(x), x + block.norm2(block.attn(y)), rtol=1e-12, atol=1e-12)
+
+
+def test_groups_need_bottlenecks_with_channels_for_them():
+    with pytest.raises(UserError, match="bottleneck"):
+        create_model("resnet_postact_micro", groups=4)
+    with pytest.raises(UserError, match="at least 256"):
+        create_model("resnext_micro", group_width=4, widths=(32, 64, 128))
 
 
 def test_old_run_folders_still_fit_resnet_micro():

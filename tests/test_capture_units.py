@@ -3,12 +3,13 @@
 import pytest
 import timm
 import torch
+from timm.layers import Attention
 from timm.models.maxxvit import grid_partition
 from timm.models.mlp_mixer import MlpMixer
 from timm.models.swin_transformer import window_partition
 from torch import nn
 
-from vitascope import capture
+from vitascope import capture, create_model
 from vitascope.errors import UserError
 
 
@@ -224,3 +225,81 @@ def test_a_unit_refuses_images_of_another_size():
     unit = capture.units(model, torch.randn(1, 3, 8, 8))[1]
     with pytest.raises(UserError, match="one size"):
         unit.as_image(torch.randn(1, 4, 6, 6))
+
+
+@pytest.mark.parametrize("name", ["resnet_micro", "resnet_postact_micro"])
+def test_at_the_level_of_blocks_a_resnet_has_a_unit_per_block_read_at_its_output(name):
+    model = create_model(name, num_classes=2).eval()
+    x = torch.randn(2, 3, 32, 32)
+    units = capture.units(model, x, level="block")
+    assert [(u.name, u.kind, u.stage) for u in units] == [
+        ("stem", "stem", 0),
+        ("stages.0.0", "convolution", 0),
+        ("stages.0.1", "convolution", 0),
+        ("stages.1.0", "subsampling", 1),
+        ("stages.1.1", "convolution", 1),
+        ("stages.2.0", "subsampling", 2),
+        ("stages.2.1", "convolution", 2),
+        ("head.fc", "head", 2),
+    ]
+    with capture.streams(model, units, "stages.*") as seen:
+        model(x)
+    with torch.no_grad():
+        expected = model.embed(x)
+        for number, stage in enumerate(model.stages):
+            for index, block in enumerate(stage):
+                expected = block(expected)
+                found = seen[f"stages.{number}.{index}"]
+                torch.testing.assert_close(found, expected)
+    activated = all(bool((found >= 0).all()) for found in seen.values())
+    assert activated == ("postact" in name)
+
+
+def test_attention_and_mlps_with_shortcuts_of_their_own_are_the_same_at_both_levels():
+    for name in ("vit_micro", "convit_micro"):
+        model = create_model(name, num_classes=2, depth=2, **_gpsa(name))
+        x = torch.randn(1, 3, 32, 32)
+        assert capture.units(model, x, level="block") == capture.units(model, x)
+    alternet = create_model("alternet_micro", num_classes=2)
+    names = [unit.name for unit in capture.units(alternet, x, level="block")]
+    assert names[4] == "stages.1.1.attn"
+
+
+def _gpsa(name):
+    return {"num_gpsa_blocks": 1} if name == "convit_micro" else {}
+
+
+def test_a_block_has_all_units_of_its_branch_and_may_lack_a_shortcut():
+    convnext = timm.create_model("convnext_atto", depths=(1, 1, 1, 1), num_classes=2)
+    names = [u.name for u in capture.units(convnext, torch.randn(1, 3, 64, 64), level="block")]
+    assert names[:2] == ["stem", "stages.0.blocks.0"]
+    efficient = timm.create_model("efficientnet_b0", num_classes=2)
+    units = capture.units(efficient, torch.randn(1, 3, 64, 64), level="block")
+    kinds = {unit.name: unit.kind for unit in units}
+    assert kinds["blocks.1.0"] == "subsampling"  # no shortcut there
+    assert kinds["blocks.1.1"] == "convolution"
+
+
+class ConvolutionThenAttention(nn.Module):
+    """A block with two shortcuts, one around a convolution and one around attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.attn = nn.Conv2d(8, 8, 3, padding=1), Attention(8, 2)
+
+    def forward(self, x):
+        x = x + self.conv(x)
+        return x + self.attn(x.flatten(2).mT).mT.unflatten(2, x.shape[2:])
+
+
+def test_attention_with_a_shortcut_of_its_own_is_not_merged_with_convolutions_around_it():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 2, 2), ConvolutionThenAttention(), nn.Flatten(), nn.Linear(128, 2)
+    )
+    names = [u.name for u in capture.units(model, torch.randn(1, 3, 8, 8), level="block")]
+    assert names == ["0", "1.conv", "1.attn", "3"]
+
+
+def test_an_unknown_level_is_named():
+    with pytest.raises(UserError, match="unknown level 'blocks'"):
+        capture.units(create_model("vit_micro"), torch.randn(1, 3, 32, 32), level="blocks")

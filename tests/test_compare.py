@@ -17,20 +17,20 @@ from PIL import Image
 import vitascope
 from commands import COMPARE, started
 from data_making import photo
-from vitascope import data
+from vitascope import data, measure
 from vitascope.cli import main
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
 from vitascope.record import load
 from vitascope.studies.comparison.compare import _describe, commands, compare
 from vitascope.studies.comparison.question import Comparison
-from vitascope.studies.grid.executor import Engine
+from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.readings import gates_and_nonlocality
-from vitascope.studies.grid.runs import folder_of, images_of, is_finished, recipe_of
-from vitascope.studies.grid.training import changed_recipe
+from vitascope.studies.grid.runs import folder_of, images_of, is_finished, reading_of, recipe_of
+from vitascope.studies.grid.training import Reading, Training, changed_recipe
 from vitascope.studies.papers.scale import LAPTOP
 from vitascope.studies.session.mistakes import LISTS
-from vitascope.studies.session.models import build
+from vitascope.studies.session.models import build, reopen
 from vitascope.studies.stats import difference
 from vitascope.train import load_run, lock_folder, recipe, train
 from vitascope.train.run_folder.resume_file import latest
@@ -443,6 +443,29 @@ def test_layers_with_different_numbers_of_heads_are_looked_at(tmp_path):
     heads = np.isfinite(found.arrays["nonlocality"][0]).sum(axis=1)
     assert heads.max() == found.arrays["nonlocality"].shape[2]
     assert len(set(heads.tolist())) > 1
+
+
+def test_gates_and_nonlocality_of_drawn_images_are_those_of_these_images(tmp_path):
+    made = Training(
+        model="convit_micro",
+        model_args={"depth": 2, "num_gpsa_blocks": 1},
+        data="digits",
+        recipe="laptop",
+        epochs=1,
+        changes={"subset.fraction": 0.1, "scale_epochs": False, "keep_epochs": (1,)},
+    )
+    reading = Reading(name="looks", options={"num_images": 40})
+    run_all([(made, (reading, Reading(name="looks")), 3)], tmp_path, Engine())
+    found, usual = (reading_of(made, r, 3, tmp_path) for r in (reading, Reading(name="looks")))
+    assert (found.values["num_images"], usual.values["num_images"]) == (40, 128)
+    digits = data.load("digits")
+    chosen = np.sort(np.random.default_rng(3).permutation(len(digits.test))[:40])
+    model = reopen(folder_of(made, 3, tmp_path)).model
+    batches = data.EvalBatches(
+        digits.test.take(chosen), batch_size=40, mean=digits.mean, std=digits.std
+    )
+    expected = list(measure.nonlocality(model, batches).distance.values())
+    np.testing.assert_allclose(found.arrays["nonlocality"][-1], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def _shrink(name):
     if issubclass(OURS[name][0], PVT):
         return PYRAMID
     if not has_tokens(name):
+        if name.startswith("resnext"):
+            return STAGED | {"groups": 4, "group_width": 16}
         return STAGED | ({"num_msa": (0, 1, 1)} if name.startswith("alternet") else {})
     width = {} if "micro" in name else {"embed_dim": 4 * OURS[name][1]["num_heads"]}
     gpsa = {"num_gpsa_blocks": 2} if "convit" in name else {}

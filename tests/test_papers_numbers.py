@@ -254,6 +254,15 @@ def test_a_long_training_is_looked_at_early_and_late_and_a_short_one_six_times()
     assert len(recipe_of(DESK.training("DeiT-S"), 0, None).keep_epochs) == 6
 
 
+def test_gates_and_nonlocality_are_those_of_1024_images_in_the_paper_alone():
+    for name in ("locality-in-training", "sizes", "distillation"):
+        for scale, options in ((PAPER, {"num_images": 1024}), (LAPTOP, {})):
+            wanted = STUDIES[name].plan(scale).wanted().values()
+            found = [r.options for _, read in wanted for r in read.values() if r.name == "looks"]
+            assert found
+            assert all(each == options for each in found)
+
+
 def test_the_long_training_is_of_the_plus_models_on_cifar_100():
     plan = STUDIES["long-training"].plan(PAPER)
     trainings = [training for training, _ in plan.wanted().values()]

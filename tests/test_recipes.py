@@ -44,14 +44,46 @@ DEIT = {
     "augmentation.label_smoothing": 0.1,
     "augmentation.repeats": 3,
 }
+# Park and Kim 2022: cifar100_vit.yaml, cifar100_vit_noaug.yaml and imagenet_vit.yaml of
+# github.com/xxxnell/how-do-vits-work, commit d2979f2.
+PARK = {
+    "optimizer": "adamw",
+    "epochs": 300,
+    "batch_size": 96,
+    "base_lr": 1.25e-4,
+    "weight_decay": 0.05,
+    "schedule": "cosine",
+    "schedule_by": "step",
+    "warmup_epochs": 5,
+    "warmup_lr": 0.0,
+    "min_lr": 0.0,
+    "clip_grad": 5.0,
+    "drop_path": 0.1,
+    "ema": None,
+    "sam": None,
+    "scale_epochs": False,
+    "augmentation.crop": "pad",
+    "augmentation.hflip": None,  # half of them where a mirror keeps the class
+    "augmentation.rand_augment": "rand-m9-n2-mstd1.0",
+    "augmentation.color_jitter": 0.0,
+    "augmentation.random_erasing": 0.0,
+    "augmentation.mixup": 1.0,
+    "augmentation.cutmix": 0.8,
+    "augmentation.mixup_prob": 1.0,
+    "augmentation.label_smoothing": 0.1,
+    "augmentation.repeats": 1,
+}
 NUMBERS = {
     "deit": DEIT,
     # ConViT, section 3: the wide models
     "deit_plus": DEIT | {"batch_size": 512, "base_lr": 4e-4},
-    # Park and Kim 2022, appendix A; the strengths of the augmentation are DeiT's
-    "cifar": DEIT
-    | {"batch_size": 96, "base_lr": 1.25e-4, "scale_epochs": False}
-    | {"augmentation.crop": "pad", "augmentation.repeats": 1},
+    "cifar": PARK,
+    "cifar_weak": PARK
+    | {"clip_grad": None, "augmentation.rand_augment": None, "augmentation.mixup": 0.0}
+    | {"augmentation.cutmix": 0.0, "augmentation.label_smoothing": 0.0},
+    "imagenet_park": PARK
+    | {"batch_size": 128, "clip_grad": None, "augmentation.crop": "resized"}
+    | {"augmentation.rand_augment": "rand-m9-n2-mstd0.5", "augmentation.random_erasing": 0.25},
     # context broadcasting, supplement: repeated augmentation only for ViT-B
     "broadcast": DEIT | {"augmentation.repeats": 1},
     "broadcast_base": DEIT | {"warmup_epochs": 10, "drop_path": 0.2},
@@ -105,6 +137,15 @@ def test_a_recipe_has_the_numbers_of_its_paper(name):
         holder, _, last = field.rpartition(".")
         found[field] = getattr(getattr(made, holder) if holder else made, last)
     assert found == NUMBERS[name]
+
+
+def test_park_and_kim_shift_by_four_pixels_and_the_lr_goes_from_zero_to_zero():
+    made = recipe("cifar")
+    assert made.augmentation.padding(32) == 4
+    lr = learning_rate(made, 500)
+    assert lr(0) == 0
+    assert lr(5 * 500) == pytest.approx(1.25e-4, rel=1e-3)
+    assert lr(300 * 500) == pytest.approx(0, abs=1e-12)
 
 
 def below(name, decay):

@@ -285,3 +285,14 @@ def test_the_verdicts_before_are_those_of_the_records_studies():
         kept_words = {claim["text"] for claim in claims} & {claim["text"] for claim in now}
         assert kept_words <= {was["text"] for was, is_now in found if was["text"] == is_now["text"]}
         assert len(found) >= 0.7 * len(claims), name  # most are still made
+
+
+def test_a_record_with_our_units_alone_says_so_and_one_with_the_papers_does_not():
+    ours = made_study("frequencies", ("agrees",))
+    tables = [{**ours.values["tables"][0], "name": "high"}]
+    old = replace(ours, values={**ours.values, "tables": tables})
+    both = [*tables, {**tables[0], "name": "high-units"}]
+    new = replace(ours, values={**ours.values, "tables": both})
+    assert findings.note_on_units(old) in section(old)
+    assert findings.note_on_units(old)
+    assert findings.note_on_units(new) == findings.note_on_units(ours) == ""

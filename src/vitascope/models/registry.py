@@ -1,7 +1,8 @@
 """The sizes of the papers' models, entered in timm's registry under ``vs_*``.
 
 ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, AlterNets
-and the pre-activation ResNets they come from (Park and Kim 2022), their ViTs without a class token
+and the pre-activation ResNets they come from (Park and Kim 2022), ResNets in their first form
+(``postact``) and ResNeXt, Park and Kim's ViTs without a class token
 (``gap``) and with attention over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into
 which context broadcasting goes, and small ones for small images, which train on two CPU cores:
 *micro* (0.26M parameters, for tests and demonstrations) and *mini* (1M, shaped so that a CPU runs
@@ -22,8 +23,9 @@ from vitascope.layers.attention_path import SelfAttention
 from vitascope.models.convit.convit import ConViT
 from vitascope.models.convit.distilled import ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
-from vitascope.models.resnet.resnet import PreActResNet
+from vitascope.models.resnet.resnet import PostActResNet, PreActResNet
 from vitascope.models.vit.convolutional_vit import ConvolutionalViT
+from vitascope.models.vit.head_dim import with_head_dim
 from vitascope.models.vit.localvit import LocalViT
 from vitascope.models.vit.patches import PatchEmbed
 from vitascope.models.vit.pvt import PVT
@@ -55,6 +57,8 @@ _RESNET: dict[str, tuple[str, tuple[int, ...]]] = {  # blocks and depths of He e
 }
 # Heads of 28 give an attention block the parameters of the convolution block that it replaces.
 _MICRO_RESNET = {"img_size": 32, "head_dim": 28}
+_RESNEXT = {"groups": 32, "group_width": 4}  # Xie et al. 2017: 32 x 4d
+_MICRO_RESNEXT = {"block": "bottleneck", "widths": (64, 128, 256), "groups": 8, "group_width": 16}
 _MICRO_PVT = {  # 32 x 32 images, grids of 16, 8 and 4, all with 4 x 4 keys: 240k parameters
     "img_size": 32,
     "patch_sizes": (2, 2, 2),
@@ -109,6 +113,9 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
         kwargs = {"block": block, "widths": widths, "stem": "imagenet"}
         models[f"resnet_preact_{size}"] = (PreActResNet, {**kwargs, "depths": depths})
         models[f"resnet_blur_{size}"] = (PreActResNet, {**kwargs, "depths": depths, "blur": 2})
+        models[f"resnet_postact_{size}"] = (PostActResNet, {**kwargs, "depths": depths})
+        if size == "50":
+            models["resnext_50"] = (PostActResNet, {**kwargs, **_RESNEXT, "depths": depths})
         if size != "18":
             depths = (*depths[:3], 4)  # even, so that attention ends it
         turns = {"depths": depths, "num_msa": (0, 1, 1, 1) if size == "18" else (0, 1, 3, 2)}
@@ -116,7 +123,10 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["resnet_micro"] = (PreActResNet, _MICRO_RESNET)
     models["resnet_blur_micro"] = (PreActResNet, {**_MICRO_RESNET, "blur": 2})
     models["alternet_micro"] = (AlterNet, _MICRO_RESNET)
+    models["resnet_postact_micro"] = (PostActResNet, _MICRO_RESNET)
+    models["resnext_micro"] = (PostActResNet, {**_MICRO_RESNET, **_MICRO_RESNEXT})
     models["resnet_mini"] = (PreActResNet, _MINI_RESNET)
+    models["resnet_postact_mini"] = (PostActResNet, _MINI_RESNET)
     models["alternet_mini"] = (AlterNet, _MINI_RESNET)
     return models
 
@@ -139,7 +149,9 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
         "mean": IMAGENET_DEFAULT_MEAN,
         "std": IMAGENET_DEFAULT_STD,
         "fixed_input_size": not staged,
-        "first_conv": "stem" if staged else patches,
+        "first_conv": ("stem.0" if issubclass(model, PostActResNet) else "stem")
+        if staged
+        else patches,
         "classifier": "head.fc" if staged else heads,
         "license": "apache-2.0",
         **_released(name),
@@ -170,6 +182,8 @@ def _register(name: str, model: type[nn.Module], defaults: dict[str, Any]) -> No
     layer = {"attn_layer": SelfAttention} if issubclass(model, VisionTransformer) else {}
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        if issubclass(model, VisionTransformer) and not issubclass(model, ConvolutionalViT):
+            kwargs = with_head_dim(kwargs)
         return build_model_with_cfg(
             model,
             PREFIX + name,

@@ -28,8 +28,9 @@ class Buildup:
 
     data: fields.Data
     base: str = "resnet"
-    """The network to start from, which must declare its stages; resnet: resnet_micro for images of
-    at most 64 pixels, resnet_preact_50 for larger ones."""
+    """The network to start from, which must declare its stages, as all ResNets of ours do, also
+    resnet_postact_50 and resnext_50; resnet: resnet_micro for images of at most 64 pixels,
+    resnet_preact_50 for larger ones."""
     model_args: tuple[str, ...] = ()
     """Arguments of the base, as NAME=VALUE: heads=[1,2,4] head_dim=16 window=4."""
     recipe: fields.RecipeName = "laptop"

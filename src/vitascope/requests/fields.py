@@ -28,13 +28,18 @@ ClassNames = Annotated[
     arg(help="The model's names for classes of the images: puppy=dog kitten=cat."),
 ]
 RecipeName = Annotated[
-    str, arg(help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, linear.")
+    str,
+    arg(
+        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
+        "laptop, finetune, linear."
+    ),
 ]
 TaskRecipe = Annotated[
     str | None,
     arg(
-        help="deit, deit_plus, cifar, broadcast, broadcast_base, laptop, finetune, linear; "
-        "segmentation and vqa for those tasks. laptop, or the task's own, when left out."
+        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
+        "laptop, finetune, linear; segmentation and vqa for those tasks. laptop, or the task's "
+        "own, when left out."
     ),
 ]
 Epochs = Annotated[

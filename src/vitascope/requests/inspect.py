@@ -26,6 +26,7 @@ class Inspect:
       vitascope inspect timm:vit_tiny_patch16_224 --pretrained --data photos/ --out inside
       vitascope inspect convit_micro --data digits --measures nonlocality,gates
       vitascope inspect timm:resnet18 --pretrained --data photos/ --measures relevance --out inside
+      vitascope inspect timm:resnet50 --pretrained --data photos/ --measures fourier --level block
       vitascope inspect runs/a --other runs/b --measures cka --out inside
       vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
       vitascope inspect runs/a --measures hessian landscape --batches 32 --processes 2 --out inside
@@ -42,6 +43,10 @@ class Inspect:
     """Wildcards for attention layers: 'blocks.0.*'."""
     units: tuple[str, ...] = ("*",)
     """Wildcards for units, as --list names them: '*.mlp'."""
+    level: Literal["unit", "block"] = "unit"
+    """Units: each convolution on its own, or one unit per residual block of convolutions."""
+    end: Literal["nyquist", "released"] = "nyquist"
+    """Fourier: last frequency, 1.0 pi or one step less as in Park and Kim's released code."""
     images: Count = 256
     """Number of test images, drawn with the seed."""
     batch_size: Count = 64

@@ -2,11 +2,16 @@
 
 No model names are used: :mod:`vitascope.capture.structure.kinds` classifies modules by what they
 do. Units inside a unit are not listed.
+
+At the level ``"block"`` each shortcut has one unit: a residual block of convolutions is one, read
+at its output, after the activation that follows the sum in a post-activation ResNet. Attention and
+MLPs that have shortcuts of their own stay as they are. These are the units of the published code of
+Park and Kim 2022 (https://arxiv.org/abs/2202.06709), for ResNets and transformers alike.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -18,9 +23,11 @@ from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.structure.kinds import kinds_of
 from vitascope.capture.structure.residual_stream import follow_sums
 from vitascope.capture.threads import only_this_thread
-from vitascope.errors import UserError
+from vitascope.errors import UserError, unknown
 
-__all__ = ["Unit", "units"]
+__all__ = ["Level", "Unit", "units"]
+
+Level = Literal["unit", "block"]  # of what is listed: every unit, or one for each shortcut
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ def units(
     *,
     grid: tuple[int, int] | None = None,
     num_prefix_tokens: int | None = None,
+    level: Level = "unit",
 ) -> tuple[Unit, ...]:
     """The parts of ``model`` in order of execution, seen on the first image of a batch.
 
@@ -67,12 +75,68 @@ def units(
         example_input: Images (B, C, height, width).
         grid: Patches down and across, for the units whose coordinates cannot be traced.
         num_prefix_tokens: Tokens before the patches there; by default all that are left over.
+        level: ``"block"`` for one unit per residual block of convolutions.
     """
     image = one_image(example_input)
-    found = _describe(model, image, kinds_of(model, image))
+    kinds = kinds_of(model, image)
+    if level == "block":
+        kinds = _in_blocks(model, image, kinds)
+    elif level != "unit":
+        raise unknown("level", level, get_args(Level))
+    found = _describe(model, image, kinds)
     if grid is not None:
         found = [_stated(unit, grid, num_prefix_tokens) for unit in found]
     return _staged(found)
+
+
+def _in_blocks(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> dict[str, str]:
+    """The kinds with each residual block of convolutions in place of the units inside it.
+
+    A block is the innermost module that adds the branch of a convolution (or of several units) to
+    its shortcut, and any module of the same class: some blocks of a network have no shortcut.
+    """
+    running: list[str] = []
+    holders: set[str] = set()
+    separate: set[str] = set()  # units with a shortcut of their own, convolutions apart
+
+    def entering(name: str) -> Any:
+        return only_this_thread(lambda *_: running.append(name))
+
+    @only_this_thread
+    def leaving(*_: Any) -> None:
+        running.pop()
+
+    def on_sum(run: str, _sum: Tensor, alone: bool) -> None:
+        name = module_of(run)
+        if alone and kinds[name] not in ("convolution", "subsampling"):
+            separate.add(name)
+        elif running:
+            holders.add(running[-1])
+
+    names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        for name, module in model.named_modules():
+            stack.callback(module.register_forward_pre_hook(entering(name)).remove)
+            stack.callback(module.register_forward_hook(leaving).remove)
+        stack.enter_context(follow_sums(model, names, on_sum))
+        model(image)
+
+    def inside(block: str) -> list[str]:
+        return [name for name in kinds if name.startswith(f"{block}.")]
+
+    classes = {type(model.get_submodule(name)) for name in holders if name}
+    blocks = [name for name, m in model.named_modules() if name and type(m) in classes]
+    blocks = [name for name in blocks if inside(name) and not separate.intersection(inside(name))]
+    blocks = [n for n in blocks if not any(other.startswith(f"{n}.") for other in blocks)]
+    merged: dict[str, str] = {}
+    for name, kind in kinds.items():
+        block = next((block for block in blocks if name.startswith(f"{block}.")), None)
+        if block is None:
+            merged[name] = kind
+        elif merged.get(block) != "subsampling":
+            merged[block] = "subsampling" if kind == "subsampling" else "convolution"
+    return merged
 
 
 def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:

@@ -4,6 +4,14 @@ The named settings (`augment.deit()`, `augment.laptop()`, ...) import no torch. 
 (`color`, `geometry`, `randaugment`, `mixing`, `erasing`, ...) are called by `data.loader`.
 """
 
-from vitascope.data.augment.settings import Augmentation, cifar, deit, laptop, light, none
+from vitascope.data.augment.settings import (
+    Augmentation,
+    cifar,
+    deit,
+    imagenet_park,
+    laptop,
+    light,
+    none,
+)
 
-__all__ = ["Augmentation", "cifar", "deit", "laptop", "light", "none"]
+__all__ = ["Augmentation", "cifar", "deit", "imagenet_park", "laptop", "light", "none"]

@@ -21,6 +21,7 @@ import numpy as np
 from torch import nn
 
 from vitascope import capture
+from vitascope.capture.structure.units import Level
 from vitascope.errors import UserError
 from vitascope.measure.ablation.accuracy import correct
 from vitascope.measure.streaming.batches import labelled_in
@@ -71,6 +72,7 @@ def lesion(
     batches: Iterable[Any],
     *,
     units: str | Iterable[str] | None = None,
+    level: Level = "unit",
     on_unit: Callable[[str, int], None] = lambda name, ahead: None,
 ) -> Lesion:
     """Drop units of ``model`` one at a time and evaluate what is left.
@@ -79,10 +81,11 @@ def lesion(
         model: Any classifier; it is left unchanged.
         batches: (images, labels), kept in memory: every unit needs a pass over them.
         units: Wildcards; by default every attention, MLP, convolution and block.
+        level: ``"block"`` for one unit per residual block of convolutions.
         on_unit: Called before each unit's pass with its name and the number of passes ahead.
     """
     pairs = labelled_in(batches, model)
-    structure = ModelStructure(model, pairs[0][0])
+    structure = ModelStructure(model, pairs[0][0], level=level)
     every, chosen = structure.units, structure.chosen_units("*" if units is None else units)
     if units is None:
         chosen = [unit for unit in chosen if unit.kind in KINDS]

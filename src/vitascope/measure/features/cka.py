@@ -145,7 +145,11 @@ class StreamingCKA(StreamingInstrument, name="cka"):
         self.prepare = prepare
         self.left = self.right = _Side(structure, units, at)
         if other is not None:
-            self.right = _Side(ModelStructure(other, prepare(structure.images)), other_units, at)
+            self.right = _Side(
+                ModelStructure(other, prepare(structure.images), level=structure.level),
+                other_units,
+                at,
+            )
         self.streams, self.outputs = (
             (self.left.names, ()) if at == "stream" else ((), self.left.names)
         )

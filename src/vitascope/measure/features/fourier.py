@@ -4,36 +4,54 @@ For every image and channel the log amplitude of the feature map's spectrum, ave
 the zero frequency, along the diagonal from 0 to pi in both directions (Park & Kim 2022,
 https://arxiv.org/abs/2202.06709, Fig. 2a, 8 and D.2):
 
-    Delta log amplitude(f) = mean log |F[f, f]| - mean log |F[0, 0]|
+    Delta log amplitude(f) = (mean log |F[f, f]| - e(f)) - (mean log |F[0, 0]| - e(0))
 
-in natural logarithms; white noise of zero mean is flat at 0, a smooth map goes far below. The
-measured map is the residual stream after the unit, without class tokens.
+in natural logarithms, with e(f) = -(ln 2)/2 where the coefficient of a real map is real, at
+frequency 0 and on even grids at pi, and e(f) = 0 elsewhere. White noise of zero mean is flat at 0,
+a smooth map goes far below. The measured map is the residual stream after the unit, without class
+tokens.
+
+The term e is that of white noise: the logarithm of a real normal number is (ln 2)/2 = 0.35 lower on
+average than that of a complex one of the same variance. The paper has no such term, so its curves
+lie 0.35 higher between their ends, and one that reaches pi drops by 0.35 there for no reason in the
+image. Differences between units are the same with and without it.
 
 Deviations. The released half-diagonal stops one step short of Nyquist on even grids: here index
-n/2 is the last point, frequency 1.0 pi. Frequencies are normalised per axis, so on an h x w grid
-the curve runs from (0, 0) to (pi, pi) along that grid's diagonal. Odd sizes have no sample at pi,
-and unequal sizes few on the diagonal: there the averaged log spectrum, periodic and symmetric, is
-read by bilinear interpolation. Amplitudes below 1e-6 count as 1e-6 (the released code adds 1e-6).
+n/2 is the last point, frequency 1.0 pi. ``end="released"`` gives the released curve, without that
+point and without e. Frequencies are normalised per axis, so on an h x w grid the curve runs from
+(0, 0) to (pi, pi) along that grid's diagonal. Odd sizes have no sample at pi, and unequal sizes few
+on the diagonal: there the averaged log spectrum, periodic and symmetric, is read by bilinear
+interpolation. Amplitudes below 1e-6 count as 1e-6 (the released code adds 1e-6).
 
 Shapes: B images, C channels, h x w patches, F frequencies.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitascope.errors import unknown
 from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
 
-__all__ = ["Fourier", "StreamingFourier", "diagonal", "fourier", "log_amplitude"]
+__all__ = [
+    "Fourier",
+    "StreamingFourier",
+    "diagonal",
+    "fourier",
+    "log_amplitude",
+    "over_white_noise",
+    "released_diagonal",
+]
 
 FLOOR = 1e-6
+End = Literal["nyquist", "released"]  # of a curve
 
 
 @dataclass(frozen=True)
@@ -47,10 +65,11 @@ class Fourier:
     grid: Mapping[str, tuple[int, int]]
     num_images: int
     left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
+    end: End = "nyquist"
 
     @property
     def high(self) -> dict[str, float]:
-        """Delta log amplitude at 1.0 pi of each unit."""
+        """Delta log amplitude of each unit at the last frequency, 1.0 pi unless as released."""
         return {name: float(curve[-1]) for name, curve in self.amplitude.items()}
 
     def to_record(self) -> Record:
@@ -65,6 +84,7 @@ class Fourier:
             "unit": "natural log, relative to the zero frequency",
             "num_images": self.num_images,
             "left_out": dict(self.left_out),
+            "end": self.end,
         }
         arrays = {f"amplitude/{n}": self.amplitude[n] for n in names}
         arrays |= {f"frequency/{n}": self.frequency[n] for n in names}
@@ -99,11 +119,43 @@ def diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return at, value
 
 
+def over_white_noise(half: np.ndarray, width: int) -> np.ndarray:
+    """A half spectrum (h, w // 2 + 1) less what white noise has where coefficients are real.
+
+    >>> over_white_noise(np.zeros((3, 2)), 3).round(3).tolist()
+    [[0.347, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    height, corrected = len(half), half.copy()
+    rows = [0, height // 2] if height % 2 == 0 else [0]
+    columns = [0, width // 2] if width % 2 == 0 else [0]
+    corrected[np.ix_(sorted({*rows}), sorted({*columns}))] += np.log(2) / 2
+    return corrected
+
+
+def released_diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`diagonal`, at the frequencies of the released code: those sampled below pi.
+
+    >>> released_diagonal(np.zeros((4, 3)), 4)[0].tolist()
+    [0.0, 0.5]
+    """
+    height = len(half)
+    if height != width:
+        frequency, value = diagonal(half, width)
+        return frequency[:-1], value[:-1]
+    index = np.arange((height + 1) // 2)
+    return 2 * index / height, half[index, index]
+
+
 class StreamingFourier(UnitMeans, name="fourier"):
     """Means of log spectra."""
 
-    def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
+    def __init__(
+        self, structure: ModelStructure, units: str | Iterable[str] = "*", end: End = "nyquist"
+    ):
+        if end not in get_args(End):
+            raise unknown("end", end, get_args(End))
         super().__init__(structure, units, log_amplitude, "fourier")
+        self.end: End = end
 
     def result(self, num_images: int) -> Fourier:
         """The diagonals of the means."""
@@ -111,14 +163,23 @@ class StreamingFourier(UnitMeans, name="fourier"):
         frequency, amplitude, grid = {}, {}, {}
         for name, unit in self.units.items():
             assert unit.grid is not None
-            at, value = diagonal(means[name].numpy(), unit.grid[1])
+            half, width = means[name].numpy(), unit.grid[1]
+            if self.end == "released":
+                at, value = released_diagonal(half, width)
+            else:
+                at, value = diagonal(over_white_noise(half, width), width)
             frequency[name], amplitude[name], grid[name] = at, value - value[0], unit.grid
         named = self.kinds, self.stages, grid
-        return Fourier(frequency, amplitude, *named, num_images, self.left_out)
+        return Fourier(frequency, amplitude, *named, num_images, self.left_out, self.end)
 
 
 def fourier(
-    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    units: str | Iterable[str] = "*",
+    end: End = "nyquist",
+    **known: Any,
 ) -> Fourier:
     """Measure the spectrum after every unit of ``model`` that has a grid.
 
@@ -126,6 +187,8 @@ def fourier(
         model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
+        end: The last frequency: 1.0 pi, or as in the authors' released code.
+        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+            and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(StreamingFourier, model, batches, known, units=units)
+    return run_instrument(StreamingFourier, model, batches, known, units=units, end=end)

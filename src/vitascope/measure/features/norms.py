@@ -182,6 +182,7 @@ def norms(
         model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of units that cannot be traced.
+        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+            and ``num_prefix_tokens`` of units that cannot be traced.
     """
     return run_instrument(StreamingNorms, model, batches, known, units=units)

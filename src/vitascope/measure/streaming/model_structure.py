@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.capture.structure.units import Level
 from vitascope.errors import UserError
 
 
@@ -17,6 +19,7 @@ class ModelStructure:
         images: A batch; its size is the size of all.
         grid: Patches down and across, for layers whose tokens cannot be traced.
         num_prefix_tokens: Tokens before the patches there.
+        level: Of the units: ``"block"`` for one per residual block of convolutions.
     """
 
     def __init__(
@@ -26,15 +29,18 @@ class ModelStructure:
         *,
         grid: tuple[int, int] | None = None,
         num_prefix_tokens: int | None = None,
+        level: Level = "unit",
     ):
         self.model, self.images = model, images[:1]
         self.known = {"grid": grid, "num_prefix_tokens": num_prefix_tokens}
+        self.level: Level = level
         self.kind = type(model).__name__
 
     @cached_property
     def units(self) -> tuple[capture.Unit, ...]:
         """The parts of the model, in order of execution."""
-        return capture.units(self.model, self.images, **self.known)  # type: ignore[arg-type]
+        known: dict[str, Any] = self.known
+        return capture.units(self.model, self.images, level=self.level, **known)
 
     @cached_property
     def prefix_tokens(self) -> tuple[str, ...]:

@@ -183,7 +183,8 @@ def together(
             default all, and those that cannot are named under ``refused``.
         options: Arguments by instrument: ``{"maps": {"query": (0, 0)}}``.
         on_batch: Called with the number of images after each batch, for a progress bar.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` where they cannot be found out.
+        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+            and ``num_prefix_tokens`` where they cannot be found out.
     """
     refused: dict[str, str] = {}
     chosen = list(STREAMING) if names is None else list(names)

@@ -1,3 +1,3 @@
-"""Pre-activation ResNets and AlterNet, from the smallest part up: `blocks`, `stages`, `resnet`,
+"""ResNets and AlterNet, from the smallest part up: `blocks`, `stages`, `resnet`,
 `alternet`. Built on `layers`; entered by name in `models.registry`.
 """

@@ -1,10 +1,11 @@
-"""Pre-activation residual networks in stages of declared blocks, of convolutions or attention.
+"""Residual networks in stages of declared blocks, of convolutions or attention.
 
-He et al. 2016 (https://arxiv.org/abs/1603.05027): normalise and activate before each convolution,
-and leave the shortcut alone. ``kinds`` says which blocks are attention instead, see
-:mod:`vitascope.models.resnet.stages`. ``resnet_micro`` is about as large as ``convit_micro`` and
-takes small images of any size. The maps have their channels last in memory: 1.4 times as fast in
-training and inference on a CPU; convolutions keep the order of their input.
+:class:`PreActResNet` (He et al. 2016, https://arxiv.org/abs/1603.05027) normalises and activates
+before each convolution and leaves the shortcut alone; :class:`PostActResNet` is the ResNet of He et
+al. 2015 (https://arxiv.org/abs/1512.03385), and with groups ResNeXt. ``kinds`` says which blocks
+are attention instead, see :mod:`vitascope.models.resnet.stages`. ``resnet_micro`` is about as large
+as ``convit_micro`` and takes small images of any size. The maps have their channels last in memory:
+1.4 times as fast in training and inference on a CPU; convolutions keep the order of their input.
 
 Shapes: B images, stage k has channels C_k on a map 2^k times smaller than the stem's.
 """
@@ -26,7 +27,7 @@ _STEMS = {"cifar": (3, 1, 4), "imagenet": (7, 2, 7)}  # kernel, stride, attentio
 
 
 class PreActResNet(nn.Module):
-    """A pre-activation ResNet.
+    """A pre-activation ResNet; :class:`PostActResNet` is the same in the other order.
 
     Args:
         depths: Blocks of each stage; every stage but the first halves the map.
@@ -43,7 +44,10 @@ class PreActResNet(nn.Module):
         bias_per_head: Position biases of each head, or one table per block as released.
         blur: Side of a box blur at the end of each stage (Park and Kim, Fig. 3a: 2); none at 1.
         img_size: Ignored; accepted so that all models can be built alike.
+        blocks: What the blocks of one order alone take.
     """
+
+    order = "pre"  # of activation and convolution
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class PreActResNet(nn.Module):
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         img_size: int | tuple[int, int] | None = None,
+        **blocks: Any,
     ):
         super().__init__()
         heads = check_sizes(depths, widths, heads, block)
@@ -82,7 +87,12 @@ class PreActResNet(nn.Module):
                 )
             kernel, stride = max(kernel, 2 * stem_stride - 1), stem_stride
         first, width = widths[0] // BLOCKS[block].expansion, widths[-1]
-        self.stem = nn.Conv2d(in_chans, first, kernel, stride, padding=kernel // 2, bias=False)
+        stem_layers: list[nn.Module] = [
+            nn.Conv2d(in_chans, first, kernel, stride, padding=kernel // 2, bias=False)
+        ]
+        if self.order == "post":
+            stem_layers += [nn.BatchNorm2d(first), nn.ReLU(inplace=True)]
+        self.stem = stem_layers[0] if self.order == "pre" else nn.Sequential(*stem_layers)
         # channels last are faster; but with AVX2 oneDNN writes past the gradient of a strided 1 x 1
         # convolution that has fewer than eight channels in that order
         few = min(first, *widths) < 8
@@ -98,9 +108,12 @@ class PreActResNet(nn.Module):
             window=near if window is None else window,
             bias_per_head=bias_per_head,
             blur=blur,
+            order=self.order,
+            **blocks,
         )
-        self.norm = nn.BatchNorm2d(width)
-        self.act = nn.ReLU(inplace=True)
+        last = self.order == "pre"  # blocks of the other order end normalised and activated
+        self.norm: nn.Module = nn.BatchNorm2d(width) if last else nn.Identity()
+        self.act: nn.Module = nn.ReLU(inplace=True) if last else nn.Identity()
         self.num_features = self.head_hidden_size = width
         self.head = ClassifierHead(width, num_classes, pool_type=global_pool, drop_rate=drop_rate)
         self.feature_info = [
@@ -198,7 +211,36 @@ class PreActResNet(nn.Module):
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]  # type: ignore[assignment]
         if prune_norm:
-            self.norm, self.act = nn.Identity(), nn.Identity()  # type: ignore[assignment]
+            self.norm, self.act = nn.Identity(), nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")
         return take
+
+
+class PostActResNet(PreActResNet):
+    """A ResNet in its first form, which activates after each convolution and after each sum.
+
+    Args:
+        groups: Of the 3x3 convolution of a bottleneck; 32 in ResNeXt.
+        group_width: Channels of a group in a stage that puts out 256; 4 in ResNeXt.
+        kwargs: As for :class:`PreActResNet`.
+    """
+
+    order = "post"
+
+    def __init__(self, *, groups: int = 1, group_width: int = 64, **kwargs: Any):
+        if (groups, group_width) != (1, 64):
+            self._check_groups(groups, group_width, **kwargs)
+        super().__init__(groups=groups, group_width=group_width, **kwargs)
+
+    @staticmethod
+    def _check_groups(
+        groups: int, group_width: int, *, block: str = "basic", widths: Sequence[int] = (), **_: Any
+    ) -> None:
+        if block != "bottleneck":
+            raise UserError(f"groups={groups} needs block=bottleneck, whose 3x3 it divides")
+        if any(out // 4 * group_width < 64 for out in widths) or groups < 1:
+            raise UserError(
+                f"groups={groups} of group_width={group_width} leave no channel at widths "
+                f"{tuple(widths)}; widths x group_width must be at least 256"
+            )

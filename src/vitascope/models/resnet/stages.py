@@ -15,9 +15,20 @@ from torch import nn
 
 from vitascope.errors import UserError, unknown
 from vitascope.layers.blur import BoxBlur
-from vitascope.models.resnet.blocks import BasicBlock, Bottleneck, MSABlock
+from vitascope.models.resnet.blocks import (
+    BasicBlock,
+    Bottleneck,
+    MSABlock,
+    PostActBasicBlock,
+    PostActBottleneck,
+    PostActMSABlock,
+)
 
 BLOCKS: dict[str, Any] = {"basic": BasicBlock, "bottleneck": Bottleneck}
+ORDERS: dict[str, dict[str, Any]] = {  # of activation: blocks, "msa" that of attention
+    "pre": {**BLOCKS, "msa": MSABlock},
+    "post": {"basic": PostActBasicBlock, "bottleneck": PostActBottleneck, "msa": PostActMSABlock},
+}
 
 
 def stage_kinds(kinds: Sequence[str] | None, depths: Sequence[int]) -> tuple[str, ...]:
@@ -72,7 +83,10 @@ def residual_stages(
     *,
     block: str,
     drop_path_rate: float,
+    order: str = "pre",
     blur: int = 1,
+    groups: int = 1,
+    group_width: int = 64,
     **attention: Any,
 ) -> nn.ModuleList:
     """The stages, each a sequence of blocks.
@@ -83,10 +97,14 @@ def residual_stages(
         heads: Heads of the attention blocks of each stage.
         block: Key of :data:`BLOCKS`, the convolution blocks.
         drop_path_rate: Of the last block, rising from 0 in the first.
+        order: Key of :data:`ORDERS`: whether blocks activate before or after their convolutions.
         blur: Side of the box blur at the end of each stage; none at 1.
+        groups: Of the 3x3 convolutions of post-activation bottlenecks.
+        group_width: Their channels, as :class:`PostActBottleneck` counts them.
         attention: ``head_dim``, ``window`` and ``bias_per_head`` of the attention blocks.
     """
-    convolution = BLOCKS[block]
+    convolution, msa = ORDERS[order][block], ORDERS[order]["msa"]
+    grouped = {} if groups == 1 else {"groups": groups, "group_width": group_width}
     rates: Any = iter(calculate_drop_path_rates(drop_path_rate, sum(map(len, kinds))))
     width = widths[0] // convolution.expansion  # of the stem
     stages = []
@@ -95,10 +113,10 @@ def residual_stages(
         for index, kind in enumerate(word):
             shape = width, out, 2 if index == 0 and stage > 0 else 1, next(rates)
             if kind == "c":
-                blocks.append(convolution(*shape))
+                blocks.append(convolution(*shape, **grouped))
             else:
                 inner = out // convolution.expansion
-                blocks.append(MSABlock(*shape, inner=inner, num_heads=num_heads, **attention))
+                blocks.append(msa(*shape, inner=inner, num_heads=num_heads, **attention))
             width = out
         if blur != 1:
             blocks.append(BoxBlur(blur))

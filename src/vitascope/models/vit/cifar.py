@@ -5,7 +5,8 @@ little of the image would be left. Park and Kim 2022 (https://arxiv.org/abs/2202
 take patches of 2 x 2 for ViT and PiT, and 1 x 1 with windows of 4 x 4 for Swin. For the others the
 paper names no size, and the choice is ours:
 
-* PiT's patches do not overlap (stride 2; half a patch in PiT's own 16 x 16);
+* PiT's patches do not overlap (stride 2; half a patch in PiT's own 16 x 16; ``stride=1`` as in
+  the released configuration);
 * Twins has Swin's patches and windows; MLP-Mixer-Ti has ViT-Ti's patches, width and depth;
 * ResNeXt has a 3 x 3 stem and no pooling, as is common on CIFAR;
 * LeViT's stem reduces by 8 in place of 16; CoaT-Lite and PVTv2 keep their stem, which reduces by 4:
@@ -30,6 +31,7 @@ from timm.models.resnet import Bottleneck, ResNet
 from torch import nn
 
 from vitascope.models.registry import PREFIX
+from vitascope.models.vit.head_dim import with_head_dim
 
 
 class SmallStemResNet(ResNet):
@@ -93,6 +95,8 @@ def _register(name: str, source: str | type[nn.Module], defaults: dict[str, Any]
 
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         ours = kwargs.pop("pretrained_cfg", None) or timm.get_pretrained_cfg(name)
+        if name.startswith(PREFIX + "vit_"):
+            kwargs = with_head_dim(kwargs)
         return build(pretrained=pretrained, pretrained_cfg=ours, **{**defaults, **kwargs})
 
     create.__name__ = create.__qualname__ = name

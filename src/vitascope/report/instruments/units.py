@@ -17,6 +17,7 @@ from vitascope.report.tables.table import TableRow
 def fourier(models: Sequence[Seen]) -> Figure:
     """Amplitude of high frequencies after each unit."""
     parts = []
+    released = any(seen.values.get("end") == "released" for seen in models)
     for seen in models:
         high = seen.values["high"]
         parts.append(f"{seen.label} {number(high[0])} to {number(high[-1])}{_falls(seen, high)}")
@@ -30,7 +31,7 @@ def fourier(models: Sequence[Seen]) -> Figure:
         models,
         "units",
         "high",
-        title="At frequency π, unit by unit",
+        title="At the last frequency, unit by unit" if released else "At frequency π, unit by unit",
         y_label="Δ log amplitude",
     )
     return Figure(
@@ -41,7 +42,8 @@ def fourier(models: Sequence[Seen]) -> Figure:
         + marks_legend(models),
         panels=(way, ends),
         definition="Δ log amplitude(f) = mean log |F[f, f]| − mean log |F[0, 0]| of the feature "
-        "map after a unit, in natural logarithms (Park & Kim, arXiv 2202.06709, Fig. 2a and 8).",
+        "map after a unit, in natural logarithms, each relative to white noise (Park & Kim, arXiv "
+        "2202.06709, Fig. 2a and 8).",
     )
 
 
@@ -202,6 +204,11 @@ def masking(models: Sequence[Seen]) -> Figure:
     )
 
 
+def _fourier_rows(record: Record) -> list[TableRow]:
+    at = "the last frequency" if record.values.get("end") == "released" else "π"
+    return mean_over("units", "high", f"Δ log amplitude at {at}, mean over units")(record)
+
+
 def _cka_rows(record: Record) -> list[TableRow]:
     values = record.values
     pairs = {
@@ -238,9 +245,7 @@ def _lesion_rows(record: Record) -> list[TableRow]:
 
 
 UNITS: dict[str, Instrument] = {
-    "fourier": Instrument(
-        fourier, mean_over("units", "high", "Δ log amplitude at π, mean over units")
-    ),
+    "fourier": Instrument(fourier, _fourier_rows),
     "variance": Instrument(variance, mean_over("units", "variance", "over space, mean over units")),
     "cka": Instrument(cka, _cka_rows),
     "masking": Instrument(masking, _masking_rows),

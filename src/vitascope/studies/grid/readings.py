@@ -29,7 +29,7 @@ from vitascope.studies.session.models import reopen
 from vitascope.train import Run, evaluate
 from vitascope.train.device import device_of
 
-NUM_IMAGES = 128  # on which gates and nonlocality are followed
+NUM_IMAGES = 128  # the first ones, on which gates and nonlocality are followed
 
 
 def read(run: Run, reading: Reading, training: Training) -> Record:
@@ -64,9 +64,13 @@ def _curves(run: Run, options: dict[str, Any], training: Training) -> Record:
 
 
 def _looks(run: Run, options: dict[str, Any], training: Training) -> Record:
-    """Gates and nonlocality over training."""
+    """Gates and nonlocality over training; of ``num_images`` drawn with the seed if it is given."""
     images = load_images(training.data, training.image_size, training.validation, training.fold)
-    return gates_and_nonlocality(run.folder, images, run.recipe.keep_epochs)
+    count, chosen = options.get("num_images"), None
+    if count is not None:
+        order = np.random.default_rng(run.seed).permutation(len(images.test))
+        chosen = np.sort(order[:count])
+    return gates_and_nonlocality(run.folder, images, run.recipe.keep_epochs, chosen)
 
 
 def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
@@ -130,12 +134,22 @@ def _padded(layers: Sequence[np.ndarray]) -> np.ndarray:
     return rows
 
 
-def gates_and_nonlocality(folder: Path, dataset: Dataset, epochs: Sequence[int]) -> Record:
-    """Gates and nonlocality of a run at the epochs it kept, on the first test images.
+def gates_and_nonlocality(
+    folder: Path, dataset: Dataset, epochs: Sequence[int], chosen: np.ndarray | None = None
+) -> Record:
+    """Gates and nonlocality of a run at the epochs it kept, on some test images.
 
-    Fig. 5 and 6 of the ConViT paper, https://arxiv.org/abs/2103.10697.
+    Fig. 5 and 6 of the ConViT paper, https://arxiv.org/abs/2103.10697, which takes 1,024 images.
+
+    Args:
+        folder: Of the run.
+        dataset: Its images.
+        epochs: Those it kept.
+        chosen: Positions of the test images; the first 128 when left out.
     """
-    images = dataset.test.take(np.arange(min(NUM_IMAGES, len(dataset.test))))
+    if chosen is None:
+        chosen = np.arange(min(NUM_IMAGES, len(dataset.test)))
+    images = dataset.test.take(chosen)
     batches = list(EvalBatches(images, batch_size=64, mean=dataset.mean, std=dataset.std))
     model = reopen(folder).model
     found: dict[str, list[Any]] = {}

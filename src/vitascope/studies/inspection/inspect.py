@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from vitascope import capture, measure
+from vitascope.capture.structure.units import Level
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError, unknown
+from vitascope.measure.features.fourier import End
 from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
@@ -43,6 +45,8 @@ class InspectRequest:
     measures: tuple[str, ...]  # when empty, all of MEASURES that make sense
     layers: tuple[str, ...]
     units: tuple[str, ...]
+    level: Level
+    end: End
     num_images: int
     batch_size: int
     image_size: int | None
@@ -136,7 +140,7 @@ def list_units(request: InspectRequest, model: torch.nn.Module | None = None) ->
             "num_prefix_tokens": unit.num_prefix_tokens,
             "shape": unit.shape[1:],
         }
-        for unit in capture.units(session.model, noise, **request.token_grid)
+        for unit in capture.units(session.model, noise, level=request.level, **request.token_grid)
     ]
     config = {"subject": request.subject, **session.config}
     values = {"units": rows, "size": size}
@@ -160,6 +164,7 @@ def inspect_subject(
     options: dict[str, dict[str, Any]] = {
         name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()
     }
+    options["fourier"] |= {"end": request.end}
     options["maps"] |= {"query": request.query}
     if request.other is not None:
         peer = _open_other(request, session)
@@ -180,6 +185,7 @@ def inspect_subject(
             streaming if request.measures else None,
             options=options,
             on_batch=lambda n: steps("images"),
+            level=request.level,
             **request.token_grid,
         )
         refused |= found.refused
@@ -257,7 +263,7 @@ def _check_wildcards(model: torch.nn.Module, images: torch.Tensor, request: Insp
         there = [name for part in capture.trace_tokens(model, images) for name in part]
         capture.matching(request.layers, there, "attention layer")
     if request.units != ("*",):
-        there = [unit.name for unit in capture.units(model, images)]
+        there = [unit.name for unit in capture.units(model, images, level=request.level)]
         capture.matching(request.units, there, "unit")
 
 
@@ -281,7 +287,7 @@ def _labelled(
     if name == "masking":
         return measure.masking(session.model, batches, on_mask=steps)
     units = None if request.units == ("*",) else request.units
-    return measure.lesion(session.model, batches, units=units, on_unit=steps)
+    return measure.lesion(session.model, batches, units=units, level=request.level, on_unit=steps)
 
 
 def _relevance(

@@ -43,8 +43,10 @@ FLOPS: dict[str, tuple[float, float]] = {
     "convit_small_plus_distilled": (49.6, 10),
     "vit_tiny_cifar": (5.58, 1.67),
     "resnet_preact_50": (25.5, 4.09),
+    "resnet_postact_50": (25.6, 4.09),
     "resnet_preact_50 stem=cifar": (25.5, 1.3),
     "pit_tiny_cifar": (4.77, 0.18),
+    "pit_tiny_cifar stride=1": (4.81, 0.95),
     "swin_tiny_cifar": (28.3, 1.43),
     "vit_small_cifar": (21.8, 6.07),
     "resnet_preact_50 blur=2 stem=cifar": (25.5, 1.3),
@@ -63,6 +65,13 @@ FLOPS: dict[str, tuple[float, float]] = {
     "vit_tiny_cifar depth=6 embed_dim=48 num_heads=3": (0.232, 0.0809),
     "vit_tiny_cifar depth=6 embed_dim=96 num_heads=3": (0.794, 0.247),
     "vit_tiny_cifar depth=6 embed_dim=384 num_heads=3": (11.1, 3.03),
+    "vit_tiny_cifar depth=6 head_dim=64 num_heads=1": (2.32, 0.582),
+    "vit_tiny_cifar depth=6 head_dim=64 num_heads=3": (2.91, 0.835),
+    "vit_tiny_cifar depth=6 head_dim=64 num_heads=6": (3.8, 1.21),
+    "vit_tiny_cifar depth=6 head_dim=64 num_heads=12": (5.57, 1.97),
+    "vit_tiny_cifar depth=6 head_dim=16 num_heads=3": (2.25, 0.55),
+    "vit_tiny_cifar depth=6 head_dim=32 num_heads=3": (2.47, 0.645),
+    "vit_tiny_cifar depth=6 head_dim=128 num_heads=3": (3.8, 1.21),
     "twins_small_cifar": (24.1, 0.927),
     "mixer_tiny_cifar": (4.35, 1.02),
     "resnet_preact_18": (11.7, 1.81),
@@ -111,13 +120,15 @@ class Budget:
 
 
 def named(training: Training) -> str:
-    """The model with its arguments, and without what costs next to nothing: broadcasting.
+    """The model with its arguments, and without what costs next to nothing: broadcasting, biases.
 
     >>> named(Training(model="a+cb", model_args={"n": 2, "k": (1, 2)}, data="", recipe=""))
     'a k=1,2 n=2'
     """
     words = []
     for key, value in sorted(training.model_args.items()):
+        if key == "qkv_bias":
+            continue
         parts = value if isinstance(value, (list, tuple)) else [value]
         words.append(f"{key}={','.join(map(str, parts))}")
     return " ".join([training.model.split("+")[0], *words])
@@ -141,7 +152,7 @@ def hours(training: Training) -> float | None:
         return None
     plan = training.full_recipe
     source, given, _ = training.data.partition(":")
-    if not given and plan.name == "cifar" and plan.augmentation.crop != "resized":
+    if not given and plan.name in ("cifar", "cifar_weak"):
         source = "cifar100"  # it is not said yet where they are
     images = float(IMAGES.get(source, IMAGES["imagenet"]))
     classes = plan.subset.first_classes

@@ -9,8 +9,14 @@ import numpy as np
 from vitascope.figure import Dots, DotSeries, Figure, Lines, Maps, Series, Surface, head_panels
 from vitascope.record import Record
 from vitascope.studies.papers.plan import Ask, Findings, Reading, Row, Sheet, Training
+from vitascope.studies.papers.scale import Scale
 
-CURVES, LOOKS = Reading(name="curves"), Reading(name="looks")
+CURVES = Reading(name="curves")
+
+
+def looks(scale: Scale) -> Reading:
+    """Gates and nonlocality over training: in the paper of 1,024 images, drawn with the seed."""
+    return Reading(name="looks", options={"num_images": 1024} if scale.is_paper else {})
 
 
 def over(
@@ -78,11 +84,13 @@ def curves_figure(findings: Findings, runs: Mapping[str, Training], title: str) 
     return Figure(name="curves", title=title, reading=reading, panels=tuple(panels))
 
 
-def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, title: str) -> Figure:
+def heads_figure(
+    findings: Findings, runs: Mapping[str, Training], reading: Reading, what: str, title: str
+) -> Figure:
     """Gates or nonlocality over training, one panel per run, one line per layer (mean of heads)."""
     panels, moves = [], []
     for run, training in runs.items():
-        records = findings.of(training, LOOKS)
+        records = findings.of(training, reading)
         if any(what not in record.arrays for record in records):
             continue
         mean = np.mean([np.nanmean(r.arrays[what], axis=-1) for r in records], axis=0)  # (E, L)
@@ -94,18 +102,18 @@ def heads_figure(findings: Findings, runs: Mapping[str, Training], what: str, ti
         label = "gate" if what == "gates" else "nonlocality, patches"
         panels.append(lines(run, series, x="epoch (0 stands at 0.5)", y=label, x_log=True))
         moves.append(f"{run} from {mean[0].mean():.2f} to {mean[-1].mean():.2f}")
-    reading = f"Means over layers: {'; '.join(moves)}." if moves else "No run has them."
-    return Figure(name=what, title=title, reading=reading, panels=tuple(panels))
+    said = f"Means over layers: {'; '.join(moves)}." if moves else "No run has them."
+    return Figure(name=what, title=title, reading=said, panels=tuple(panels))
 
 
 def each_head_figure(
-    findings: Findings, runs: Mapping[str, Training], what: str, title: str
+    findings: Findings, runs: Mapping[str, Training], reading: Reading, what: str, title: str
 ) -> Figure:
     """Gates or nonlocality of every head over training, a panel per run and layer; first seed."""
     label = "gate" if what == "gates" else "nonlocality, patches"
     panels: list[Lines] = []
     for run, training in runs.items():
-        record = findings.of(training, LOOKS)[0]
+        record = findings.of(training, reading)[0]
         if what in record.arrays:
             layers = [f"layer {i + 1}, {run}" for i in range(record.arrays[what].shape[1])]
             epochs = [max(epoch, 0.5) for epoch in record.values["epochs"]]
@@ -118,12 +126,12 @@ def each_head_figure(
                 x_log=True,
             )
     low, high = _spread_at_end(panels)
-    reading = f"Heads of one layer lie up to {high:.2f} apart at the end, at least {low:.2f}."
+    said = f"Heads of one layer lie up to {high:.2f} apart at the end, at least {low:.2f}."
     return Figure(
         name=f"each-head-{what}",
         title=title,
         panels=tuple(panels),
-        reading=reading,
+        reading=said,
         how="Thin: one head; thick: the mean of a layer. First seed.",
     )
 

@@ -39,6 +39,7 @@ _MINI = {  # what is micro on a laptop
         "convit_micro_distilled",
         "convolutional_vit_micro",
         "resnet_micro",
+        "resnet_postact_micro",
         "alternet_micro",
     )
 }

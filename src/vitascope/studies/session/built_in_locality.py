@@ -29,6 +29,8 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "other", "mixed: convolutions beside attention"
     if _windows(model):
         return "other", "mixed: attention within windows of patches, biased by their offset"
+    if _units_of_patches(model):
+        return "other", "mixed: attention within windows of patches in the first stages"
     if attends:
         return "vit", "none built in: plain attention"
     if any(p.ndim == 4 and p.shape[-1] > 1 for p in model.parameters()):
@@ -50,6 +52,11 @@ def _windows(model: nn.Module) -> bool:
         if any("relative" in name for name, _ in held):
             return True
     return False
+
+
+def _units_of_patches(model: nn.Module) -> bool:
+    """Whether layers attend within the squares of patches that Hiera calls mask units."""
+    return any(getattr(layer, "use_mask_unit_attn", False) for layer in model.modules())
 
 
 def _mixing(model: nn.Module) -> bool:

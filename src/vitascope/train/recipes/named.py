@@ -16,8 +16,10 @@ __all__ = [
     "RECIPES",
     "broadcast",
     "cifar",
+    "cifar_weak",
     "deit",
     "finetune",
+    "imagenet_park",
     "laptop",
     "linear",
     "recipe",
@@ -55,10 +57,11 @@ def deit(plus: bool = False) -> Recipe:
 
 
 def cifar() -> Recipe:
-    """ "How do vision transformers work?", appendix A, on CIFAR.
+    """ "How do vision transformers work?" on CIFAR-100, for convolutions and transformers alike.
 
-    The paper gives lr, weight decay, epochs, warm-up and batch; warm-up lr, least lr and drop
-    path are DeiT's. For its ImageNet runs take ``batch_size=128`` and DeiT's augmentation.
+    Park and Kim 2022, appendix A, which refers to the source code for all else:
+    ``configs/cifar100_vit.yaml`` of https://github.com/xxxnell/how-do-vits-work. The lr rises by
+    steps from 0. Drop path is DeiT's 0.1, which is theirs, too.
     """
     return replace(
         deit(),
@@ -66,8 +69,28 @@ def cifar() -> Recipe:
         batch_size=96,
         lr=1.25e-4,
         lr_batch=None,  # given for this batch
+        schedule_by="step",
+        warmup_lr=0.0,
+        min_lr=0.0,
+        clip_grad=5.0,
         augmentation=augment.cifar(),
         scale_epochs=False,
+    )
+
+
+def cifar_weak() -> Recipe:
+    """The same with weak augmentation, crops and mirrors alone: ``cifar100_vit_noaug.yaml``."""
+    return replace(cifar(), name="cifar_weak", clip_grad=None, augmentation=augment.laptop())
+
+
+def imagenet_park() -> Recipe:
+    """The same authors' training on ImageNet: ``imagenet_vit.yaml``."""
+    return replace(
+        cifar(),
+        name="imagenet_park",
+        batch_size=128,
+        clip_grad=None,
+        augmentation=augment.imagenet_park(),
     )
 
 
@@ -224,6 +247,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "deit": deit,
     "deit_plus": lambda: deit(plus=True),
     "cifar": cifar,
+    "cifar_weak": cifar_weak,
+    "imagenet_park": imagenet_park,
     "broadcast": broadcast,
     "broadcast_base": lambda: broadcast(base=True),
     "laptop": laptop,

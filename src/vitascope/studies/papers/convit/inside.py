@@ -16,9 +16,9 @@ from vitascope.record import Record
 from vitascope.studies.papers.convit.keys import head_mean
 from vitascope.studies.papers.figures import (
     CURVES,
-    LOOKS,
     each_head_figure,
     heads_figure,
+    looks,
     maps_panel,
 )
 from vitascope.studies.papers.plan import (
@@ -77,7 +77,9 @@ def inside(scale: Scale) -> Plan:
         found = []
         for label, (training, layers) in rows.items():
             keys = [head_mean(name, share, layers) for share in shares.values()]
-            asks = [Ask(training=training, reading=LOOKS, key=key, factor=1.0) for key in keys]
+            asks = [
+                Ask(training=training, reading=looks(scale), key=key, factor=1.0) for key in keys
+            ]
             found.append(Row(label=label, cells=asks))
         head: dict[str, Any] = {"corner": "layers", "columns": list(shares), "accuracy": False}
         return Sheet(name=name, rows=found, **head, **how)
@@ -112,7 +114,14 @@ def inside(scale: Scale) -> Plan:
         "depth",
         "Rank correlation of gate and depth after training (Fig. 6)",
         {"all heads": convit},
-        {"rho": {"reading": LOOKS, "key": _depth_correlation, "factor": 1.0, "sample": sample}},
+        {
+            "rho": {
+                "reading": looks(scale),
+                "key": _depth_correlation,
+                "factor": 1.0,
+                "sample": sample,
+            }
+        },
         corner="over",
         unit="Spearman's rho",
         digits=2,
@@ -156,10 +165,13 @@ def inside(scale: Scale) -> Plan:
     def figures(findings: Findings) -> list[Figure]:
         runs = {training.model: training for training in (vit, convit)}
         shown = [
-            heads_figure(findings, runs, "nonlocality", "Nonlocality over training (Fig. 5)"),
+            heads_figure(
+                findings, runs, looks(scale), "nonlocality", "Nonlocality over training (Fig. 5)"
+            ),
             each_head_figure(
                 findings,
                 {convit.model: convit},
+                looks(scale),
                 "gates",
                 "Gates over training, head by head (Fig. 6)",
             ),
@@ -186,7 +198,7 @@ def inside(scale: Scale) -> Plan:
             shown.append(Figure(name=kind, title=title, reading=text, panels=tuple(panels)))
         return shown
 
-    also = [(t, r) for t in (vit, convit) for r in (LOOKS, CURVES)] + list(maps.values())
+    also = [(t, r) for t in (vit, convit) for r in (looks(scale), CURVES)] + list(maps.values())
     return Plan(tables=[far, gate, depth], claims=claims, figures=figures, also=also)
 
 

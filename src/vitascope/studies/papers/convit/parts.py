@@ -16,7 +16,7 @@ from typing import Any
 from vitascope.figure import Figure
 from vitascope.studies.papers.convit.keys import head_mean
 from vitascope.studies.papers.convit.sizes import sized
-from vitascope.studies.papers.figures import CURVES, LOOKS, curves_figure, heads_figure
+from vitascope.studies.papers.figures import CURVES, curves_figure, heads_figure, looks
 from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, claimed
 from vitascope.studies.papers.scale import IMAGENET, Scale, percent
 
@@ -103,7 +103,7 @@ def distillation(scale: Scale) -> Plan:
         "Mean nonlocality of the ViT at the end (Fig. 10)",
         columns,
         {vit: runs[vit]},
-        ask={"reading": LOOKS, "key": head_mean("nonlocality"), "factor": 1.0},
+        ask={"reading": looks(scale), "key": head_mean("nonlocality"), "factor": 1.0},
         corner="network",
         unit="nonlocality, patches",
         digits=2,
@@ -130,9 +130,9 @@ def distillation(scale: Scale) -> Plan:
     def figures(findings: Findings) -> list[Figure]:
         runs = {f"ViT {name}": training for name, training in trained.items()}
         title = "Nonlocality with distillation (Fig. 10)"
-        return [heads_figure(findings, runs, "nonlocality", title)]
+        return [heads_figure(findings, runs, looks(scale), "nonlocality", title)]
 
-    also = [(t, LOOKS) for t in trained.values()]
+    also = [(t, looks(scale)) for t in trained.values()]
     return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
 
 

@@ -19,11 +19,11 @@ from vitascope.studies.papers.convit.keys import head_mean, positional_layers
 from vitascope.studies.papers.convit.published import CNNS, TRANSFORMERS
 from vitascope.studies.papers.figures import (
     CURVES,
-    LOOKS,
     curves_figure,
     each_head_figure,
     heads_figure,
     lines,
+    looks,
     over,
 )
 from vitascope.studies.papers.plan import (
@@ -94,7 +94,11 @@ def sizes(scale: Scale) -> Plan:
         return {label: [run(kind, size) for size in columns] for kind, label in labels.items()}
 
     def far(name: str, title: str, layers: slice) -> Sheet:
-        ask = {"reading": LOOKS, "key": head_mean("nonlocality", layers=layers), "factor": 1.0}
+        ask = {
+            "reading": looks(scale),
+            "key": head_mean("nonlocality", layers=layers),
+            "factor": 1.0,
+        }
         how: dict[str, Any] = {"unit": "nonlocality, patches", "digits": 2, "accuracy": False}
         return Sheet.of_grid(name, title, inner, sized_runs(inner), ask=ask, corner="size", **how)
 
@@ -104,7 +108,7 @@ def sizes(scale: Scale) -> Plan:
         "GPSA layers that still look at position at the end (Fig. 14)",
         inner,
         {convit: sized_runs(inner)[convit]},
-        ask={"reading": LOOKS, "key": positional_layers},
+        ask={"reading": looks(scale), "key": positional_layers},
         paper={convit: [left[size] for size in inner]},
         corner="size",
         unit="layers, %",
@@ -126,7 +130,7 @@ def sizes(scale: Scale) -> Plan:
                 cells=[
                     Ask(
                         training=run("ConViT", size),
-                        reading=LOOKS,
+                        reading=looks(scale),
                         key=head_mean("gates", layers=layers),
                         factor=1.0,
                     )
@@ -220,7 +224,9 @@ def sizes(scale: Scale) -> Plan:
         },
     )
     every = {(kind, size): run(kind, size) for kind in PAIR for size in (*names, *inner)}
-    also = [(training, reading) for training in every.values() for reading in (CURVES, LOOKS)]
+    also = [
+        (training, reading) for training in every.values() for reading in (CURVES, looks(scale))
+    ]
 
     def figures(findings: Findings) -> list[Figure]:
         curves, insides = (
@@ -231,8 +237,12 @@ def sizes(scale: Scale) -> Plan:
         return [
             parameters_figure(findings, sized_runs(names), published=scale.is_paper),
             curves_figure(findings, curves, "Learning curves by size (Fig. 11 middle)"),
-            heads_figure(findings, insides, "nonlocality", "Nonlocality by size (Fig. 13)"),
-            each_head_figure(findings, gated, "gates", "Gates by size, head by head (Fig. 14)"),
+            heads_figure(
+                findings, insides, looks(scale), "nonlocality", "Nonlocality by size (Fig. 13)"
+            ),
+            each_head_figure(
+                findings, gated, looks(scale), "gates", "Gates by size, head by head (Fig. 14)"
+            ),
         ]
 
     return Plan(tables=tables, claims=claims, figures=figures, also=also)

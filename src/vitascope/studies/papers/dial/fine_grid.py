@@ -17,7 +17,7 @@ from vitascope.figure import Figure
 from vitascope.studies.papers.figures import dots_figure, shares_panel
 from vitascope.studies.papers.plan import Findings, Plan, Sheet, Study, Training, claimed
 from vitascope.studies.papers.scale import IMAGENET, Role, Scale, percent
-from vitascope.studies.papers.vit.networks import augmented
+from vitascope.studies.papers.vit.networks import STRONG, WEAK
 
 _KINDS = {"ViT": ("deit_small", "vit_micro"), "ConViT": ("convit_small", "convit_micro")}
 _LARGER = {"ViT": "DeiT-B", "ConViT": "ConViT-B"}
@@ -112,7 +112,9 @@ def _usual(scale: Scale, kind: str, **how: Any) -> Training:
 
 
 def _augmented(scale: Scale, strong: bool) -> Callable[[str], Training]:
-    return lambda kind: _usual(scale, kind, changes=augmented(scale, strong=strong))
+    usual = scale.is_paper == strong  # the paper's recipe has DeiT's augmentation already
+    changes = {} if usual else STRONG if strong else WEAK
+    return lambda kind: _usual(scale, kind, changes=changes)
 
 
 def _larger(scale: Scale, kind: str) -> Training:

@@ -172,10 +172,8 @@ def large_data(scale: Scale) -> Plan:
     )
     runs = trainings(scale, names, imagenet=True)
     if scale.is_paper:
-        like = runs["ViT-Ti"].changes
         runs |= {
-            n: scale.training((spec, spec), recipe="cifar", changes=like)
-            for n, spec in _MORE.items()
+            n: scale.training((spec, spec), recipe="imagenet_park") for n, spec in _MORE.items()
         }
     resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
     table = corrupted(scale, runs, "Fig. E.1")

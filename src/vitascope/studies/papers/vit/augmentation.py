@@ -1,7 +1,8 @@
 """What does strong augmentation do to confidence and to the loss?
 
-Park and Kim 2022, https://arxiv.org/abs/2202.06709, appendix F and Fig. F.1: DeiT's augmentation
-against shifted crops alone, on CIFAR-100. A spectrum is taken on images augmented as in training.
+Park and Kim 2022, https://arxiv.org/abs/2202.06709, appendix F and Fig. F.1: strong augmentation
+against shifted crops alone, on CIFAR-100. The strong one is the authors' at the paper's scale and
+DeiT's below. A spectrum is taken on images augmented as in training.
 
 Confidence is compared with accuracy by its mean, over all test images: the signed form of the
 expected calibration error. On a laptop's 8 x 8 images the weak form varies nothing.
@@ -46,7 +47,7 @@ def augmentation(scale: Scale) -> Plan:
     kinds = ("weak", "strong")
     runs = {
         (NETWORKS[n].label(scale), kind): NETWORKS[n].training(
-            scale, changes=augmented(scale, kind == "strong")
+            scale, **augmented(scale, kind == "strong")
         )
         for n in names
         for kind in kinds

@@ -5,9 +5,9 @@ token), Fig. 7 (attention in a k x k neighbourhood), C.3 (patch sizes), C.5 and 
 channels per head).
 
 On a laptop one-pixel patches give Fig. 7 its own 8 x 8 grid, and all but Fig. 6 have two blocks
-(the paper halves the depth in C.5 and C.6). The paper does not say which numbers of heads it tried,
-and holds the width of the network apart from them; here, as in every ViT, the width is heads times
-channels per head, so both grow with it.
+(the paper halves the depth in C.5 and C.6). The paper does not say which numbers of heads it tried.
+`heads` holds the width of the network, as the released code does; `width` asks the same of a plain
+ViT, whose width is heads times channels per head and grows with both.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def bias(scale: Scale) -> Plan:
     patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
     kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
     grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
-    size = scale.pick(paper={"img_size": 32}, laptop={})
+    size = scale.pick(paper={"img_size": 32, "qkv_bias": False}, laptop={})
     share = scale.small if scale.name == "desk" else 1.0
 
     def vit(patch: int) -> Training:
@@ -159,8 +159,20 @@ def bias(scale: Scale) -> Plan:
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
+WIDTH = "Width of a ViT"  # no figure of the paper: claims of our own
+
+
 def heads(scale: Scale) -> Plan:
     """Fig. C.5 and C.6: number of heads, and channels per head, with exponents of APE."""
+    return _of_heads(scale, wider=False)
+
+
+def width(scale: Scale) -> Plan:
+    """The same in a ViT that is as wide as its heads together."""
+    return _of_heads(scale, wider=True)
+
+
+def _of_heads(scale: Scale, *, wider: bool) -> Plan:
     depth = scale.pick(paper=6, laptop=2)
     usual = scale.pick(paper=(3, 64), laptop=(9, 8), desk=(9, 16))
     counts: Sequence[int] = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
@@ -175,7 +187,8 @@ def heads(scale: Scale) -> Plan:
             paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4}
         )
         if not same:
-            args |= {"num_heads": number, "embed_dim": number * each}
+            size = {"embed_dim": number * each} if wider else {"head_dim": each}
+            args |= {"num_heads": number, **size}
         return NETWORKS["ViT-Ti"].training(scale, depth=depth, **args)
 
     families = {
@@ -186,15 +199,16 @@ def heads(scale: Scale) -> Plan:
     tables, claims = [], []
     for name, (runs, source, paper) in families.items():
         labelled = {f"{step} {name}": t for step, t in runs.items()}
-        where = source.removeprefix("ViT ")
+        where = WIDTH if wider else source.removeprefix("ViT ")
         nep, ape = eigenvalues(labelled, {"early": early}, where, f"{name}-")
         first, *rest = runs.values()
         fitted = {"key": exponent([float(step) for step in runs]), "others": rest}
+        beside = {} if wider else {"paper": paper}
         law = Sheet.of_runs(
             f"{name}-exponent",
             f"Exponent of APE ({where})",
             {f"APE against {name}": first},
-            {"exponent": {**fitted, "reading": early, "paper": paper, "factor": 1}},
+            {"exponent": {**fitted, "reading": early, **beside, "factor": 1}},
             corner="law",
             unit="exponent",
             digits=2,
@@ -202,18 +216,19 @@ def heads(scale: Scale) -> Plan:
         )
         tables += [nep, ape, law]
         low, *_, high = labelled
+        also = " and the width with them" if wider else " at one width"
         claims += claimed(
-            source,
+            WIDTH if wider else source,
             {
-                f"more {name}, fewer negative eigenvalues": nep.above(low, high),
-                f"APE falls as {name} grow": law.sign(law.rows[0].label, "exponent", -1),
+                f"more {name}{also}, fewer negative eigenvalues": nep.above(low, high),
+                f"APE falls as {name} grow{also}": law.sign(law.rows[0].label, "exponent", -1),
             },
         )
 
     def figures(findings: Findings) -> list[Figure]:
         shown: list[Figure] = []
         for name, (runs, source, paper) in families.items():
-            what, where = words[name], source.removeprefix("ViT ")
+            what, where = words[name], WIDTH if wider else source.removeprefix("ViT ")
 
             def ask(training: Training, key: str, factor: float) -> Ask:
                 return Ask(training=training, reading=early, key=key, factor=factor)
@@ -221,7 +236,8 @@ def heads(scale: Scale) -> Plan:
             pairs = [
                 (float(step), ask(t, "nep", 100.0), ask(t, "ape", 1.0)) for step, t in runs.items()
             ]
-            said = f"The paper fits APE with an exponent of {paper} and sees NEP fall."
+            said = f"The paper fits APE with an exponent of {paper} and sees NEP fall"
+            said += ", at one width." if wider else "."
             shown.append(
                 against_figure(
                     findings,
@@ -265,6 +281,14 @@ STUDIES = (
         claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
         covers=("ViT Fig. C.5", "ViT Fig. C.6"),
         plan=heads,
+        data=CIFAR,
+    ),
+    Study(
+        name="width",
+        title="Does width make the loss flat and convex?",
+        claim="NEP and APE also fall where a ViT grows wider with its heads",
+        covers=(WIDTH,),
+        plan=width,
         data=CIFAR,
     ),
 )

@@ -5,14 +5,19 @@ Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 2a, 8 and D.2 (high fr
 
 What a unit does is the difference between the map after it and the map after the unit before, where
 both have one grid: of Delta log amplitude at 1.0 pi, or of the log of the spatial variance (the
-paper draws the variance itself, which late layers dominate). The maps are what the network carries
-on: inside a residual branch of two convolutions, the map between them.
+paper draws the variance itself, which late layers dominate).
+
+Claims are judged on the authors' units and on the ResNet they use: the map after each residual
+block of a post-activation ResNet, after each attention and each MLP of a transformer
+(``level="block"`` of :func:`vitascope.capture.units`). What a block does depends on its stage, so
+a table has the stages one by one. Further tables have our finer units, the map after each 3 x 3
+convolution, and all tables the pre-activation ResNet, too: with them the sign may be another.
 
 A desk sees all images once; `frequencies-longer` asks what the ViT and the ResNet do after three
 times the training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,7 @@ from vitascope.studies.papers.plan import (
     claimed,
 )
 from vitascope.studies.papers.scale import IMAGENET, Scale
-from vitascope.studies.papers.vit.networks import looked_into
+from vitascope.studies.papers.vit.networks import looked_into, trainings
 from vitascope.studies.papers.vit.noise import noise_figure, noise_table
 from vitascope.studies.papers.vit.tables import Runs
 
@@ -88,10 +93,37 @@ def _acts(runs: Runs, reading: Reading, title: str, name: str) -> Sheet:
     """What attention, MLPs and convolutions change, and all together."""
     keys = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
     keys |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
-    keys["all"] = in_all
+    return _changes(runs, reading, title, name, {**keys, "all": in_all})
+
+
+def _changes(runs: Runs, reading: Reading, title: str, name: str, keys: Mapping[str, Any]) -> Sheet:
     asked = {column: {"reading": reading, "key": key, "factor": 1} for column, key in keys.items()}
     how = {"unit": "change, nats", "digits": 3, "accuracy": False}
     return Sheet.of_runs(name, title, runs, asked, corner="change at", **how)
+
+
+def in_stage(stage: int) -> Any:
+    """The mean change over the convolutions of one stage, from 0."""
+
+    def key(record: Record) -> float | None:
+        kinds, stages, after = record.values["kind"], record.values["stage"], levels(record)
+        found = [
+            after[i] - after[i - 1]
+            for i in range(1, len(kinds))
+            if stages[i] == stages[i - 1] == stage and kinds[i] == "convolution"
+        ]
+        return float(np.mean(found)) if found else None
+
+    return key
+
+
+def _networks(scale: Scale) -> dict[str, Training]:
+    """The ViT, the post-activation ResNet of the authors, and those of other studies."""
+    usual = looked_into(scale, imagenet=True)
+    small = scale.name == "desk"
+    authors = trainings(scale, ["ResNet-50, post-activation"], imagenet=True, small=small)
+    (vit, run), *others = usual.items()
+    return {vit: run, **authors, **dict(others)}
 
 
 def _signs(runs: Runs, reading: Reading, where: str) -> Sheet:
@@ -110,7 +142,7 @@ def _kinds(training: Training) -> tuple[str, str]:
 def _in_stages(source: str, table: Sheet, what: str, runs: Runs) -> list[Claim]:
     """Attention lowers, MLPs and convolutions raise it in networks with stages, too."""
     found = {}
-    for label, training in list(runs.items())[2:]:
+    for label, training in list(runs.items())[3:]:
         for kind in _kinds(training):
             said = "attention lowers" if kind == "attention" else f"{kind}s raise"
             found[f"{said} {what} in {label}"] = table.sign(label, kind, SIGNS[kind])
@@ -152,19 +184,46 @@ def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tu
             at = [i for i, k in enumerate(kinds) if k == kind]
             groups = [after[:, i].tolist() for i in at]
             series.append(over([i + 1 for i in at], groups, kind, model=False))
-        panels.append(lines(label, series, x="unit", y=y))
+        panels.append(lines(label, series, x="block", y=y))
     return tuple(panels)
 
 
+def _tables(
+    scale: Scale, runs: Runs, name: str, instrument: str, what: str, where: str
+) -> tuple[Reading, list[Sheet]]:
+    """The authors' reading, and tables: by kind of unit, by stage, and of our finer units."""
+    authors = Reading(name=instrument, options=scale.look(level="block"))
+    ours = Reading(name=instrument, options=scale.look())
+    resnets = {label: run for label, run in runs.items() if run.model.startswith("resnet")}
+    stages = {f"stage {n + 1}": in_stage(n) for n in range(scale.pick(paper=4, laptop=3))}
+    together = {"convolution": of_kind("convolution"), "all": in_all}
+    return authors, [
+        _acts(runs, authors, f"Change of the {what} after each block ({where})", name),
+        _changes(
+            resnets,
+            authors,
+            f"Change of the {what} after each block, stage by stage",
+            f"{name}-stages",
+            stages,
+        ),
+        _changes(
+            resnets,
+            ours,
+            f"Our units: change of the {what} after each 3 x 3 convolution",
+            f"{name}-units",
+            together,
+        ),
+    ]
+
+
 def frequencies(scale: Scale) -> Plan:
-    """Fig. 2, 8, D.2: high frequencies after each unit, and noise of one frequency."""
-    runs = looked_into(scale, imagenet=True)
+    """Fig. 2, 8, D.2: high frequencies after each block, and noise of one frequency."""
+    runs = _networks(scale)
     vit, resnet, *_ = runs
-    fourier = Reading(name="fourier", options=scale.look())
     noise = Reading(name="frequency", options=scale.look())
-    title = "Change of the log amplitude at 1.0 pi (Fig. 2a, 8, D.2)"
-    high = _acts(runs, fourier, title, "high")
-    signs = _signs(runs, fourier, "Fig. 8, D.2")
+    what, where = "log amplitude at 1.0 pi", "Fig. 2a, 8, D.2"
+    fourier, tables = _tables(scale, runs, "high", "fourier", what, where)
+    high = tables[0]
     noisy = noise_table(runs, noise, "Fig. 2b")
     claims = claimed(
         "ViT Fig. 2",
@@ -200,7 +259,7 @@ def frequencies(scale: Scale) -> Plan:
             ),
             Figure(
                 name="high",
-                title="High frequencies after each unit (Fig. 8, D.2 right)",
+                title="High frequencies after each block (Fig. 8, D.2 right)",
                 reading="Where attention lies below its neighbours, it damps high frequencies. "
                 + _told(findings, runs, fourier),
                 panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
@@ -208,7 +267,8 @@ def frequencies(scale: Scale) -> Plan:
             noise_figure(findings, runs, noise, "all networks", "Fig. 2b"),
         ]
 
-    return Plan(tables=[high, signs, noisy], claims=claims, figures=figures)
+    signs = _signs(runs, fourier, "Fig. 8, D.2")
+    return Plan(tables=[*tables, signs, noisy], claims=claims, figures=figures)
 
 
 def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> tuple[Lines, ...]:
@@ -231,12 +291,11 @@ def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> 
 
 
 def ensembling(scale: Scale) -> Plan:
-    """Fig. 9, D.1: the variance of feature maps after each unit."""
-    runs = looked_into(scale, imagenet=True)
+    """Fig. 9, D.1: the variance of feature maps after each block."""
+    runs = _networks(scale)
     vit, resnet, *_ = runs
-    variance = Reading(name="variance", options=scale.look())
-    table = _acts(runs, variance, "Change of the log variance (Fig. 9, D.1)", "variance")
-    signs = _signs(runs, variance, "Fig. 9, D.1")
+    variance, tables = _tables(scale, runs, "variance", "variance", "log variance", "Fig. 9, D.1")
+    table = tables[0]
     claims = claimed(
         "ViT Fig. 9",
         {
@@ -257,32 +316,34 @@ def ensembling(scale: Scale) -> Plan:
         panels = _after_units(findings, runs, variance, "log of the variance")
         said = "Where attention lies below its neighbours, it averages. "
         said += _told(findings, runs, variance)
-        title = "Variance after each unit (Fig. 9, D.1)"
+        title = "Variance after each block (Fig. 9, D.1)"
         return [Figure(name="variance", title=title, reading=said, panels=panels)]
 
-    return Plan(tables=[table, signs], claims=claims, figures=figures)
+    signs = _signs(runs, variance, "Fig. 9, D.1")
+    return Plan(tables=[*tables, signs], claims=claims, figures=figures)
 
 
 def longer(scale: Scale) -> Plan:
     """Fig. 8 and 9 of the ViT and the ResNet after three times the training."""
-    usual = list(looked_into(scale, imagenet=True).items())[:2]
+    usual = list(_networks(scale).items())[:2]
     runs = {label: run.but(epochs=3 * run.full_recipe.epochs) for label, run in usual}
     vit, resnet = runs
     asked = {
-        "high": ("fourier", "high frequencies", "log amplitude at 1.0 pi (Fig. 8)"),
-        "variance": ("variance", "the variance", "log variance (Fig. 9)"),
+        "high": ("fourier", "high frequencies", "log amplitude at 1.0 pi", "Fig. 8"),
+        "variance": ("variance", "the variance", "log variance", "Fig. 9"),
     }
     tables, claims = [], []
-    for name, (instrument, what, level) in asked.items():
-        reading = Reading(name=instrument, options=scale.look())
-        table = _acts(runs, reading, f"Change of the {level}, trained three times as long", name)
-        found = {
+    for name, (instrument, what, level, figure) in asked.items():
+        where = f"{figure}, trained three times as long"
+        _, found = _tables(scale, runs, name, instrument, level, where)
+        tables += found
+        table = found[0]
+        said = {
             f"attention lowers {what} in the ViT": table.sign(vit, "attention", -1),
             f"MLPs raise {what} in the ViT": table.sign(vit, "MLP", 1),
             f"convolutions raise {what} in the ResNet": table.sign(resnet, "convolution", 1),
         }
-        tables.append(table)
-        claims += claimed(LONGER, {f"after longer training {t}": c for t, c in found.items()})
+        claims += claimed(LONGER, {f"after longer training {t}": c for t, c in said.items()})
     return Plan(tables=tables, claims=claims)
 
 

@@ -7,11 +7,12 @@ patches of two pixels, windows of 4 x 4, and about a million parameters. A study
 many runs takes the laptop's networks at a desk, too (``small``): micro ones, ViTs with an 8 x 8
 grid, that see an eighth of the images (``seen`` says where it is more).
 
-Deviations. ResNets are pre-activation everywhere (the paper: only below AlterNet). AlterNet's
+Deviations. ResNets are pre-activation (the paper: only below AlterNet), but for frequencies and
+variance, which are measured in a post-activation one, too. AlterNet's
 CIFAR form has one attention block in its third stage, which is as many as Fig. 12a finds useful.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +21,15 @@ from vitascope.studies.papers.scale import REAL, Role, Scale, Spec
 
 CIFAR = {"paper": "CIFAR-100 (cifar100:PATH)", "desk": REAL, "laptop": "digits (embedded)"}
 
-_STRONG: dict[str, Any] = {
+_NO_BIAS = {"qkv_bias": False}  # as released
+STRONG: dict[str, Any] = {  # DeiT's, on a laptop and at a desk; the paper's scale has recipes
     "augmentation.rand_augment": "rand-m9-mstd0.5-inc1",
     "augmentation.random_erasing": 0.25,
     "augmentation.mixup": 0.8,
     "augmentation.cutmix": 1.0,
     "augmentation.label_smoothing": 0.1,
 }
-_WEAK = {name: None if isinstance(value, str) else 0.0 for name, value in _STRONG.items()}
-_ON_IMAGENET = {"batch_size": 128, "augmentation.crop": "resized"}  # appendix A; DeiT's crops
+WEAK = {name: None if isinstance(value, str) else 0.0 for name, value in STRONG.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +55,24 @@ class Network:
         *,
         imagenet: bool = False,
         small: bool = False,
-        changes: Mapping[str, Any] | None = None,
+        recipe: str | None = None,
         **how: Any,
     ) -> Training:
-        """How it is trained; ``how`` is ``fraction``, ``seen`` and arguments of the model."""
+        """How it is trained.
+
+        Args:
+            scale: Of the study.
+            imagenet: On ImageNet, in place of CIFAR, at the paper's scale.
+            small: The laptop's network at a desk, too.
+            recipe: At the paper's scale; the authors' for these images when left out.
+            how: ``changes``, ``fraction``, ``seen`` and arguments of the model.
+        """
         spec = self.imagenet if imagenet else self.cifar
-        changed = {**(_ON_IMAGENET if imagenet and scale.is_paper else {}), **(changes or {})}
+        recipe = recipe or ("imagenet_park" if imagenet else "cifar")
         desk = self.laptop if small else self.desk
         role: Role = (spec, self.laptop, desk) if desk else (spec, self.laptop)
         make = scale.few if small else scale.training
-        return make(role, recipe="cifar", changes=changed, **how)
+        return make(role, recipe=recipe, **how)
 
 
 _SWIN = {
@@ -86,21 +95,21 @@ _ALL = (
     Network(
         name="ViT-Ti",
         short="vit_micro",
-        cifar=("vit_tiny_cifar", {}),
+        cifar=("vit_tiny_cifar", _NO_BIAS),
         imagenet=("deit_tiny", {}),
         laptop=("vit_micro", {}),
     ),
     Network(
         name="ViT-S",
         short="vit_micro wide",
-        cifar=("vit_small_cifar", {}),
+        cifar=("vit_small_cifar", _NO_BIAS),
         imagenet=("deit_small", {}),
         laptop=("vit_micro", {"embed_dim": 108, "num_heads": 9}),
     ),
     Network(
         name="ViT-Ti GAP",
         short="vit_micro_gap",
-        cifar=("vit_tiny_cifar", {"class_token": False, "global_pool": "avg"}),
+        cifar=("vit_tiny_cifar", {**_NO_BIAS, "class_token": False, "global_pool": "avg"}),
         imagenet=("deit_tiny_gap", {}),
         laptop=("vit_micro_gap", {}),
     ),
@@ -114,7 +123,7 @@ _ALL = (
     Network(
         name="PiT-Ti",
         short="pit_micro",
-        cifar=("pit_tiny_cifar", {}),
+        cifar=("pit_tiny_cifar", {"stride": 1}),
         imagenet=("pit_ti_224", {}),
         laptop=("pit_tiny_cifar", _PIT),
         desk=(
@@ -125,7 +134,7 @@ _ALL = (
     Network(
         name="Swin-Ti",
         short="swin_micro",
-        cifar=("swin_tiny_cifar", {}),
+        cifar=("swin_tiny_cifar", _NO_BIAS),
         imagenet=("swin_tiny_patch4_window7_224", {}),
         laptop=("swin_tiny_cifar", _SWIN),
         desk=("swin_tiny_cifar", {**_SWIN, "patch_size": 2, "window_size": 4, "embed_dim": 48}),
@@ -136,6 +145,13 @@ _ALL = (
         cifar=("resnet_preact_50", {"stem": "cifar"}),
         imagenet=("resnet_preact_50", {}),
         laptop=("resnet_micro", {}),
+    ),
+    Network(
+        name="ResNet-50, post-activation",
+        short="resnet_postact_micro",
+        cifar=("resnet_postact_50", {"stem": "cifar"}),
+        imagenet=("resnet_postact_50", {}),
+        laptop=("resnet_postact_micro", {}),
     ),
     Network(
         name="ResNet-101",
@@ -177,7 +193,7 @@ def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
 
 
 def augmented(scale: Scale, strong: bool) -> dict[str, Any]:
-    """What changes a recipe to strong or weak augmentation; the paper's is strong."""
+    """How a training has strong or weak augmentation: its recipe, or what changes in it."""
     if scale.is_paper:
-        return {} if strong else dict(_WEAK)
-    return dict(_STRONG) if strong else {}
+        return {"recipe": "cifar" if strong else "cifar_weak"}
+    return {"changes": STRONG if strong else {}}

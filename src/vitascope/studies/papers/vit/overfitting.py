@@ -138,9 +138,7 @@ def overfitting(scale: Scale) -> Plan:
     kinds = scale.pick(paper=("strong",), laptop=("strong", "weak"), smoke=("strong",))
     by_share = {
         f"{kind} augmentation": [
-            NETWORKS["ViT-Ti"].training(
-                scale, fraction=f, changes=augmented(scale, kind == "strong")
-            )
+            NETWORKS["ViT-Ti"].training(scale, fraction=f, **augmented(scale, kind == "strong"))
             for f in shares
         ]
         for kind in kinds
