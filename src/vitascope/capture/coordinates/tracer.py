@@ -49,6 +49,7 @@ _MIXES = frozenset(
     upsample_bicubic2d""".split()  # noqa: SIM905
 )
 
+_MAXIMA = frozenset(("amax", "amin", "max", "min"))
 
 _one_at_a_time = threading.RLock()
 
@@ -58,6 +59,7 @@ class CoordinateTracer(TorchDispatchMode):
 
     def __init__(self, image: Tensor):
         super().__init__()
+        self._lost: dict[tuple[Any, ...], StorageWeakRef] = {}  # see lost_in_a_sum
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
@@ -83,6 +85,23 @@ class CoordinateTracer(TorchDispatchMode):
         found = self._planes.get(_key(tensor))
         return found[0] if found else None
 
+    def lost_in_a_sum(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` has no coordinates because a product summed over different tokens.
+
+        True of attention over channels and of token mixing; not where coordinates are unknown.
+        """
+        return _key(tensor) in self._lost
+
+    def _note_lost(self, tensor: Tensor, sources: list[Tensor], summed: bool) -> None:
+        """Remember that a product lost the coordinates, or that its result is handed on."""
+        handed_on = bool(self._lost) and any(map(self.lost_in_a_sum, sources))
+        self._lost.pop(_key(tensor), None)
+        if not summed and not handed_on:
+            return
+        planes = self.of(tensor)
+        if planes is not None and not _placed(planes):
+            self._lost[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
+
     def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
         """Set the coordinates of ``tensor``."""
         if planes is None:
@@ -97,10 +116,14 @@ class CoordinateTracer(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        before = [self.of(a) for a in args[:3] if isinstance(a, Tensor)]  # in-place ops overwrite
+        sources = [a for a in args[:3] if isinstance(a, Tensor)]
+        before = [self.of(a) for a in sources]  # in-place ops overwrite
         out = func(*args, **kwargs)
         try:
             self._follow(func, args, kwargs, out, before)
+            if isinstance(out, Tensor):
+                summed = "mm" in func.overloadpacket.__name__ and any(map(_placed, before))
+                self._note_lost(out, sources, summed)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
@@ -121,7 +144,7 @@ class CoordinateTracer(TorchDispatchMode):
         if not known:
             for tensor in _tensors(out):
                 self.put(tensor, None)
-        elif name in _MOVES:
+        elif name in _MOVES or (name in _MAXIMA and len(args) > 1):
             self._move(func, args, kwargs, out)
         elif name in ("mm", "bmm", "addmm", "baddbmm"):
             a, b = args[-2:] if name in ("mm", "bmm") else args[1:3]
@@ -156,6 +179,10 @@ class CoordinateTracer(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name == "constant_pad_nd":
             args = args[:2]  # padding has no coordinates
+        if name in _MAXIMA:  # in the middle of what it is taken of
+            func = torch.ops.aten.mean.dim
+            args = (args[0], [args[1]] if isinstance(args[1], int) else args[1], *args[2:])
+            out = _tensors(out)[0]
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
         single = all(is_empty(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
@@ -177,7 +204,12 @@ class CoordinateTracer(TorchDispatchMode):
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
             planes = [*found, *[empty_plane(tensor.shape)] * (6 - len(found))]
-            self.put(tensor, unit(planes) if name in _MIXES else planes)
+            self.put(tensor, unit(planes) if name in _MIXES or name in _MAXIMA else planes)
+
+
+def _placed(planes: CoordinatePlanes | None) -> bool:
+    """Whether any element has coordinates."""
+    return planes is not None and (bool(planes[0].any()) or bool(planes[3].any()))
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:
