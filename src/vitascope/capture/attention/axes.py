@@ -99,7 +99,7 @@ def axes_of(
         return Axes(tuple(lead) or (1,), None)
     if tuple(lead) == (images, heads):
         return Axes(tuple(lead), 1)
-    if heads is not None:
+    if heads is not None and heads in lead[1:]:
         fitting = _candidates(lead, images, heads)
         if len(fitting) == 1:
             return fitting[0]
@@ -112,11 +112,15 @@ def axes_of(
 
 
 def _fitting(tokens: Tokens, lead: Sequence[int], images: int, heads: int | None) -> Axes | None:
-    """The only axes along whose heads all tokens are the same; the most heads if none is stated."""
+    """The only axes along whose heads all tokens are the same.
+
+    With the stated number of heads if it fits (a layer may compute one head at a time), else with
+    as many as possible.
+    """
     if all(bool(side.isnan().all()) for side in tokens):
         return None
     total = prod(lead)
-    for count in [heads] if heads else range(total // images, 0, -1):
+    for count in [heads] * bool(heads) + list(range(total // images, 0, -1)):
         if total % (images * count) == 0:
             fitting = [
                 axes
@@ -134,16 +138,8 @@ def _same_for_heads(side: Tensor, lead: Sequence[int], axes: Axes) -> bool:
 
 
 def aligned(query: Tensor, key: Tensor) -> Tokens:
-    """Tokens whose axes before the last two are those of the map: fewer key heads are repeated."""
-    lead = (
-        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]) if _broadcast(query, key) else ()
-    )
-    if not lead and query.ndim == key.ndim > 2:
+    """Tokens with the axes of their map before the last two; shared key heads are repeated."""
+    if query.ndim == key.ndim > 3 and key.shape[-3] not in (1, query.shape[-3]):
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-        lead = query.shape[:-2]
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     return query.expand(*lead, *query.shape[-2:]), key.expand(*lead, *key.shape[-2:])
-
-
-def _broadcast(query: Tensor, key: Tensor) -> bool:
-    sizes = zip(reversed(query.shape[:-2]), reversed(key.shape[:-2]), strict=False)
-    return all(a == b or 1 in (a, b) for a, b in sizes)

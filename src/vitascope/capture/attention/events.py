@@ -261,23 +261,60 @@ def of_product(
     """The event of a matrix product with a softmax, possibly after dropout or talking heads."""
     soft = frame.softmaxes[-1]
     for operand in operands:
-        for candidate in (operand, operand.mT) if operand.ndim >= 2 else ():
-            if candidate.shape[-2:] == soft.shape[-2:] and candidate.numel() == soft.numel():
-                break
-        else:
-            continue
         with torch._C.DisableTorchFunction():
-            used = candidate.reshape(soft.shape)
-            tolerance = 1e-3 if used.dtype in (torch.float32, torch.float64) else 3e-2
-            whole = bool(((used.sum(-1) - 1).abs() < tolerance).all())
-            event = Event(frame.name, partial(_same, used if whole else soft), axes, scores=soft)
-            _split(event, frame, used)
+            used = _as_used(operand, soft)
+            if used is None:
+                continue
+            weights, transposed = used
+            event = Event(frame.name, partial(_same, weights), axes, scores=soft)
+            _split(event, frame, weights)
             if operand.requires_grad:
-                event.source = operand if whole else soft
-                transposed = whole and candidate is not operand
+                event.source = soft if weights is soft else operand
                 event.map_gradient = partial(_as_map, soft.shape, transposed)
         return event
     return None
+
+
+def _as_used(operand: Tensor, soft: Tensor) -> tuple[Tensor, bool] | None:
+    """The map by which a product weights its values, and whether it stands there transposed.
+
+    None where the operand has the softmax's shape alone: a softmax times something else is no map.
+    """
+    if operand.ndim < 2 or operand.numel() != soft.numel():
+        return None
+    tolerance = 1e-3 if soft.dtype in (torch.float32, torch.float64) else 3e-2
+    fitting = [
+        (candidate.reshape(soft.shape), candidate is not operand)
+        for candidate in (operand, operand.mT)
+        if candidate.shape[-2:] == soft.shape[-2:]
+    ]
+    for used, transposed in fitting:
+        if bool(((used.sum(-1) - 1).abs() < tolerance).all()):
+            return used, transposed
+    for used, _ in fitting:
+        if _dropped_or_mixed(used, soft, tolerance):
+            return soft, False
+    return None
+
+
+def _dropped_or_mixed(used: Tensor, soft: Tensor, tolerance: float) -> bool:
+    """Whether ``used`` is the softmax after dropout, or with its heads mixed linearly."""
+    used, soft = used.detach().float(), soft.detach().float()
+    some = used.flatten()[:4096], soft.flatten()[:4096]
+    alive = (some[0] != 0) & (some[1] > 1e-12)
+    ratio = some[0][alive] / some[1][alive]
+    if len(ratio) and bool((ratio - ratio[0]).abs().max() < tolerance * ratio[0].abs()):
+        return True
+    if soft.ndim < 4:
+        return False
+    heads = soft.shape[-3]
+    before, after = (each.movedim(-3, -1).reshape(-1, heads) for each in (soft, used))
+    picked = torch.linspace(0, len(before) - 1, 16 * heads + 64, device=soft.device).long()
+    before = torch.nn.functional.pad(before[picked], (0, 1), value=1.0)
+    after = after[picked]
+    mixing = torch.linalg.pinv(before.double().cpu()) @ after.double().cpu()
+    off = (before.double().cpu() @ mixing - after.cpu()).abs().max()
+    return len(picked.unique()) > 2 * heads and bool(off < tolerance * after.abs().max().cpu())
 
 
 def _split(event: Event, frame: Frame, mixed: Tensor) -> None:

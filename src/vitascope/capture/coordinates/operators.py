@@ -33,12 +33,18 @@ def distinct(values: Tensor) -> int:
 
 def spacing(coordinates: Tensor) -> tuple[float, float]:
     """Smallest distance between points (..., 2) down and across, in pixels; 0 if all are equal."""
-    steps = []
-    for axis in (0, 1):
-        values = coordinates[..., axis].flatten()
-        values = (values[~values.isnan()] * 16).round().unique() / 16
-        steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
-    return steps[0], steps[1]
+    return _smallest_step(coordinates[..., 0]), _smallest_step(coordinates[..., 1])
+
+
+def _smallest_step(values: Tensor) -> float:
+    values = values[~values.isnan()].double()
+    levels = (values * 16).round().unique() / 16
+    if len(levels) < 2:
+        return 0.0
+    steps = levels.diff()
+    if steps.max() - steps.min() <= 1 / 8:  # even: not rounded to sixteenths
+        return float(values.max() - values.min()) / (len(levels) - 1)
+    return float(steps.min())
 
 
 def fills_a_grid(coordinates: Tensor) -> bool:
