@@ -7,7 +7,12 @@ from vitascope.capture.attention.events import Event
 from vitascope.capture.coordinates.operators import positions, rows
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["over_channels", "tokens_of"]
+__all__ = ["learned_queries", "over_channels", "tokens_of"]
+
+
+def learned_queries(event: Event, tracer: CoordinateTracer) -> bool:
+    """Whether the queries are parameters, as in attention pooling: no token of the image asks."""
+    return event.query is not None and tracer.is_learned(event.query)
 
 
 def over_channels(event: Event, tracer: CoordinateTracer) -> bool:
@@ -34,6 +39,8 @@ def tokens_of(event: Event, tracer: CoordinateTracer) -> Tokens | None:
     if event.query is None or event.key is None:
         return None
     query_rows, key_rows = rows(tracer.of(event.query)), rows(tracer.of(event.key))
+    if learned_queries(event, tracer):
+        query_rows = event.query.new_full((*event.query.shape[:-1], 2), float("nan"))
     if query_rows is None or key_rows is None:
         return None
     if event.axes is None:

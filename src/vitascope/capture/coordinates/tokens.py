@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
 from vitascope.capture.attention.recorder import record_attention
-from vitascope.capture.attention.tokens import over_channels, tokens_of
+from vitascope.capture.attention.tokens import learned_queries, over_channels, tokens_of
 from vitascope.capture.coordinates.layout import without_modes
 from vitascope.capture.coordinates.operators import distinct, fills_a_grid, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
@@ -41,6 +41,7 @@ class TokenCoordinates:
 
     query: Tensor  # (W, T, 2)
     key: Tensor  # (W, S, 2)
+    learned_queries: bool = False  # parameters, as in attention pooling
 
     @property
     def over_tokens(self) -> bool:
@@ -214,5 +215,5 @@ def _coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates 
     for side in (query, key):
         if not bool(((side == side[:, :1]) | side.isnan()).all()):
             raise UserError("its heads attend to different tokens")
-    found = TokenCoordinates(query[:, 0], key[:, 0])
+    found = TokenCoordinates(query[:, 0], key[:, 0], learned_queries(event, tracer))
     return found if found.over_tokens or over_channels(event, tracer) else None

@@ -60,6 +60,7 @@ class CoordinateTracer(TorchDispatchMode):
     def __init__(self, image: Tensor):
         super().__init__()
         self._lost: dict[tuple[Any, ...], StorageWeakRef] = {}  # see lost_in_a_sum
+        self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}  # of the image, not followed
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
@@ -92,6 +93,17 @@ class CoordinateTracer(TorchDispatchMode):
         """
         return _key(tensor) in self._lost
 
+    def is_learned(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` comes from parameters alone: it is the same for every image."""
+        return self.of(tensor) is None and _key(tensor) not in self._unknown
+
+    def _note_unknown(self, out: Any, depends: bool) -> None:
+        """Remember results that depend on the image but have no coordinates."""
+        for tensor in _tensors(out):
+            self._unknown.pop(_key(tensor), None)
+            if depends and self.of(tensor) is None:
+                self._unknown[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
+
     def _note_lost(self, tensor: Tensor, sources: list[Tensor], summed: bool) -> None:
         """Remember that a product lost the coordinates, or that its result is handed on."""
         handed_on = bool(self._lost) and any(map(self.lost_in_a_sum, sources))
@@ -110,6 +122,9 @@ class CoordinateTracer(TorchDispatchMode):
         self._planes[_key(tensor)] = planes, StorageWeakRef(tensor.untyped_storage())
         if len(self._planes) > self._next_sweep:
             self._planes = {k: v for k, v in self._planes.items() if not v[1].expired()}
+            for references in (self._lost, self._unknown):
+                for key in [k for k, v in references.items() if v.expired()]:
+                    del references[key]
             self._next_sweep = 2 * len(self._planes) + 64
 
     def __torch_dispatch__(
@@ -118,6 +133,9 @@ class CoordinateTracer(TorchDispatchMode):
         kwargs = kwargs or {}
         sources = [a for a in args[:3] if isinstance(a, Tensor)]
         before = [self.of(a) for a in sources]  # in-place ops overwrite
+        if args and isinstance(args[0], (list, tuple)):
+            sources += [a for a in args[0] if isinstance(a, Tensor)]
+        depends = any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         out = func(*args, **kwargs)
         try:
             self._follow(func, args, kwargs, out, before)
@@ -127,6 +145,7 @@ class CoordinateTracer(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
+        self._note_unknown(out, depends)
         return out
 
     def _follow(
