@@ -183,7 +183,7 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("convit_micro --data digtis", "unknown data source 'digtis'"),
         ("convit_mirco --list", "unknown model 'convit_mirco'"),
         ("convit_micro --data digits --other x --measures gates", "--other is for CKA"),
-        ("hf:no/such/model --list", "no Hugging Face image classifier"),
+        ("hf:no/such/model --list", "no Hugging Face image model"),
         ("my_nets:number --list", "returned int"),
         ("my_nets:nothing --list", "my_nets:nothing"),
         ("my_nets:needs --list", "cannot take images of 3 x 224 x 224"),

@@ -1,5 +1,6 @@
 """Coordinates of the tokens of one attention computation, in the axes of its own map."""
 
+import torch
 from torch import Tensor
 
 from vitascope.capture.attention.axes import Tokens, aligned
@@ -7,7 +8,7 @@ from vitascope.capture.attention.events import Event
 from vitascope.capture.coordinates.operators import positions, rows
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 
-__all__ = ["learned_queries", "over_channels", "tokens_of"]
+__all__ = ["is_chosen", "learned_queries", "over_channels", "tokens_of"]
 
 
 def learned_queries(event: Event, tracer: CoordinateTracer) -> bool:
@@ -25,6 +26,12 @@ def over_channels(event: Event, tracer: CoordinateTracer) -> bool:
     return planes is not None and bool(planes[0].any() or planes[3].any())
 
 
+def is_chosen(event: Event, tracer: CoordinateTracer) -> bool:
+    """Whether which tokens the layer has depends on the image or on chance (masking)."""
+    sides = (event.query, event.key, event.scores)
+    return any(side is not None and tracer.is_chosen(side) for side in sides)
+
+
 def tokens_of(event: Event, tracer: CoordinateTracer) -> Tokens | None:
     """Coordinates of queries (..., T, 2) and keys (..., S, 2); None if unknown.
 
@@ -35,7 +42,12 @@ def tokens_of(event: Event, tracer: CoordinateTracer) -> Tokens | None:
         if planes is None:
             return None
         query = positions([p[..., 0] for p in planes[:3]])
-        return query, positions([p[..., 0, :] for p in planes[3:]])
+        key = positions([p[..., 0, :] for p in planes[3:]])
+        if bool(key.isnan().all()):
+            points = positions(planes[:3])  # a single point for each score
+            if not bool(((points == points[..., :1, :]) | points.isnan()).all()):
+                return torch.full_like(query, float("nan")), points[..., 0, :, :]  # the key's
+        return query, key
     if event.query is None or event.key is None:
         return None
     query_rows, key_rows = rows(tracer.of(event.query)), rows(tracer.of(event.key))

@@ -14,7 +14,12 @@ from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
 from vitascope.capture.attention.recorder import record_attention
-from vitascope.capture.attention.tokens import learned_queries, over_channels, tokens_of
+from vitascope.capture.attention.tokens import (
+    is_chosen,
+    learned_queries,
+    over_channels,
+    tokens_of,
+)
 from vitascope.capture.coordinates.layout import without_modes
 from vitascope.capture.coordinates.operators import distinct, fills_a_grid, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
@@ -121,6 +126,9 @@ def trace_tokens(
             tokens = coordinates_of(event, tracer)
         except UserError as error:
             untraced[event.name] = str(error)
+            return
+        if tokens is None and is_chosen(event, tracer):
+            untraced[event.name] = "which patches its tokens are depends on the image or on chance"
             return
         if tokens is None and grid is not None:
             with without_modes():

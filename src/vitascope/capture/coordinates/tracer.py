@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from vitascope.capture.coordinates.operators import (
     CoordinatePlanes,
@@ -49,6 +49,8 @@ _MIXES = frozenset(
     upsample_bicubic2d""".split()  # noqa: SIM905
 )
 
+_CHANCE = ("rand", "bernoulli", "multinomial", "normal", "uniform")
+_PICKS = frozenset(("gather", "index", "index_select", "take"))
 _MAXIMA = frozenset(("amax", "amin", "max", "min"))
 
 _one_at_a_time = threading.RLock()
@@ -60,7 +62,9 @@ class CoordinateTracer(TorchDispatchMode):
     def __init__(self, image: Tensor):
         super().__init__()
         self._lost: dict[tuple[Any, ...], StorageWeakRef] = {}  # see lost_in_a_sum
-        self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}  # of the image, not followed
+        # what depends on the image or on chance without coordinates, and which tokens were chosen so
+        self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}
+        self._chosen: dict[tuple[Any, ...], StorageWeakRef] = {}
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
@@ -97,12 +101,17 @@ class CoordinateTracer(TorchDispatchMode):
         """Whether ``tensor`` comes from parameters alone: it is the same for every image."""
         return self.of(tensor) is None and _key(tensor) not in self._unknown
 
-    def _note_unknown(self, out: Any, depends: bool) -> None:
-        """Remember results that depend on the image but have no coordinates."""
+    def is_chosen(self, tensor: Tensor) -> bool:
+        """Whether which tokens ``tensor`` has depends on the image or on chance (masking)."""
+        return _key(tensor) in self._chosen
+
+    def _note_unknown(self, out: Any, depends: bool, chosen: bool) -> None:
+        """Remember results that depend on the image or on chance but have no coordinates."""
         for tensor in _tensors(out):
-            self._unknown.pop(_key(tensor), None)
-            if depends and self.of(tensor) is None:
-                self._unknown[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
+            for marks, holds in ((self._unknown, depends), (self._chosen, chosen)):
+                marks.pop(_key(tensor), None)
+                if holds and self.of(tensor) is None:
+                    marks[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
 
     def _note_lost(self, tensor: Tensor, sources: list[Tensor], summed: bool) -> None:
         """Remember that a product lost the coordinates, or that its result is handed on."""
@@ -122,7 +131,7 @@ class CoordinateTracer(TorchDispatchMode):
         self._planes[_key(tensor)] = planes, StorageWeakRef(tensor.untyped_storage())
         if len(self._planes) > self._next_sweep:
             self._planes = {k: v for k, v in self._planes.items() if not v[1].expired()}
-            for references in (self._lost, self._unknown):
+            for references in (self._lost, self._unknown, self._chosen):
                 for key in [k for k, v in references.items() if v.expired()]:
                     del references[key]
             self._next_sweep = 2 * len(self._planes) + 64
@@ -135,17 +144,25 @@ class CoordinateTracer(TorchDispatchMode):
         before = [self.of(a) for a in sources]  # in-place ops overwrite
         if args and isinstance(args[0], (list, tuple)):
             sources += [a for a in args[0] if isinstance(a, Tensor)]
-        depends = any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
+        name = func.overloadpacket.__name__
+        depends = name.startswith(_CHANCE) or any(
+            self.of(a) is not None or _key(a) in self._unknown for a in sources
+        )
+        chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
         out = func(*args, **kwargs)
         try:
-            self._follow(func, args, kwargs, out, before)
+            if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):
+                chosen = True
+                self.put(out, None)
+            else:
+                self._follow(func, args, kwargs, out, before)
             if isinstance(out, Tensor):
                 summed = "mm" in func.overloadpacket.__name__ and any(map(_placed, before))
                 self._note_lost(out, sources, summed)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
-        self._note_unknown(out, depends)
+        self._note_unknown(out, depends, chosen)
         return out
 
     def _follow(
@@ -189,6 +206,12 @@ class CoordinateTracer(TorchDispatchMode):
         else:
             for index, tensor in enumerate(_tensors(out)):
                 self.put(tensor, carry(before, tensor.shape) if index == 0 else None)
+
+    def _unpredictable(self, index: Any) -> bool:
+        """Whether an index depends on the image or on chance."""
+        return isinstance(index, Tensor) and (
+            self.of(index) is not None or _key(index) in self._unknown
+        )
 
     def _known(self, tensor: Any) -> bool:
         return isinstance(tensor, Tensor) and self.of(tensor) is not None

@@ -126,7 +126,7 @@ def without_patches(structure: ModelStructure) -> dict[str, str]:
             who = " and ".join(names) or "tokens without coordinates"
             reasons[name] = f"no patch attends, only {who}"
         elif tokens.key.isnan().all():
-            reasons[name] = "no patch is attended to"
+            reasons[name] = "its keys are no patches: learned, or weights computed without keys"
     return reasons
 
 
