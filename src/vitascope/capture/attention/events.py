@@ -314,7 +314,7 @@ def _dropped_or_mixed(used: Tensor, soft: Tensor, tolerance: float) -> bool:
     after = after[picked]
     mixing = torch.linalg.pinv(before.double().cpu()) @ after.double().cpu()
     off = (before.double().cpu() @ mixing - after.cpu()).abs().max()
-    return len(picked.unique()) > 2 * heads and bool(off < tolerance * after.abs().max().cpu())
+    return len(picked.unique()) > heads + 1 and bool(off < tolerance * after.abs().max().cpu())
 
 
 def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
