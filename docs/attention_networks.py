@@ -16,13 +16,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import vitascope  # first: it completes a CPU-only torchvision
 import timm
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+import vitascope  # first: it completes a CPU-only torchvision
 from vitascope import capture
 from vitascope.capture.attention.recorder import record_attention
 
@@ -81,7 +81,7 @@ def _attends(name: str) -> bool:
         try:
             with record_attention(model, lambda event: seen.append(event.name)):
                 model(torch.zeros(1, *model.pretrained_cfg["input_size"]))
-        except Exception:  # noqa: BLE001  (what needs values cannot run there: it is tried for real)
+        except Exception:  # what needs values cannot run there: it is tried for real
             return True
     return bool(seen)
 
@@ -123,7 +123,7 @@ def made_small(network: Network) -> Network:
             try:
                 with torch.device("meta"), torch.no_grad():
                     smaller.make().eval()(torch.zeros(1, *smaller.size))
-            except Exception:  # noqa: BLE001  (whatever its constructor says)
+            except Exception:  # whatever its constructor says
                 continue
             return smaller
     return network
@@ -200,7 +200,7 @@ def hub_networks() -> tuple[Network, ...]:
                 size = (getattr(settings, "num_channels", 3), side, side)
                 if not _runs_with_attention(make, size):
                     continue
-            except Exception:  # noqa: BLE001  (its sizes do not go together)
+            except Exception:  # its sizes do not go together
                 continue
             name = f"Hugging Face {each}"
             found.setdefault(name, Network(name, make, size))
@@ -427,7 +427,9 @@ def check_instruments(found: Findings, model: nn.Module, images: Tensor) -> None
     found.refused |= {name: {"": why} for name, why in result.refused.items()}
     for name, each in result.results.items():
         record = each.to_record()
-        finite = all(bool(torch.as_tensor(array).isfinite().all()) for array in record.arrays.values())
+        finite = all(
+            bool(torch.as_tensor(array).isfinite().all()) for array in record.arrays.values()
+        )
         found.expect(finite, f"{name}: not finite")
         found.measured[name] = list(record.values.get("units", ()))
         found.refused[name] = dict(record.values.get("left_out", {}))
@@ -467,9 +469,7 @@ def check_output(
         found.expect(off < EXACT, f"{name}: rows are off 1 by {off:.1g}")
 
 
-def check_axes(
-    found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]
-) -> None:
+def check_axes(found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]) -> None:
     """Heads are the layer's own; images together and apart have the same maps, in their order."""
     apart = [captured(model, image[None]) for image in images]
     alone = torch.cat([run(model, image[None]) for image in images])
@@ -531,8 +531,8 @@ def check_coordinates(
     found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]
 ) -> None:
     """Coordinates of tokens: hand-set attention, bounds, and a patch whose pixels change."""
-    from vitascope.measure.attention.nonlocality import attention_distance, distances_of
     from vitascope import measure
+    from vitascope.measure.attention.nonlocality import attention_distance, distances_of
 
     torch.manual_seed(5)
     places, untraced = capture.trace_tokens(model, images)

@@ -1,14 +1,14 @@
-"""Attention, tokens and instruments on networks that nobody chose: see docs/attention_networks.py."""
+"""Attention, tokens and instruments on networks not chosen by us: docs/attention_networks.py."""
 
 from functools import partial
 
+import attention_networks as networks
 import pytest
 import torch
 import transformers
+from attention_networks import Network, of_timm
 from torch.nn import functional as F
 
-import attention_networks as networks
-from attention_networks import Network, of_timm
 from vitascope import capture, measure
 from vitascope.errors import UserError
 
@@ -20,7 +20,9 @@ HIERA = {"embed_dim": 16, "num_heads": 1, "stages": (1, 1, 1, 1)}
 
 def of_hub(kind, **options):
     config = getattr(transformers, f"{kind}Config")(**options)
-    return Network(f"Hugging Face {kind}", partial(getattr(transformers, f"{kind}Model"), config), SMALL)
+    return Network(
+        f"Hugging Face {kind}", partial(getattr(transformers, f"{kind}Model"), config), SMALL
+    )
 
 
 FEW = {
@@ -54,7 +56,9 @@ def test_the_identities_hold(name):
 def test_the_identities_hold_of_every_network():
     everything = networks.all_networks()
     assert len(everything) > 80
-    problems = {n.name: found.problems for n in everything if (found := networks.examine(n)).problems}
+    problems = {
+        n.name: found.problems for n in everything if (found := networks.examine(n)).problems
+    }
     assert problems == {}
 
 

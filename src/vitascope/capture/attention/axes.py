@@ -120,7 +120,8 @@ def _fitting(tokens: Tokens, lead: Sequence[int], images: int, heads: int | None
     if all(bool(side.isnan().all()) for side in tokens):
         return None
     total = prod(lead)
-    for count in [heads] * bool(heads) + list(range(total // images, 0, -1)):
+    stated = () if heads is None else (heads,)
+    for count in (*stated, *range(total // images, 0, -1)):
         if total % (images * count) == 0:
             fitting = [
                 axes

@@ -178,7 +178,8 @@ def coordinates_from_grid(
             )
         missing = patches.new_full((prefix, 2), float("nan"))
         sides.append(torch.cat([missing, patches])[None])
-    return TokenCoordinates(*sides)
+    query, key = sides
+    return TokenCoordinates(query, key)
 
 
 class inherit_coordinates:

@@ -62,7 +62,7 @@ class CoordinateTracer(TorchDispatchMode):
     def __init__(self, image: Tensor):
         super().__init__()
         self._lost: dict[tuple[Any, ...], StorageWeakRef] = {}  # see lost_in_a_sum
-        # what depends on the image or on chance without coordinates, and which tokens were chosen so
+        # without coordinates, of the image or of chance; and what was picked by such values
         self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}
         self._chosen: dict[tuple[Any, ...], StorageWeakRef] = {}
         # a weak reference keeps a storage's address from being used again, not its memory

@@ -42,7 +42,9 @@ def summary_table(records: Mapping[str, Record], name: str = "summary", title: s
 def left_out(records: Mapping[str, Record]) -> list[str]:
     """What was not measured, and why; one line for each reason.
 
-    >>> values = {"left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}}
+    >>> values = {
+    ...     "left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}
+    ... }
     >>> left_out({"nonlocality": Record(kind="nonlocality", values=values)})
     ['left out of nonlocality: a.attn, b.attn: attends over channels']
     """

@@ -1,4 +1,4 @@
-"""Hugging Face image models: opened from the hub or a folder, and classifiers built again for a run.
+"""Hugging Face image models: opened from the hub or a folder, classifiers built again for a run.
 
 A run's config keeps the network's own config under ``architecture``, so that the run opens without
 the hub and without the folder.
