@@ -16,13 +16,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import vitascope  # first: it completes a CPU-only torchvision
+
+# isort: split
 import timm
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-import vitascope  # first: it completes a CPU-only torchvision
 from vitascope import capture
 from vitascope.capture.attention.recorder import record_attention
 

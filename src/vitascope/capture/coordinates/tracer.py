@@ -108,15 +108,19 @@ class CoordinateTracer(TorchDispatchMode):
     def _note_unknown(self, out: Any, depends: bool, chosen: bool) -> None:
         """Remember results that depend on the image or on chance but have no coordinates."""
         for tensor in _tensors(out):
+            key = _key(tensor)
+            unplaced = depends and key not in self._planes
             for marks, holds in ((self._unknown, depends), (self._chosen, chosen)):
-                marks.pop(_key(tensor), None)
-                if holds and self.of(tensor) is None:
-                    marks[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
+                if holds and unplaced:
+                    marks[key] = StorageWeakRef(tensor.untyped_storage())
+                elif marks:
+                    marks.pop(key, None)
 
     def _note_lost(self, tensor: Tensor, sources: list[Tensor], summed: bool) -> None:
         """Remember that a product lost the coordinates, or that its result is handed on."""
         handed_on = bool(self._lost) and any(map(self.lost_in_a_sum, sources))
-        self._lost.pop(_key(tensor), None)
+        if self._lost:
+            self._lost.pop(_key(tensor), None)
         if not summed and not handed_on:
             return
         planes = self.of(tensor)
@@ -145,8 +149,10 @@ class CoordinateTracer(TorchDispatchMode):
         if args and isinstance(args[0], (list, tuple)):
             sources += [a for a in args[0] if isinstance(a, Tensor)]
         name = func.overloadpacket.__name__
-        depends = name.startswith(_CHANCE) or any(
-            self.of(a) is not None or _key(a) in self._unknown for a in sources
+        depends = (
+            any(planes is not None for planes in before)
+            or name.startswith(_CHANCE)
+            or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         )
         chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
         out = func(*args, **kwargs)
