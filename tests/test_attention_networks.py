@@ -9,6 +9,7 @@ import transformers
 from attention_networks import Network, of_timm
 from torch.nn import functional as F
 
+from slow_marks import slow_if
 from vitascope import capture, measure
 from vitascope.errors import UserError
 
@@ -44,7 +45,7 @@ FEW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", slow_if(FEW, ("nextvit",)))
 def test_the_identities_hold(name):
     found = networks.examine(FEW[name])
     assert found.problems == []
