@@ -197,7 +197,7 @@ def _window_sums(size_in: int, size_out: int, k: int, stride: int, pad: int, ste
     """
     return sum(
         (_interpolation(size_in, size_out, stride, step * j - pad) for j in range(k)),
-        torch.zeros(size_out, size_in),
+        torch.zeros(size_out, size_in, dtype=torch.float32),
     )
 
 
