@@ -145,6 +145,40 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     assert [unit["kind"] for unit in listed["units"]].count("attention") == 2
 
 
+BACKBONES = {"DINOv3ViT": 2, "ViTMAE": 2, "SiglipVision": 3}
+
+
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_a_hugging_face_backbone_needs_no_classifier(kind, tmp_path, capsys):
+    import transformers
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "image_size": 16, "patch_size": 4}
+    numbers = {"num_hidden_layers": 2, "num_attention_heads": 2}
+    config = getattr(transformers, f"{kind}Config")(**sizes, **numbers)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path / "net")
+    words = [f"hf:{tmp_path / 'net'}", "--data", "digits", "--images", "4"]
+    found = look(capsys, *words, "--measures", "cka,entropy,lesion")
+    assert "cka" in found["measures"]
+    assert "lesion" in found["refused"]
+    if "entropy" in found["measures"]:
+        assert len(found["measures"]["entropy"]["layers"]) == BACKBONES[kind]
+    else:
+        assert "chance" in found["refused"]["entropy"]  # of masked tokens
+
+
+def test_a_measure_that_does_not_suit_the_model_is_skipped_with_its_reason(factory, capsys):
+    words = [f"{factory}:flat", "--data", "digits", "--images", "4"]
+    found = look(capsys, *words, "--measures", "entropy,fourier,cka")
+    assert set(found["measures"]) == {"fourier"}
+    assert set(found["refused"]) == {"entropy", "cka"}
+
+
+def test_a_torchvision_model_is_run_at_its_own_size(capsys):
+    words = ["torchvision.models:swin_v2_t", "--data", "digits", "--images", "1"]
+    found = look(capsys, *words[:1], "--list")
+    assert found["size"] == [3, 256, 256]
+
+
 def test_a_factory_is_looked_at_and_brings_its_channels(factory, capsys):
     words = [f"{factory}:grey", "--data", "digits", "--images", "8"]
     found = look(capsys, *words)
@@ -184,7 +218,7 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("convit_micro --data digtis", "unknown data source 'digtis'"),
         ("convit_mirco --list", "unknown model 'convit_mirco'"),
         ("convit_micro --data digits --other x --measures gates", "--other is for CKA"),
-        ("hf:no/such/model --list", "no Hugging Face image classifier"),
+        ("hf:no/such/model --list", "no Hugging Face image model"),
         ("my_nets:number --list", "returned int"),
         ("my_nets:nothing --list", "my_nets:nothing"),
         ("my_nets:needs --list", "cannot take images of 3 x 224 x 224"),

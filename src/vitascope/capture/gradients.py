@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.attention.events import Event, with_heads
+from vitascope.capture.attention.events import Event
 from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.structure.features import evaluating, features
 from vitascope.errors import UserError
@@ -65,8 +65,7 @@ def gradients(
     def on_event(event: Event) -> None:
         if event.name in layers:
             with torch.no_grad():
-                weights = event.weights().detach()
-            maps[event.name] = weights if weights.ndim == 4 else with_heads(weights, model)
+                maps[event.name] = event.weights().detach()
             events[event.name] = event
 
     seen: dict[str, Tensor] = {}
@@ -90,8 +89,7 @@ def gradients(
         gradient, to_map = at.get(id(source)), events[name].map_gradient
         if gradient is not None and to_map is not None:
             with torch.no_grad():
-                slope = to_map(gradient)
-            map_gradients[name] = slope if slope.ndim == 4 else with_heads(slope, model)
+                map_gradients[name] = events[name].arrange(to_map(gradient))
     return Gradients(
         maps,
         map_gradients,

@@ -23,6 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitascope.capture.attention.axes import Axes
+from vitascope.errors import UserError
+
 __all__ = [
     "Event",
     "Frame",
@@ -34,7 +37,6 @@ __all__ = [
     "of_kernel",
     "of_opaque",
     "of_product",
-    "with_heads",
 ]
 
 
@@ -43,7 +45,8 @@ class Event:
     """One attention computation: module name, and functions that give its map and its tokens."""
 
     name: str
-    weights: Callable[[], Tensor]
+    own_weights: Callable[[], Tensor]  # the map in the layer's own axes, (..., T, S)
+    axes: Callable[[], Axes | None] | None = None  # of those; None: (B * windows, H) already
     query: Tensor | None = None  # (..., T, features), to find their coordinates
     key: Tensor | None = None
     scores: Tensor | None = None  # (..., T, S), if queries and keys are unknown
@@ -52,14 +55,36 @@ class Event:
     source: Tensor | None = None  # its gradient gives that of the map
     map_gradient: Callable[[Tensor], Tensor] | None = None  # from the gradient at the source
 
+    def weights(self) -> Tensor:
+        """The map. (B * windows, H, T, S), image by image"""
+        return self.arrange(self.own_weights())
+
+    def arrange(self, tensor: Tensor) -> Tensor:
+        """A tensor in the axes of the map, (..., T, S), as (B * windows, H, T, S).
+
+        Raises:
+            UserError: If the axes cannot be told.
+        """
+        if self.axes is None:
+            return tensor if tensor.ndim == 4 else tensor.unsqueeze(0)
+        axes = self.axes()
+        if axes is None:
+            shape = " x ".join(map(str, tensor.shape))
+            raise UserError(f"which axes of its {shape} map are windows and heads cannot be told")
+        return axes.arrange(tensor)
+
 
 @dataclass
 class Frame:
-    """A module that is running, with the softmaxes it has computed."""
+    """A module that is running, with its arguments and the softmaxes it has computed."""
 
     name: str
     module: nn.Module
+    args: Any = ()
+    kwargs: Any = field(default_factory=dict)
+    images: int = 1  # of the batch
     softmaxes: list[Tensor] = field(default_factory=list)
+    number: int = 0  # of its next attention computation
 
 
 def attention_weights(
@@ -108,10 +133,11 @@ def of_opaque(
         parts: Any = cache(partial(module.attention, *args, **kwargs))  # type: ignore[arg-type,misc]
         tokens = args[0] if args else next(iter(kwargs.values()))
         if not hasattr(module, "gating_param"):
-            return Event(name, parts, tokens, tokens)
+            return Event(name, parts, None, tokens, tokens)
         event = Event(
             name,
             lambda: parts().mixed,
+            None,
             tokens,
             tokens,
             content=lambda: parts().content,
@@ -189,7 +215,7 @@ def _multihead(
         query_tokens, key_tokens = query.transpose(0, 1), key.transpose(0, 1)
     else:
         query_tokens, key_tokens = query, key
-    event = Event(name, weights, query_tokens, key_tokens)
+    event = Event(name, weights, None, query_tokens, key_tokens)
     out = output[0] if isinstance(output, tuple) else None
     if isinstance(out, Tensor) and out.requires_grad and out.ndim == 3:
         _with_gradient(event, module, given["value"], out)
@@ -212,13 +238,15 @@ def _with_gradient(event: Event, module: nn.MultiheadAttention, value: Tensor, o
     event.source, event.map_gradient = out, map_gradient
 
 
-def of_kernel(name: str, args: Any, kwargs: dict[str, Any], output: Tensor) -> Event:
+def of_kernel(
+    name: str, axes: Callable[[], Axes | None], args: Any, kwargs: dict[str, Any], output: Tensor
+) -> Event:
     """The event of a call of ``scaled_dot_product_attention``."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key = given["query"], given["key"]
     rest = {k: v for k, v in given.items() if k not in ("query", "key", "value", "dropout_p")}
-    event = Event(name, lambda: attention_weights(query, key, **rest), query, key)
+    event = Event(name, lambda: attention_weights(query, key, **rest), axes, query, key)
     if output.requires_grad:
         value = given["value"].detach()
         if given.get("enable_gqa"):
@@ -227,28 +255,66 @@ def of_kernel(name: str, args: Any, kwargs: dict[str, Any], output: Tensor) -> E
     return event
 
 
-def of_product(frame: Frame, operands: list[Tensor]) -> Event | None:
+def of_product(
+    frame: Frame, axes: Callable[[], Axes | None], operands: list[Tensor]
+) -> Event | None:
     """The event of a matrix product with a softmax, possibly after dropout or talking heads."""
     soft = frame.softmaxes[-1]
     for operand in operands:
-        for candidate in (operand, operand.mT) if operand.ndim >= 2 else ():
-            if candidate.shape[-2:] == soft.shape[-2:] and candidate.numel() == soft.numel():
-                break
-        else:
-            continue
         with torch._C.DisableTorchFunction():
-            used = candidate.reshape(soft.shape)
-            tolerance = 1e-3 if used.dtype in (torch.float32, torch.float64) else 3e-2
-            whole = bool(((used.sum(-1) - 1).abs() < tolerance).all())
-            chosen = with_heads(used if whole else soft, frame.module)
-            event = Event(frame.name, partial(_same, chosen), scores=soft)
-            _split(event, frame, used)
+            used = _as_used(operand, soft)
+            if used is None:
+                continue
+            weights, transposed = used
+            event = Event(frame.name, partial(_same, weights), axes, scores=soft)
+            _split(event, frame, weights)
             if operand.requires_grad:
-                event.source = operand if whole else soft
-                transposed = whole and candidate is not operand
-                event.map_gradient = partial(_as_heads, soft.shape, frame.module, transposed)
+                event.source = soft if weights is soft else operand
+                event.map_gradient = partial(_as_map, soft.shape, transposed)
         return event
     return None
+
+
+def _as_used(operand: Tensor, soft: Tensor) -> tuple[Tensor, bool] | None:
+    """The map by which a product weights its values, and whether it stands there transposed.
+
+    None where the operand has the softmax's shape alone: a softmax times something else is no map.
+    """
+    if operand.ndim < 2 or operand.numel() != soft.numel():
+        return None
+    tolerance = 1e-3 if soft.dtype in (torch.float32, torch.float64) else 3e-2
+    fitting = [
+        (candidate.reshape(soft.shape), candidate is not operand)
+        for candidate in (operand, operand.mT)
+        if candidate.shape[-2:] == soft.shape[-2:]
+    ]
+    for used, transposed in fitting:
+        if bool(((used.sum(-1) - 1).abs() < tolerance).all()):
+            return used, transposed
+    for used, _ in fitting:
+        if _dropped_or_mixed(used, soft, tolerance):
+            return soft, False
+    return None
+
+
+def _dropped_or_mixed(used: Tensor, soft: Tensor, tolerance: float) -> bool:
+    """Whether ``used`` is the softmax after dropout, or with its heads mixed linearly."""
+    used, soft = used.detach().float(), soft.detach().float()
+    some = used.flatten()[:4096], soft.flatten()[:4096]
+    alive = (some[0] != 0) & (some[1] > 1e-12)
+    ratio = some[0][alive] / some[1][alive]
+    if len(ratio) and bool((ratio - ratio[0]).abs().max() < tolerance * ratio[0].abs()):
+        return True
+    if soft.ndim < 4:
+        return False
+    heads = soft.shape[-3]
+    before, after = (each.movedim(-3, -1).reshape(-1, heads) for each in (soft, used))
+    picked = torch.linspace(0, len(before) - 1, 16 * heads + 64, device=soft.device).long()
+    before = torch.nn.functional.pad(before[picked], (0, 1), value=1.0)
+    after = after[picked]
+    mixing = torch.linalg.pinv(before.double().cpu()) @ after.double().cpu()
+    off = (before.double().cpu() @ mixing - after.cpu()).abs().max()
+    return len(picked.unique()) > heads + 1 and bool(off < tolerance * after.abs().max().cpu())
 
 
 def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
@@ -260,7 +326,8 @@ def _split(event: Event, frame: Frame, mixed: Tensor) -> None:
     first, second = frame.softmaxes
     for content, position in ((first, second), (second, first)):
         if torch.allclose((1 - gate) * content + gate * position, mixed, atol=1e-4):
-            event.content, event.position = partial(_same, content), partial(_same, position)
+            event.content = partial(_same, content)
+            event.position = partial(_same, position.expand_as(mixed))
             event.scores = content
             return
 
@@ -269,15 +336,6 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _as_heads(shape: torch.Size, module: nn.Module, transposed: bool, gradient: Tensor) -> Tensor:
+def _as_map(shape: torch.Size, transposed: bool, gradient: Tensor) -> Tensor:
     """The gradient of a product's operand, in the shape of the map."""
-    return with_heads((gradient.mT if transposed else gradient).reshape(shape), module)
-
-
-def with_heads(weights: Tensor, module: nn.Module) -> Tensor:
-    """The map as (B * windows, H, T, S), from any of the shapes that layers use."""
-    if weights.ndim == 3:  # (B * H, T, S), or one head
-        heads = getattr(module, "num_heads", None) or getattr(module, "num_attention_heads", 1)
-        heads = heads if isinstance(heads, int) and len(weights) % heads == 0 else 1
-        return weights.unflatten(0, (-1, heads))
-    return weights.flatten(0, -4)
+    return (gradient.mT if transposed else gradient).reshape(shape)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.attention.events import Event, with_heads
+from vitascope.capture.attention.events import Event
 from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.structure.features import matching
 from vitascope.errors import UserError
@@ -69,7 +69,7 @@ def attention(
             return
         names[event.name] = None
         if any(fnmatchcase(event.name, pattern) for pattern in patterns):
-            weights = _part(event, part, model)
+            weights = _part(event, part)
             kept.pop(event.name, None)
             kept[event.name] = reduce(event.name, weights) if reduce else weights
 
@@ -97,23 +97,22 @@ def watch_maps(
 
     def on_event(event: Event) -> None:
         for part in wanted.get(event.name, ()):
-            show(event.name, part, _part(event, part, model))
+            show(event.name, part, _part(event, part))
 
     with torch.no_grad(), record_attention(model, on_event):
         yield
 
 
 def _getter(event: Event, part: str) -> Callable[[], Tensor] | None:
-    return event.weights if part == "mixed" else getattr(event, part)
+    return event.own_weights if part == "mixed" else getattr(event, part)
 
 
-def _part(event: Event, part: str, model: nn.Module) -> Tensor:
+def _part(event: Event, part: str) -> Tensor:
     """The map, or one part of a gated layer's. (B * windows, H, T, S)"""
     get = _getter(event, part)
     if get is None:
         raise UserError(f"{event.name} does not show its {part}")
-    weights = get()
-    return weights if weights.ndim == 4 else with_heads(weights, model)
+    return event.arrange(get())
 
 
 def _kind(model: nn.Module) -> str:

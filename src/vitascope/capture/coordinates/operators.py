@@ -33,12 +33,25 @@ def distinct(values: Tensor) -> int:
 
 def spacing(coordinates: Tensor) -> tuple[float, float]:
     """Smallest distance between points (..., 2) down and across, in pixels; 0 if all are equal."""
-    steps = []
-    for axis in (0, 1):
-        values = coordinates[..., axis].flatten()
-        values = (values[~values.isnan()] * 16).round().unique() / 16
-        steps.append(values.diff().min().item() if len(values) > 1 else 0.0)
-    return steps[0], steps[1]
+    return _smallest_step(coordinates[..., 0]), _smallest_step(coordinates[..., 1])
+
+
+def _smallest_step(values: Tensor) -> float:
+    values = values[~values.isnan()].double()
+    levels = (values * 16).round().unique() / 16
+    if len(levels) < 2:
+        return 0.0
+    steps = levels.diff()
+    if steps.max() - steps.min() <= 1 / 8:  # even: not rounded to sixteenths
+        return float(values.max() - values.min()) / (len(levels) - 1)
+    return float(steps.min())
+
+
+def fills_a_grid(coordinates: Tensor) -> bool:
+    """Whether points (..., 2), without NaN, are all the crossings of their rows and columns."""
+    points = coordinates[~coordinates[..., 0].isnan()]
+    different = len((points * 16).round().unique(dim=0))
+    return different == distinct(points[:, 0]) * distinct(points[:, 1]) > 0
 
 
 def empty_plane(shape: torch.Size) -> Tensor:
@@ -158,13 +171,16 @@ def window(
     if planes is None:
         return None
     spatial = len(shape) - 2
+    settings = [[_at(v, i) for v in (kernel, stride, padding)] for i in range(spatial)]
+    if all(each == [1, 1, 0] for each in settings):  # mixes channels (or heads) alone
+        return unit([plane.mean(1, keepdim=True).expand(shape) for plane in planes])
     moved: CoordinatePlanes = []
     for plane in planes[:3]:
         plane = plane.mean(1, keepdim=True)
         for axis in range(spatial):
             k, s, p, d = (_at(value, axis) for value in (kernel, stride, padding, dilation))
-            mix = _interpolation(plane.shape[2 + axis], shape[2 + axis], s, d * (k - 1) / 2 - p)
-            plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
+            mix = _window_sums(plane.shape[2 + axis], shape[2 + axis], k, s, p, d)
+            plane = torch.tensordot(plane, mix, dims=([2 + axis], [1])).movedim(-1, 2 + axis) / k
         moved.append(plane.expand(shape))
     return [*unit([*moved, *moved])[:3], *[empty_plane(shape)] * 3]
 
@@ -172,6 +188,17 @@ def window(
 def _at(value: Any, axis: int) -> int:
     value = value if isinstance(value, (list, tuple, torch.Size)) else [value]
     return value[axis] if len(value) > axis else value[0]
+
+
+def _window_sums(size_in: int, size_out: int, k: int, stride: int, pad: int, step: int) -> Tensor:
+    """Matrix that sums a line of ``size_in`` over windows of ``k``; beyond its ends it continues.
+
+    A line that is not straight (tokens in raster order) has its windows' means too.
+    """
+    return sum(
+        (_interpolation(size_in, size_out, stride, step * j - pad) for j in range(k)),
+        torch.zeros(size_out, size_in, dtype=torch.float32),
+    )
 
 
 def _interpolation(size_in: int, size_out: int, stride: int, offset: float) -> Tensor:

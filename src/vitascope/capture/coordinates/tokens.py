@@ -14,8 +14,14 @@ from torch import Tensor, nn
 
 from vitascope.capture.attention.events import Event
 from vitascope.capture.attention.recorder import record_attention
+from vitascope.capture.attention.tokens import (
+    is_chosen,
+    learned_queries,
+    over_channels,
+    tokens_of,
+)
 from vitascope.capture.coordinates.layout import without_modes
-from vitascope.capture.coordinates.operators import distinct, positions, rows, spacing
+from vitascope.capture.coordinates.operators import distinct, fills_a_grid, spacing
 from vitascope.capture.coordinates.tracer import CoordinateTracer
 from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.threads import only_this_thread
@@ -40,6 +46,7 @@ class TokenCoordinates:
 
     query: Tensor  # (W, T, 2)
     key: Tensor  # (W, S, 2)
+    learned_queries: bool = False  # parameters, as in attention pooling
 
     @property
     def over_tokens(self) -> bool:
@@ -54,10 +61,15 @@ class TokenCoordinates:
 
     @property
     def step(self) -> tuple[float, float]:
-        """Size of a patch, down and across, in pixels, on the finer grid of queries and keys."""
+        """Size of a patch, down and across, in pixels, on the finer grid of queries and keys.
+
+        Tokens that fill no grid of rows and columns (keys pooled in raster order, which lie between
+        them) count only where neither side fills one.
+        """
+        sides = [side for side in (self.query, self.key) if fills_a_grid(side)]
         fine = [
             [s for s in pair if s > 0]
-            for pair in zip(spacing(self.query), spacing(self.key), strict=True)
+            for pair in zip(*map(spacing, sides or (self.query, self.key)), strict=True)
         ]
         down, across = (min(steps) if steps else 0.0 for steps in fine)
         return down or across or 1.0, across or down or 1.0
@@ -110,7 +122,14 @@ def trace_tokens(
     size = (image.shape[-2], image.shape[-1])
 
     def on_event(event: Event) -> None:
-        tokens = coordinates_of(event, tracer)
+        try:
+            tokens = coordinates_of(event, tracer)
+        except UserError as error:
+            untraced[event.name] = str(error)
+            return
+        if tokens is None and is_chosen(event, tracer):
+            untraced[event.name] = "which patches its tokens are depends on the image or on chance"
+            return
         if tokens is None and grid is not None:
             with without_modes():
                 shape = event.weights().shape
@@ -159,7 +178,8 @@ def coordinates_from_grid(
             )
         missing = patches.new_full((prefix, 2), float("nan"))
         sides.append(torch.cat([missing, patches])[None])
-    return TokenCoordinates(*sides)
+    query, key = sides
+    return TokenCoordinates(query, key)
 
 
 class inherit_coordinates:
@@ -197,23 +217,12 @@ def coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates |
 
 
 def _coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates | None:
-    if event.scores is not None:
-        planes = tracer.of(event.scores)
-        if planes is None:
-            return None
-        query = positions([p[..., 0] for p in planes[:3]])  # (..., H, T, 2)
-        key = positions([p[..., 0, :] for p in planes[3:]])
-        return TokenCoordinates(_per_window(query), _per_window(key))
-    if event.query is None or event.key is None:
+    tokens = tokens_of(event, tracer)
+    if tokens is None:
         return None
-    query_rows, key_rows = rows(tracer.of(event.query)), rows(tracer.of(event.key))
-    if query_rows is None or key_rows is None:
-        return None
-    return TokenCoordinates(_per_window(query_rows), _per_window(key_rows))
-
-
-def _per_window(position: Tensor) -> Tensor:
-    """(..., H, T, 2) or (B, T, 2) -> (W, T, 2): all heads of a window share their tokens."""
-    if position.ndim > 3:
-        position = position.select(-3, 0)
-    return position.reshape(-1, *position.shape[-2:])
+    query, key = (event.arrange(side) for side in tokens)  # (W, H, T, 2)
+    for side in (query, key):
+        if not bool(((side == side[:, :1]) | side.isnan()).all()):
+            raise UserError("its heads attend to different tokens")
+    found = TokenCoordinates(query[:, 0], key[:, 0], learned_queries(event, tracer))
+    return found if found.over_tokens or over_channels(event, tracer) else None

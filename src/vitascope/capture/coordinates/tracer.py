@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from vitascope.capture.coordinates.operators import (
     CoordinatePlanes,
@@ -49,6 +49,9 @@ _MIXES = frozenset(
     upsample_bicubic2d""".split()  # noqa: SIM905
 )
 
+_CHANCE = ("rand", "bernoulli", "multinomial", "normal", "uniform")
+_PICKS = frozenset(("gather", "index", "index_select", "take"))
+_MAXIMA = frozenset(("amax", "amin", "max", "min"))
 
 _one_at_a_time = threading.RLock()
 
@@ -58,6 +61,10 @@ class CoordinateTracer(TorchDispatchMode):
 
     def __init__(self, image: Tensor):
         super().__init__()
+        self._lost: dict[tuple[Any, ...], StorageWeakRef] = {}  # see lost_in_a_sum
+        # without coordinates, of the image or of chance; and what was picked by such values
+        self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}
+        self._chosen: dict[tuple[Any, ...], StorageWeakRef] = {}
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
@@ -83,6 +90,43 @@ class CoordinateTracer(TorchDispatchMode):
         found = self._planes.get(_key(tensor))
         return found[0] if found else None
 
+    def lost_in_a_sum(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` has no coordinates because a product summed over different tokens.
+
+        True of attention over channels and of token mixing; not where coordinates are unknown.
+        """
+        return _key(tensor) in self._lost
+
+    def is_learned(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` comes from parameters alone: it is the same for every image."""
+        return self.of(tensor) is None and _key(tensor) not in self._unknown
+
+    def is_chosen(self, tensor: Tensor) -> bool:
+        """Whether which tokens ``tensor`` has depends on the image or on chance (masking)."""
+        return _key(tensor) in self._chosen
+
+    def _note_unknown(self, out: Any, depends: bool, chosen: bool) -> None:
+        """Remember results that depend on the image or on chance but have no coordinates."""
+        for tensor in _tensors(out):
+            key = _key(tensor)
+            unplaced = depends and key not in self._planes
+            for marks, holds in ((self._unknown, depends), (self._chosen, chosen)):
+                if holds and unplaced:
+                    marks[key] = StorageWeakRef(tensor.untyped_storage())
+                elif marks:
+                    marks.pop(key, None)
+
+    def _note_lost(self, tensor: Tensor, sources: list[Tensor], summed: bool) -> None:
+        """Remember that a product lost the coordinates, or that its result is handed on."""
+        handed_on = bool(self._lost) and any(map(self.lost_in_a_sum, sources))
+        if self._lost:
+            self._lost.pop(_key(tensor), None)
+        if not summed and not handed_on:
+            return
+        planes = self.of(tensor)
+        if planes is not None and not _placed(planes):
+            self._lost[_key(tensor)] = StorageWeakRef(tensor.untyped_storage())
+
     def put(self, tensor: Tensor, planes: CoordinatePlanes | None) -> None:
         """Set the coordinates of ``tensor``."""
         if planes is None:
@@ -91,19 +135,40 @@ class CoordinateTracer(TorchDispatchMode):
         self._planes[_key(tensor)] = planes, StorageWeakRef(tensor.untyped_storage())
         if len(self._planes) > self._next_sweep:
             self._planes = {k: v for k, v in self._planes.items() if not v[1].expired()}
+            for references in (self._lost, self._unknown, self._chosen):
+                for key in [k for k, v in references.items() if v.expired()]:
+                    del references[key]
             self._next_sweep = 2 * len(self._planes) + 64
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        before = [self.of(a) for a in args[:3] if isinstance(a, Tensor)]  # in-place ops overwrite
+        sources = [a for a in args[:3] if isinstance(a, Tensor)]
+        before = [self.of(a) for a in sources]  # in-place ops overwrite
+        if args and isinstance(args[0], (list, tuple)):
+            sources += [a for a in args[0] if isinstance(a, Tensor)]
+        name = func.overloadpacket.__name__
+        depends = (
+            any(planes is not None for planes in before)
+            or name.startswith(_CHANCE)
+            or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
+        )
+        chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
         out = func(*args, **kwargs)
         try:
-            self._follow(func, args, kwargs, out, before)
+            if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):
+                chosen = True
+                self.put(out, None)
+            else:
+                self._follow(func, args, kwargs, out, before)
+            if isinstance(out, Tensor):
+                summed = "mm" in func.overloadpacket.__name__ and any(map(_placed, before))
+                self._note_lost(out, sources, summed)
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
+        self._note_unknown(out, depends, chosen)
         return out
 
     def _follow(
@@ -121,7 +186,7 @@ class CoordinateTracer(TorchDispatchMode):
         if not known:
             for tensor in _tensors(out):
                 self.put(tensor, None)
-        elif name in _MOVES:
+        elif name in _MOVES or (name in _MAXIMA and len(args) > 1):
             self._move(func, args, kwargs, out)
         elif name in ("mm", "bmm", "addmm", "baddbmm"):
             a, b = args[-2:] if name in ("mm", "bmm") else args[1:3]
@@ -148,6 +213,12 @@ class CoordinateTracer(TorchDispatchMode):
             for index, tensor in enumerate(_tensors(out)):
                 self.put(tensor, carry(before, tensor.shape) if index == 0 else None)
 
+    def _unpredictable(self, index: Any) -> bool:
+        """Whether an index depends on the image or on chance."""
+        return isinstance(index, Tensor) and (
+            self.of(index) is not None or _key(index) in self._unknown
+        )
+
     def _known(self, tensor: Any) -> bool:
         return isinstance(tensor, Tensor) and self.of(tensor) is not None
 
@@ -156,6 +227,10 @@ class CoordinateTracer(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name == "constant_pad_nd":
             args = args[:2]  # padding has no coordinates
+        if name in _MAXIMA:  # in the middle of what it is taken of
+            func = torch.ops.aten.mean.dim
+            args = (args[0], [args[1]] if isinstance(args[1], int) else args[1], *args[2:])
+            out = _tensors(out)[0]
         kwargs = {k: v for k, v in kwargs.items() if k != "dtype"}
         moved: list[list[Tensor]] = []
         single = all(is_empty(p[3]) for p in map(self.of, _tensors(args[0])) if p is not None)
@@ -177,7 +252,12 @@ class CoordinateTracer(TorchDispatchMode):
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
         for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
             planes = [*found, *[empty_plane(tensor.shape)] * (6 - len(found))]
-            self.put(tensor, unit(planes) if name in _MIXES else planes)
+            self.put(tensor, unit(planes) if name in _MIXES or name in _MAXIMA else planes)
+
+
+def _placed(planes: CoordinatePlanes | None) -> bool:
+    """Whether any element has coordinates."""
+    return planes is not None and (bool(planes[0].any()) or bool(planes[3].any()))
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:

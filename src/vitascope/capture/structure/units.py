@@ -161,6 +161,8 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
     tracer = CoordinateTracer(image)
 
     def describe(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
+        if kinds[module_of(run)] == "stem" and len(tensor) != len(image):
+            return  # angles of rotary positions and the like, which no image passes through
         layout = layout_of(tracer, tensor)
         found[run] = Unit(
             run,

@@ -172,8 +172,10 @@ class StreamingMaps(StreamingInstrument, name="maps"):
         self.gated = {n: gated[module_of(n)] for n in coordinates if module_of(n) in gated}
         parts = ("mixed", "content", "position")
         self.maps = {name: parts if name in self.gated else parts[:1] for name in coordinates}
-        sides = {n: c.query if c.only_tokens_ask else c.key for n, c in coordinates.items()}
-        self.names = {name: structure.token_names(side) for name, side in sides.items()}
+        self.names = {
+            name: structure.query_names(c) if c.only_tokens_ask else structure.key_names(c)
+            for name, c in coordinates.items()
+        }
         self.names = {name: tokens for name, tokens in self.names.items() if tokens}
         self.sums: dict[str, dict[str, Any]] = {p: {} for p in (*parts, "tokens", "to_tokens")}
 

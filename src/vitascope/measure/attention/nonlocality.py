@@ -122,11 +122,11 @@ def without_patches(structure: ModelStructure) -> dict[str, str]:
         if not tokens.over_tokens:
             reasons[name] = "attends over channels"
         elif tokens.query.isnan().all():
-            names = [f"the {name}" for name in structure.token_names(tokens.query)]
-            who = " and ".join(names) or "tokens without a place"
+            names = [f"the {name}" for name in structure.query_names(tokens)]
+            who = " and ".join(names) or "tokens without coordinates"
             reasons[name] = f"no patch attends, only {who}"
         elif tokens.key.isnan().all():
-            reasons[name] = "no patch is attended to"
+            reasons[name] = "its keys are no patches: learned, or weights computed without keys"
     return reasons
 
 

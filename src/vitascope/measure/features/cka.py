@@ -123,6 +123,10 @@ class _Side:
 
     def take(self, n: int) -> Tensor:
         """The batch's Grams. (U, n * n)"""
+        for name in self.names:
+            if len(self.seen[name]) != n * n:
+                rows = round(len(self.seen[name]) ** 0.5)
+                raise UserError(f"no CKA: {name} has {rows} rows for {n} images; leave it out")
         grams = torch.stack([self.seen.pop(name) for name in self.names])
         self.energy = self.energy + grams.square().sum(1) / (n * (n - 3))
         return grams

@@ -47,8 +47,18 @@ class ModelStructure:
         """Names of the tokens before the patches, in their order."""
         return capture.prefix_tokens(self.model, self.images)
 
-    def token_names(self, coordinates: Tensor) -> list[str]:
-        """Names of the tokens without coordinates among (W, T, 2); in windows these are padding."""
+    def query_names(self, tokens: capture.TokenCoordinates) -> list[str]:
+        """Names of a layer's queries without coordinates; in windows these are padding."""
+        if not tokens.learned_queries:
+            return self._token_names(tokens.query)
+        count = tokens.query.shape[1]
+        return [f"learned query {n + 1}" for n in range(count)] if count > 1 else ["learned query"]
+
+    def key_names(self, tokens: capture.TokenCoordinates) -> list[str]:
+        """Names of a layer's keys without coordinates; in windows these are padding."""
+        return self._token_names(tokens.key)
+
+    def _token_names(self, coordinates: Tensor) -> list[str]:
         count = int(coordinates[0, :, 0].isnan().sum()) if len(coordinates) == 1 else 0
         return capture.token_names(self.prefix_tokens, count) if count else []
 

@@ -171,6 +171,7 @@ def together(
     names: Iterable[str] | None = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    skip_unsuitable: bool | None = None,
     on_batch: Callable[[int], None] | None = None,
     **known: Any,
 ) -> Together:
@@ -179,14 +180,16 @@ def together(
     Args:
         model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
-        names: Some of the instruments; those that cannot measure the model are an error. By
-            default all, and those that cannot are named under ``refused``.
+        names: Some of the instruments; by default all.
         options: Arguments by instrument: ``{"maps": {"query": (0, 0)}}``.
+        skip_unsuitable: Put instruments that cannot measure the model under ``refused``, with the
+            reason, instead of raising an error. By default so when no ``names`` are given.
         on_batch: Called with the number of images after each batch, for a progress bar.
         known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
             and ``num_prefix_tokens`` where they cannot be found out.
     """
     refused: dict[str, str] = {}
+    skip = names is None if skip_unsuitable is None else skip_unsuitable
     chosen = list(STREAMING) if names is None else list(names)
     images, batches = first_images(batches, model)
     structure = ModelStructure(model, images, **known)
@@ -197,9 +200,9 @@ def together(
         try:
             instruments[name] = STREAMING[name](structure, **(options or {}).get(name, {}))
         except UserError as error:
-            if names is not None:
+            if not skip:
                 raise
             refused[name] = str(error)
-    noted = refused if names is None else None
+    noted = refused if skip else None
     results = one_pass(structure, batches, instruments, refused=noted, on_batch=on_batch)
     return Together(results, refused)

@@ -40,12 +40,31 @@ def summary_table(records: Mapping[str, Record], name: str = "summary", title: s
 
 
 def left_out(records: Mapping[str, Record]) -> list[str]:
-    """What was not measured, and why; the same for several instruments is said once."""
-    reasons: dict[tuple[str, str], list[str]] = {}
+    """What was not measured, and why; one line for each reason.
+
+    >>> values = {
+    ...     "left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}
+    ... }
+    >>> left_out({"nonlocality": Record(kind="nonlocality", values=values)})
+    ['left out of nonlocality: a.attn, b.attn: attends over channels']
+    """
+    instruments: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
         for part in ("left_out", "kept"):
             for unit, why in record.values.get(part, {}).items():
-                reasons.setdefault((unit, why), []).append(name)
-    return [
-        f"left out of {', '.join(names)}: {unit}: {why}" for (unit, why), names in reasons.items()
-    ]
+                instruments.setdefault((unit, why), []).append(name)
+    units: dict[tuple[str, str], list[str]] = {}
+    for (unit, why), names in instruments.items():
+        units.setdefault((", ".join(names), why), []).append(unit)
+    return [f"left out of {names}: {_some(each)}: {why}" for (names, why), each in units.items()]
+
+
+def _some(units: list[str], most: int = 3) -> str:
+    """All of a few names; of many the first and the last, with their number.
+
+    >>> _some(["a", "b", "c", "d"])
+    'a ... d (4 in all)'
+    """
+    if len(units) <= most:
+        return ", ".join(units)
+    return f"{units[0]} ... {units[-1]} ({len(units)} in all)"

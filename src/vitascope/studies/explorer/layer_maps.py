@@ -34,7 +34,7 @@ def layouts_of(
     found = {}
     for name, places in able.items():
         try:
-            tokens = [structure.token_names(side) for side in (places.query, places.key)]
+            tokens = [structure.query_names(places), structure.key_names(places)]
             found[name] = grid_layout(places, *tokens)
         except UserError as error:
             left_out[name] = str(error)

@@ -182,8 +182,9 @@ def inspect_subject(
         found = measure.together(
             session.model,
             batches,
-            streaming if request.measures else None,
+            streaming,
             options=options,
+            skip_unsuitable=True,
             on_batch=lambda n: steps("images"),
             level=request.level,
             **request.token_grid,
@@ -196,8 +197,6 @@ def inspect_subject(
         try:
             result = _ALONE[name](request, session, batches, steps)
         except UserError as error:
-            if request.measures:
-                raise
             refused[name] = str(error)
             continue
         record = result if isinstance(result, Record) else result.to_record()
@@ -210,6 +209,8 @@ def inspect_subject(
         "notes": notes,
     }
     explorer = _explorer(request, session, refused)
+    if request.measures and not records and explorer is None:
+        raise UserError("; ".join(dict.fromkeys(refused.values())))
     return Inspection(
         subject=request.subject,
         records={
@@ -219,7 +220,11 @@ def inspect_subject(
             for name in (*MEASURES, *ON_REQUEST)
             if name in records
         },
-        refused={n: " ".join(refused[n].split()) for n in (*MEASURES, EXPLORER) if n in refused},
+        refused={
+            n: " ".join(refused[n].split())
+            for n in (*MEASURES, *ON_REQUEST, EXPLORER)
+            if n in refused
+        },
         notes=tuple(notes),
         explorer=explorer and replace(explorer, config=config),
     )
@@ -227,8 +232,7 @@ def inspect_subject(
 
 def _explorer(request: InspectRequest, session: Session, refused: dict[str, str]) -> Record | None:
     """The maps of every patch on a few images; None if not wanted, or if the model has none."""
-    named = EXPLORER in request.measures
-    if not named and (request.measures or not request.explorer):
+    if EXPLORER not in request.measures and (request.measures or not request.explorer):
         return None
     try:
         return explore(
@@ -239,8 +243,6 @@ def _explorer(request: InspectRequest, session: Session, refused: dict[str, str]
             **request.token_grid,
         )
     except UserError as error:
-        if named:
-            raise
         refused[EXPLORER] = str(error)
         return None
 

@@ -1,4 +1,4 @@
-"""Hugging Face image classifiers: opened from the hub or a folder, and built again for a run.
+"""Hugging Face image models: opened from the hub or a folder, classifiers built again for a run.
 
 A run's config keeps the network's own config under ``architecture``, so that the run opens without
 the hub and without the folder.
@@ -24,20 +24,25 @@ HEAD = "classifier"  # what transformers calls the head of every image classifie
 
 
 def open_classifier(name: str) -> Session:
-    """A Hugging Face image classifier, from the hub or a local folder; safetensors only."""
+    """A Hugging Face image classifier, from the hub or a local folder; safetensors only.
+
+    A network that has no classifier (DINOv3, a masked autoencoder) is opened as it is, and of one
+    for images and text the part for images.
+    """
     try:
-        from transformers import AutoImageProcessor, AutoModelForImageClassification
+        from transformers import AutoImageProcessor
     except ImportError:
         raise UserError("hf: models need transformers: pip install 'vitascope[hub]'") from None
     try:
         with nullcontext() if Path(name).is_dir() else hub_download(f"{PREFIX}{name}"):
-            model = AutoModelForImageClassification.from_pretrained(name, use_safetensors=True)
+            model = _image_model(name)
     except UserError:
         raise
     except (OSError, ValueError) as error:
-        raise UserError(f"no Hugging Face image classifier {name!r}: {reason(error)}") from None
+        raise UserError(f"no Hugging Face image model {name!r}: {reason(error)}") from None
     check_weights(model, f"{PREFIX}{name}")
     config = model.config
+    config = getattr(config, "vision_config", config)
     side = getattr(config, "image_size", 224)
     side = (side, side) if isinstance(side, int) else tuple(side)
     size = (getattr(config, "num_channels", 3), *side)
@@ -45,7 +50,7 @@ def open_classifier(name: str) -> Session:
         preparation = _preparation(AutoImageProcessor.from_pretrained(name))
     except (OSError, ValueError, AttributeError, TypeError, ImportError):
         preparation = {}  # the images' own are used then
-    names = getattr(config, "id2label", None) or {}
+    names = getattr(model.config, "id2label", None) or {}
     classes = tuple(str(names[key]) for key in sorted(names))
     if classes == tuple(f"LABEL_{number}" for number in range(len(classes))):
         classes = ()  # what a config says that was given none
@@ -57,6 +62,21 @@ def open_classifier(name: str) -> Session:
         classes=classes or None,
         **preparation,
     )
+
+
+def _image_model(name: str) -> Any:
+    """The classifier, the network without one, or the image part of a network for two kinds."""
+    from transformers import AutoConfig, AutoModel, AutoModelForImageClassification
+
+    config = AutoConfig.from_pretrained(name)
+    if type(config) in AutoModelForImageClassification._model_mapping:
+        model, loading = AutoModelForImageClassification.from_pretrained(
+            name, use_safetensors=True, output_loading_info=True
+        )
+        if not loading["missing_keys"]:  # else the weights are those of a network without its head
+            return model
+    model = AutoModel.from_pretrained(name, use_safetensors=True)
+    return getattr(model, "vision_model", model)
 
 
 def _preparation(processor: Any) -> dict[str, Any]:

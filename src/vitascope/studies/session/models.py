@@ -363,7 +363,26 @@ def _from_factory(module: str, function: str) -> Session:
     if not isinstance(model, nn.Module):
         raise UserError(f"{name} returned {type(model).__name__}, not an nn.Module")
     check_weights(model, name)
-    return Session(model=model, name=name, config={"factory": name})
+    preparation = _torchvision_preparation(function) if module.startswith("torchvision.") else {}
+    return Session(model=model, name=name, config={"factory": name}, **preparation)
+
+
+def _torchvision_preparation(function: str) -> dict[str, Any]:
+    """Image size, normalisation and crop that torchvision publishes for a model of its own."""
+    from torchvision.models import get_model_weights
+
+    try:
+        how: Any = get_model_weights(function).DEFAULT.transforms()  # type: ignore[attr-defined]
+        side, resized = how.crop_size[0], how.resize_size[0]
+        return {
+            "size": (len(how.mean), side, side),
+            "mean": tuple(how.mean),
+            "std": tuple(how.std),
+            "crop_pct": min(1.0, side / resized),
+            "interpolation": "bilinear" if how.interpolation.value == "bilinear" else "bicubic",
+        }
+    except (ValueError, AttributeError, TypeError, IndexError):
+        return {}  # not a classifier with published weights
 
 
 def _from_module(model: nn.Module) -> Session:

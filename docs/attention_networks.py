@@ -1,0 +1,642 @@
+"""Networks with attention that were not chosen by hand, and what must hold of each.
+
+timm: of every module file that computes a softmax or calls ``scaled_dot_product_attention``, itself
+or through the layers that it imports, the smallest registered model that computes attention.
+torchvision and Hugging Face: small configurations of their vision models. All have random weights.
+
+Used by ``docs/make_attention_networks.py`` and ``tests/test_attention_networks.py``.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import vitascope  # first: it completes a CPU-only torchvision
+
+# isort: split
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from vitascope import capture
+from vitascope.capture.attention.recorder import record_attention
+
+CALLS = re.compile(r"(?<!log_)softmax\(|scaled_dot_product_attention")
+TIMM = Path(timm.__file__).parent
+# one more model of files whose smallest has another kind of attention than its larger ones
+MORE = ("botnet26t_256", "halonet_h1", "resnet50_clip", "vit_base_patch16_siglip_224")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and the images it takes."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    size: tuple[int, ...] = (3, 224, 224)
+
+
+# ------------------------------------------------------------------------------- which networks
+
+
+def _classes(source: str) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)}
+
+
+def _imported(source: str) -> set[str]:
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return {alias.name for node in nodes for alias in node.names}
+
+
+@cache
+def timm_files() -> tuple[str, ...]:
+    """timm's model files that compute attention, or import a layer or block that does."""
+    layers = [path.read_text(encoding="utf-8") for path in sorted((TIMM / "layers").glob("*.py"))]
+    files = {path.stem: path.read_text("utf-8") for path in sorted((TIMM / "models").glob("*.py"))}
+    registered = set(timm.list_modules())
+    files = {name: text for name, text in files.items() if name in registered}
+    calling = {name for name, text in files.items() if CALLS.search(text)}
+    having = set().union(*(_classes(text) for text in layers if CALLS.search(text)))
+    having |= set().union(*(_classes(files[name]) for name in calling))
+    having = {name for name in having if re.search("Att|Block", name)}
+    return tuple(n for n, text in files.items() if n in calling or _imported(text) & having)
+
+
+def parameters(name: str) -> int:
+    """Parameters of a timm model, counted on the meta device."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in timm.create_model(name).parameters())
+
+
+def _attends(name: str) -> bool:
+    """Whether a timm model computes attention; run on the meta device."""
+    seen: list[str] = []
+    with torch.device("meta"), torch.no_grad():
+        model = timm.create_model(name).eval()
+        try:
+            with record_attention(model, lambda event: seen.append(event.name)):
+                model(torch.zeros(1, *model.pretrained_cfg["input_size"]))
+        except Exception:  # what needs values cannot run there: it is tried for real
+            return True
+    return bool(seen)
+
+
+@cache
+def timm_networks() -> tuple[Network, ...]:
+    """The smallest model with attention of each file; of a file without any, the smallest."""
+    chosen: dict[str, None] = {}
+    for file in timm_files():
+        names = sorted(timm.list_models(module=file), key=parameters)
+        chosen[next(filter(_attends, names[:12]), names[0])] = None
+    there = set(timm.list_models())
+    chosen |= dict.fromkeys(name for name in MORE if name in there)
+    return tuple(made_small(of_timm(name)) for name in chosen)
+
+
+def of_timm(name: str, size: tuple[int, ...] | None = None, **options: Any) -> Network:
+    """A timm model, in its own image size unless another is given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = timm.get_pretrained_cfg(name).input_size if size is None else size
+    return Network(f"timm {name}", partial(timm.create_model, name, **options), tuple(own))
+
+
+def made_small(network: Network) -> Network:
+    """A smaller network of a timm model that is wide, deep or takes large images, if it has one."""
+    name, size = network.name.removeprefix("timm "), network.size
+    if name in MORE and parameters(name) < 60e6:
+        return of_timm(name, (3, 128, 128))
+    if parameters(name) < 60e6 and size[1] <= 256:
+        return network
+    options: dict[str, Any] = {"depth": 2}
+    narrow = {"embed_dim": 96, "num_heads": 4}
+    sides = [{"img_size": side} for side in (128, 126, 144)]
+    for more in (*({**side, **narrow} for side in sides), *sides, {}):
+        side = more.get("img_size", min(size[1], 256))
+        for given in ({**options, **more}, more):
+            smaller = of_timm(name, (size[0], side, side), **given)
+            try:
+                with torch.device("meta"), torch.no_grad():
+                    smaller.make().eval()(torch.zeros(1, *smaller.size))
+            except Exception:  # whatever its constructor says
+                continue
+            return smaller
+    return network
+
+
+@cache
+def torchvision_networks() -> tuple[Network, ...]:
+    """torchvision's classifiers with attention."""
+    from torchvision.models import MaxVit, VisionTransformer
+    from torchvision.models.swin_transformer import (
+        PatchMergingV2,
+        SwinTransformer,
+        SwinTransformerBlockV2,
+    )
+
+    swin = {"patch_size": [4, 4], "embed_dim": 16, "depths": [2, 2], "num_heads": [1, 2]}
+    v2 = {"block": SwinTransformerBlockV2, "downsample_layer": PatchMergingV2}
+    vit = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "mlp_dim": 64}
+    maxvit = {"block_channels": [16, 32], "block_layers": [1, 1], "head_dim": 8}
+    maxvit |= {"stem_channels": 16, "partition_size": 4, "stochastic_depth_prob": 0.0}
+    small = (3, 64, 64)
+    return (
+        Network("torchvision ViT", lambda: VisionTransformer(64, 8, **vit), small),
+        Network("torchvision Swin", lambda: SwinTransformer(**swin, window_size=[4, 4]), small),
+        Network(
+            "torchvision Swin v2", lambda: SwinTransformer(**swin, window_size=[4, 4], **v2), small
+        ),
+        Network("torchvision MaxViT", lambda: MaxVit((64, 64), **maxvit), small),
+    )
+
+
+SIDE = 64
+SIZES = {  # what a small configuration has, where the config knows the setting
+    "hidden_size": 32,
+    "embed_dim": 16,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "image_size": 64,
+    "patch_size": 8,
+    "drop_path_rate": 0.0,
+}
+STAGES = {"embed_dim": 16, "image_size": 64, "drop_path_rate": 0.0}
+
+
+def _configured(config: Any, sizes: dict[str, Any]) -> Any:
+    """A configuration with small sizes for the settings that it has."""
+    own = config().to_dict()
+    given = {key: value for key, value in sizes.items() if isinstance(own.get(key), (int, float))}
+    if isinstance(own.get("image_size"), (list, tuple)):
+        given["image_size"] = [64, 64]
+    return config(**given)
+
+
+@cache
+def hub_networks() -> tuple[Network, ...]:
+    """Hugging Face's image models that build from a small configuration and compute attention."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    names = dict(auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
+    names |= dict(auto.MODEL_FOR_IMAGE_MAPPING_NAMES)
+    found: dict[str, Network] = {}
+    for kind in sorted(names):
+        each = names[kind] if isinstance(names[kind], str) else names[kind][0]
+        config = transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES.get(kind)
+        for sizes in (SIZES, STAGES, {}):
+            try:
+                settings = _configured(getattr(transformers, config), sizes)
+                make = partial(getattr(transformers, each), settings)
+                side = getattr(settings, "image_size", None) or 224
+                side = side if isinstance(side, int) else max(side)
+                size = (getattr(settings, "num_channels", 3), side, side)
+                if not _runs_with_attention(make, size):
+                    continue
+            except Exception:  # its sizes do not go together
+                continue
+            name = f"Hugging Face {each}"
+            found.setdefault(name, Network(name, make, size))
+            break
+    return tuple(found.values())
+
+
+def _runs_with_attention(make: Callable[[], nn.Module], size: tuple[int, ...]) -> bool:
+    with torch.device("meta"):
+        if sum(p.numel() for p in make().parameters()) > 30e6:
+            return False
+    model, seen = make().eval(), []
+    with torch.no_grad(), record_attention(model, lambda event: seen.append(event.name)):
+        model(torch.zeros(1, *size))
+    return bool(seen)
+
+
+# ------------------------------------------------------------------------------- what must hold
+
+
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "heads")
+EXACT = 2e-5  # of values about 1, in single precision
+
+
+def logits(output: Any) -> Tensor:
+    """A tensor of a network's output: its logits, or the first one."""
+    if isinstance(output, Tensor):
+        return output
+    values = output.values() if hasattr(output, "values") else output
+    return logits(next(value for value in values if value is not None))
+
+
+def run(model: nn.Module, images: Tensor) -> Tensor:
+    """The output, with the random numbers of a masked autoencoder drawn alike in every run."""
+    torch.manual_seed(5)
+    with torch.no_grad():
+        return logits(model(images))
+
+
+def captured(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
+    """All attention maps of a batch."""
+    with capture.attention(model) as maps:
+        run(model, images)
+    return maps
+
+
+class Products(TorchFunctionMode):
+    """Record matrix products and fused attention, independently of ``vitascope.capture``."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.products: list[tuple[list[Tensor], Tensor]] = []  # possible maps, result
+        self.entered: list[tuple[int, Tensor]] = []  # after which product, what a layer is given
+        self.handles = [
+            module.register_forward_pre_hook(self._entering)
+            for module in model.modules()
+            if isinstance(module, (nn.Linear, nn.Conv2d))
+        ]
+        self.handles += [
+            module.register_forward_hook(self._multihead, with_kwargs=True)
+            for module in model.modules()
+            if isinstance(module, nn.MultiheadAttention)
+        ]
+
+    def __exit__(self, *error: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+        super().__exit__(*error)
+
+    def _entering(self, _module: nn.Module, args: Any) -> None:
+        if args:
+            self.entered.append((len(self.products), args[0].detach().clone()))
+
+    def _multihead(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        """``nn.MultiheadAttention`` by hand: what its output projection is given."""
+        given = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
+        projected = [
+            F.linear(given[name], weight, bias)
+            for name, weight, bias in zip(
+                ("query", "key", "value"),
+                module.in_proj_weight.chunk(3),
+                module.in_proj_bias.chunk(3),
+                strict=True,
+            )
+        ]
+        if not module.batch_first:
+            projected = [part.transpose(0, 1) for part in projected]
+        q, k, v = (p.unflatten(-1, (module.num_heads, -1)).transpose(1, 2) for p in projected)
+        weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        result = (weights @ v).transpose(1, 2).flatten(2)
+        out = module.out_proj(result)
+        expected = output[0] if module.batch_first else output[0].transpose(0, 1)
+        if torch.allclose(out, expected, atol=EXACT):
+            self.products.append(([weights], result))
+            self.entered.append((len(self.products), result))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if func is F.scaled_dot_product_attention:
+            weights, values = by_hand(*args, **kwargs)
+            if torch.allclose((weights @ values).float(), out.float(), atol=EXACT):
+                self.products.append(([weights], out))
+        elif name in ("matmul", "__matmul__", "bmm", "einsum"):
+            tensors = [a for a in args if isinstance(a, Tensor) and a.ndim > 1]
+            maps = [m.detach().clone() for tensor in tensors for m in (tensor, tensor.mT)]
+            self.products.append((maps, out.detach().clone()))
+        return out
+
+
+def is_mixed(weights: Tensor, used: Tensor) -> bool:
+    """Whether each head of ``used`` is a linear combination of the heads of ``weights``."""
+    if used.shape != weights.shape or weights.shape[1] < 2:
+        return False
+    before, after = (m.double().movedim(1, -1).flatten(0, 2) for m in (weights, used))
+    some = torch.linspace(0, len(before) - 1, 2000).long()
+    before, after = F.pad(before[some], (0, 1), value=1.0), after[some]
+    solution = torch.linalg.lstsq(before, after).solution
+    return bool((before @ solution - after).abs().max() < 1e-4)
+
+
+def by_hand(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Map and values of fused attention, in double precision."""
+    query, key, value = (tensor.double() for tensor in (query, key, value))
+    if enable_gqa:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = (tensor.repeat_interleave(repeats, -3) for tensor in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        boolean = attn_mask.dtype == torch.bool
+        scores = scores + (attn_mask.double().log() if boolean else attn_mask)
+    assert not is_causal
+    return scores.softmax(-1).nan_to_num(0.0), value
+
+
+def fingerprints(maps: Tensor) -> Tensor:
+    """One number for each (T, S) matrix, sorted: the same whatever the axes before them."""
+    flat = maps.double().reshape(-1, *maps.shape[-2:])
+    generator = torch.Generator().manual_seed(1)
+    mark = torch.rand(flat.shape[1:], generator=generator, dtype=torch.float64)
+    return (flat * mark).sum((1, 2)).sort().values
+
+
+@dataclass
+class Findings:
+    """What a network shows and which of the identities it breaks."""
+
+    network: Network
+    layers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of one image
+    direct: set[str] = field(default_factory=set)  # the product enters the output projection
+    notes: dict[str, list[str]] = field(default_factory=dict)  # what is particular -> layers
+    problems: list[str] = field(default_factory=list)
+    measured: dict[str, list[str]] = field(default_factory=dict)  # instrument -> layers
+    refused: dict[str, dict[str, str]] = field(default_factory=dict)  # instrument -> layer -> why
+
+    def expect(self, holds: bool, problem: str) -> None:
+        """Note a problem unless ``holds``."""
+        if not holds:
+            self.problems.append(problem)
+
+
+def built(network: Network) -> nn.Module:
+    """The network with random weights, none of them constant, for inference."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = network.make().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.02 * torch.randn_like(parameter)
+    return model
+
+
+def random_images(network: Network, number: int = 2) -> Tensor:
+    """Images of noise that is smooth over some pixels."""
+    generator = torch.Generator().manual_seed(3)
+    side = network.size[1] // 4
+    coarse = torch.randn(number, network.size[0], side, side, generator=generator)
+    return F.interpolate(coarse, size=network.size[1:], mode="bilinear")
+
+
+def examine(network: Network) -> Findings:
+    """Check all identities of one network."""
+    found = Findings(network)
+    model, images = built(network), random_images(network)
+    expected = run(model, images)
+    check_instruments(found, model, images)
+    try:
+        maps = captured(model, images)
+    except vitascope.errors.UserError as error:
+        found.refused["capture"] = {"": str(error)}
+        return found
+    found.layers = {name: (len(m) // 2, *m.shape[1:]) for name, m in maps.items()}
+    check_output(found, model, images, expected, maps)
+    check_axes(found, model, images, maps)
+    check_products(found, model, images, maps)
+    check_coordinates(found, model, images, maps)
+    return found
+
+
+INSTRUMENTS = ("fourier", "variance", "norms", "cka")
+
+
+def check_instruments(found: Findings, model: nn.Module, images: Tensor) -> None:
+    """What must hold of the instruments that need no attention.
+
+    They give finite numbers or refuse; a layer's CKA with itself is one; the network without a unit
+    that adds nothing is the network as it is.
+    """
+    from vitascope import measure
+
+    more = torch.cat([images, images.flip(-1)])
+    result = measure.together(model, more, INSTRUMENTS, skip_unsuitable=True)
+    found.refused |= {name: {"": why} for name, why in result.refused.items()}
+    for name, each in result.results.items():
+        record = each.to_record()
+        finite = all(
+            bool(torch.as_tensor(array).isfinite().all()) for array in record.arrays.values()
+        )
+        found.expect(finite, f"{name}: not finite")
+        found.measured[name] = list(record.values.get("units", ()))
+        found.refused[name] = dict(record.values.get("left_out", {}))
+    if "cka" in result.results:
+        own = torch.as_tensor(result.results["cka"].similarity).diagonal().float()
+        found.expect(torch.allclose(own, torch.ones_like(own), atol=1e-5), "CKA with itself")
+    units = capture.units(model, images)
+    summed = ("attention", "mlp")  # others may have a bias behind them on their branch
+    branches = {unit.kind: unit for unit in units if unit.branch and unit.kind in summed}
+    for unit in branches.values():
+        module = model.get_submodule(unit.name.partition("@")[0])
+        handle = module.register_forward_hook(lambda _m, _i, out: nothing(out))
+        try:
+            expected = run(model, images)
+            with capture.without(model, units, unit.name):
+                same = torch.allclose(run(model, images), expected, atol=1e-5)
+        finally:
+            handle.remove()
+        found.expect(same, f"{unit.name} adds nothing, and the network without it differs")
+
+
+def nothing(output: Any) -> Any:
+    """A module's output with zeros in place of its first tensor."""
+    if isinstance(output, Tensor):
+        return torch.zeros_like(output)
+    return (torch.zeros_like(output[0]), *output[1:])
+
+
+def check_output(
+    found: Findings, model: nn.Module, images: Tensor, expected: Tensor, maps: dict[str, Tensor]
+) -> None:
+    """Rows sum to one; the output has the same bits while maps are recorded."""
+    with capture.attention(model):
+        found.expect(torch.equal(run(model, images), expected), "capture changes the output")
+    for name, weights in maps.items():
+        off = float((weights.double().sum(-1) - 1).abs().max())
+        found.expect(off < EXACT, f"{name}: rows are off 1 by {off:.1g}")
+
+
+def check_axes(found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]) -> None:
+    """Heads are the layer's own; images together and apart have the same maps, in their order."""
+    apart = [captured(model, image[None]) for image in images]
+    alone = torch.cat([run(model, image[None]) for image in images])
+    independent = torch.allclose(alone, run(model, images), atol=1e-4)
+    if not independent:
+        found.notes["its output for an image depends on the batch"] = list(maps)
+    heads: dict[str, int] = {}
+    for name, weights in maps.items():
+        module = name.partition("@")[0]
+        heads[module] = heads.get(module, 0) + weights.shape[1]
+    for module, count in heads.items():
+        layer = model.get_submodule(module)
+        stated = next((v for h in HEADS if isinstance(v := getattr(layer, h, None), int)), count)
+        calls = sum(name.partition("@")[0] == module for name in maps)
+        fits = count in (stated, stated * calls)
+        found.expect(fits, f"{module}: {count} heads in {calls} calls, not {stated}")
+    for name, weights in maps.items():
+        both = torch.cat([one[name] for one in apart])
+        same = both.shape == weights.shape and torch.allclose(both, weights, atol=1e-5)
+        found.expect(same or not independent, f"{name}: images together have other maps than apart")
+
+
+def check_products(
+    found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]
+) -> None:
+    """The map times the layer's values is the layer's result."""
+    with Products(model) as spy:
+        run(model, images)
+    prints = [
+        [(m.shape[-2:], m.numel(), fingerprints(m)) for m in candidates if m.shape[-1] > 0]
+        for candidates, _ in spy.products
+    ]
+    used: set[int] = set()
+    for name, weights in maps.items():
+        mine = fingerprints(weights)
+        for number, candidates in enumerate(prints):
+            if number not in used and any(
+                shape == weights.shape[-2:]
+                and size == weights.numel()
+                and torch.allclose(mark, mine, atol=1e-4)
+                for shape, size, mark in candidates
+            ):
+                break
+        else:
+            mixed = any(is_mixed(weights, each) for maps, _ in spy.products for each in maps)
+            found.expect(mixed, f"{name}: no product of the network uses this map")
+            found.notes.setdefault("softmax before its heads are mixed", []).append(name)
+            continue
+        used.add(number)
+        result = spy.products[number][1].flatten().sort().values
+        for after, tensor in spy.entered:
+            if after == number + 1 and tensor.numel() == result.numel():
+                if torch.allclose(tensor.flatten().sort().values, result, atol=EXACT):
+                    found.direct.add(name)
+                break
+
+
+def check_coordinates(
+    found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]
+) -> None:
+    """Coordinates of tokens: hand-set attention, bounds, and a patch whose pixels change."""
+    from vitascope import measure
+    from vitascope.measure.attention.nonlocality import attention_distance, distances_of
+
+    torch.manual_seed(5)
+    places, untraced = capture.trace_tokens(model, images)
+    found.expect({*places, *untraced} == set(maps), "traced layers are not the captured ones")
+    try:
+        result = measure.nonlocality(model, images)
+        found.measured["nonlocality"] = list(result.layers)
+        found.refused["nonlocality"] = dict(result.left_out)
+    except vitascope.errors.UserError as error:
+        found.refused["nonlocality"] = {"": str(error)}
+        return
+    first = next(iter(maps))
+    for name in result.layers:
+        tokens, shape = places[name], found.layers[name]
+        found.expect(
+            (*tokens.query.shape[:2], tokens.key.shape[1]) == (shape[0], *shape[2:]),
+            f"{name}: coordinates {tuple(tokens.query.shape)} of a map {shape}",
+        )
+        distances = distances_of(tokens)
+        farthest = float(distances.nan_to_num(0).max())
+        found.expect(
+            bool((result.distance[name] <= farthest + 1e-6).all()), f"{name}: beyond its grid"
+        )
+        grid = torch.tensor(tokens.grid)
+        if max(tokens.step) == min(tokens.step):
+            side = torch.tensor(images.shape[-2:]) / torch.tensor(tokens.step)
+            possible = float((side.double() - 1).clamp(min=0).norm()) + 1
+            found.expect(farthest <= possible, f"{name}: {farthest:.1f} patches on {grid.tolist()}")
+        for k in (1, 2):
+            aimed = to_the_right(tokens, k)
+            if aimed is not None:
+                value = float(attention_distance(aimed, distances)[0, 0])
+                found.expect(abs(value - k) < 1e-3, f"{name}: {k} to the right is {value:.3f}")
+        uniform = uniform_distance(tokens)
+        if uniform is not None:
+            found.expect(
+                abs(result.uniform[name] - uniform) < 1e-3,
+                f"{name}: uniform {result.uniform[name]:.3f}, {uniform:.3f} by its grid",
+            )
+    if first in result.layers:
+        check_patch(found, model, images, first, places[first])
+
+
+def to_the_right(tokens: capture.TokenCoordinates, k: int) -> Tensor | None:
+    """A map in which each query attends to the key ``k`` steps to its right, if any has one."""
+    target = tokens.query + torch.tensor([0.0, k * tokens.step[1]])
+    away = (target.unsqueeze(2) - tokens.key.unsqueeze(1)).norm(dim=-1).nan_to_num(1e9)
+    hit = away < 1e-2 * min(tokens.step)
+    weights = torch.zeros_like(away).scatter_(2, away.argmin(2, keepdim=True), 1.0)
+    weights = weights * hit.any(-1, keepdim=True)
+    return weights.unsqueeze(1) if bool(hit.any()) else None
+
+
+def uniform_distance(tokens: capture.TokenCoordinates) -> float | None:
+    """Mean distance on a grid of its own rows and columns, for attention over the whole image."""
+    if len(tokens.query) > 1:
+        return None
+    query, key = (side[0][~side[0, :, 0].isnan()].double() for side in (tokens.query, tokens.key))
+    sides = []
+    for points in (query, key):
+        down, across = (points[:, axis].unique() for axis in (0, 1))
+        if len(down) * len(across) != len(points):
+            return None
+        sides.append(torch.cartesian_prod(down, across))
+    step = torch.tensor(tokens.step, dtype=torch.float64)
+    return float(torch.cdist(sides[0] / step, sides[1] / step).mean())
+
+
+def check_patch(
+    found: Findings,
+    model: nn.Module,
+    images: Tensor,
+    name: str,
+    tokens: capture.TokenCoordinates,
+) -> None:
+    """Other pixels in one patch change the row of the token that has its coordinates most."""
+    flat = tokens.query.reshape(-1, 2)
+    middle = torch.tensor(images.shape[-2:]).float() * 0.4
+    chosen = flat[int((flat - middle).norm(dim=-1).nan_to_num(1e9).argmin())]
+    half = [max(1.0, s / 2) for s in tokens.step]
+    rows, columns = (
+        slice(max(0, round(float(c) - h + 0.5)), max(1, round(float(c) + h + 0.5)))
+        for c, h in zip(chosen, half, strict=True)
+    )
+    generator, moved = torch.Generator().manual_seed(7), torch.zeros(())
+    before = captured(model, images[:1])[name].double()
+    for _ in range(4):
+        changed = images[:1].clone()
+        size = changed[:, :, rows, columns].shape
+        changed[:, :, rows, columns] += 2 * torch.randn(size, generator=generator)
+        after = captured(model, changed)[name].double()
+        moved = moved + (after - before).abs().sum((1, 3)).reshape(-1)  # (W * T,)
+    moved = moved.masked_fill(flat[:, 0].isnan(), 0.0)
+    excess = (moved - moved.median()).clamp(min=0).square().float()  # convolutions spread it
+    centre = (flat.nan_to_num(0.0) * excess[:, None]).sum(0) / excess.sum()
+    away = min(
+        float(((reached - chosen) / torch.tensor(tokens.step)).abs().max())
+        for reached in (flat[int(moved.argmax())], centre)
+    )
+    found.expect(away < 1.5, f"{name}: pixels at {chosen.tolist()} move {centre.tolist()} most")
+
+
+def all_networks() -> tuple[Network, ...]:
+    """Every network of the sweep."""
+    return (*timm_networks(), *torchvision_networks(), *hub_networks())
