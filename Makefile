@@ -96,7 +96,8 @@ demo: $(INSTALLED)
 	$(BIN)/vitascope compare --data digits --epochs 20 --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for subject in capture corruptions gpsa hessian inspect neighborhood training; do \
+		$(BIN)/python -m benchmarks $$subject || exit 1; done
 
 # Every table and figure of the papers that fits two cores; about an hour.
 studies: $(READY)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from findings import draw_leads, inside_in_words
 
+from benchmarks.tables import ABOUT_RATIOS, bench_tables
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 from vitascope.report.tables.claims import (
     VERDICT_MARKS,
     CountedClaim,

@@ -32,13 +32,12 @@ MAY_IMPORT = {
     "data": set(),
     "train": {"record", "data", "capture"},
     "measure": {"capture", "record"},
-    "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"figure", "record"},
     "deploy": {"studies", "train", "data", "capture", "record"},
     "answers": {"studies", "report", "record", "deploy"},
     "api": {"answers", "deploy"},
-    "cli": {"answers", "studies", "report", "bench", "deploy"},
+    "cli": {"answers", "studies", "report", "deploy", "measure"},
 }
 
 
