@@ -35,7 +35,7 @@ lock:
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip $(PIP) 'pip>=25.3'
 	build/lock/bin/python -m pip $(PIP) --dry-run --report build/lock/report.json '.[test]'
-	$(PYTHON) tools/lock.py build/lock/report.json constraints.txt
+	$(PYTHON) scripts/lock.py build/lock/report.json constraints.txt
 
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -96,23 +96,23 @@ demo: $(INSTALLED)
 	$(BIN)/vitascope compare --data digits --epochs 20 --rates vit_micro=4e-3 --out demo
 
 bench: $(READY)
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for subject in capture corruptions gpsa hessian inspect neighborhood training; do \
+		$(BIN)/python -m benchmarks $$subject || exit 1; done
 
 # Every table and figure of the papers that fits two cores; about an hour.
 studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 
 results: $(READY)
-	$(BIN)/python docs/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
-	$(BIN)/python docs/make_verdict_changes.py docs/records/studies docs/verdict-changes.md
+	$(BIN)/python scripts/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
 
 figures: $(READY)
-	$(BIN)/python docs/make_figures.py $(RUNS)
-	$(BIN)/python docs/make_result_figures.py
+	$(BIN)/python scripts/make_figures.py $(RUNS)
+	$(BIN)/python scripts/make_result_figures.py
 
 api: $(READY)
-	$(BIN)/python docs/make_api.py docs/api
-	$(BIN)/python docs/make_architecture.py
+	$(BIN)/python scripts/make_api.py docs/api
+	$(BIN)/python scripts/make_architecture.py
 
 # The documentation site, build/site/index.html: a broken link or code that does not run is an error.
 docs: $(READY)

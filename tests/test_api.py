@@ -16,7 +16,7 @@ FOLDER = ROOT / "docs" / "api"
 
 @pytest.fixture(scope="module")
 def make_api():
-    spec = spec_from_file_location("make_api", ROOT / "docs" / "make_api.py")
+    spec = spec_from_file_location("make_api", ROOT / "scripts" / "make_api.py")
     assert spec is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""Attention, tokens and instruments on networks not chosen by us: docs/attention_networks.py."""
+"""Attention, tokens and instruments on networks not chosen by us: scripts/attention_networks.py."""
 
 from functools import partial
 

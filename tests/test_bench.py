@@ -1,19 +1,20 @@
-"""The stopwatch itself."""
+"""The stopwatch itself, and the benchmarks against peers."""
 
 import time
 
 import pytest
 import torch
 
-from vitascope.bench.capture import time_capture
-from vitascope.bench.hessian import by_magnitude, time_hessian, worst_error
-from vitascope.bench.machine_share import machine_shares, training_flops
-from vitascope.bench.neighborhood import DenseMaskedAttention, time_neighborhood
-from vitascope.bench.timing import peak_memory, take_turns
-from vitascope.cli import main
+from benchmarks.__main__ import main as benchmark
+from benchmarks.capture import time_capture
+from benchmarks.hessian import by_magnitude, time_hessian, worst_error
+from benchmarks.machine_share import machine_shares, training_flops
+from benchmarks.neighborhood import DenseMaskedAttention, time_neighborhood
+from benchmarks.tables import bench_tables
+from benchmarks.training import time_training
 from vitascope.layers import NeighborhoodAttention
+from vitascope.measure.timing import peak_memory, take_turns
 from vitascope.record import load
-from vitascope.report.tables.bench import bench_tables
 from vitascope.threads import running_on
 
 
@@ -125,12 +126,34 @@ def test_a_share_of_the_machine_is_arithmetic_over_time():
     assert rate > 0 < gflops
 
 
+def test_a_subject_prints_ratios_and_keeps_a_record(tmp_path, capsys):
+    words = ["gpsa", "--models", "convit_tiny", "--grids", "4", "--rounds", "1"]
+    words += ["--threads", "1", "--batch-size", "1", "--out", str(tmp_path / "b")]
+    assert benchmark(words) == 0
+    assert "same-width ViT" in capsys.readouterr().out
+    record = load(tmp_path / "b")
+    assert record.config["threads"] == [1]
+    assert record.made["command"] == f"python -m benchmarks {' '.join(words)}"
+    peers = {row[0].split(" / ")[1].split(",")[0] for row in record.values["speed"]}
+    assert peers == {"timm's ConViT", "same-width ViT", "timm's GPSA"}
+    assert all(ours > 0 and theirs > 0 for _, ours, theirs in record.values["memory"])
+
+
+@pytest.mark.parametrize(
+    "words", [["gpsa", "--models", "resnet18"], ["hessian", "--grids", "4"], ["nothing"]]
+)
+def test_a_benchmark_refuses_what_it_does_not_know(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        benchmark(words)
+    assert stop.value.code == 2
+    assert words[-1] in capsys.readouterr().err or "--grids" in words
+
+
 @pytest.mark.slow
-def test_the_command_in_a_record_is_the_one_that_was_typed(tmp_path):
-    """With threads added to it, it would time other numbers of threads than it did."""
-    words = ["bench", "neighborhood", "--grids", "8", "--rounds", "1", "--quiet"]
-    assert main([*words, "--out", f"{tmp_path}/a"]) == 0
-    assert main([*words, "--threads", "2", "--out", f"{tmp_path}/b"]) == 0
-    for name, threads in (("a", ""), ("b", " --threads 2")):
-        typed = f"vitascope {' '.join(words)}{threads} --out {tmp_path}/{name}"
-        assert load(tmp_path / name).made["command"] == typed
+def test_the_training_loop_is_timed_next_to_its_peers(tmp_path):
+    one = {"ViT": "vit_micro"}
+    result = time_training(batch_size=8, steps=2, rounds=1, shares_of=one)
+    assert [row[0] for row in result.shares] == ["ViT"]
+    assert [row[0].split(" / ")[1] for row in result.speed] == ["bare steps", "timm steps"] * 2
+    assert all(rate > 0 for rate in result.images_per_second.values())
+    assert load(result.to_record().save(tmp_path / "t")).kind == "bench-training"

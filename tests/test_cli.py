@@ -23,9 +23,8 @@ def test_every_command_has_help_with_an_example(command, capsys):
         (["models", "--tabel"], "Unrecognized options: --tabel"),
         (["models", "convit_tyni"], "unknown model 'convit_tyni'; did you mean 'convit_tiny'"),
         (["models", "--attention-map", "a.gif"], "ends in .png, .svg or .pdf"),
-        (["bench", "gpsa", "--models", "resnet18"], "resnet18 is not a ConViT of ours"),
-        (["bench", "gpsa", "--rounds", "many"], "many"),
-        (["bench", "nothing"], "nothing"),
+        (["models", "--speed", "vit_micro", "--rounds", "many"], "many"),
+        (["bench", "nothing"], "bench"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, says, capsys):
@@ -70,25 +69,16 @@ def test_a_first_attention_map_is_drawn(tmp_path, capsys):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_prints_ratios_and_keeps_a_record(tmp_path, capsys):
-    words = ["bench", "gpsa", "--models", "convit_tiny", "--grids", "4", "--rounds", "1"]
-    assert main([*words, "--threads", "1", "--batch-size", "1", "--out", str(tmp_path / "b")]) == 0
-    out = capsys.readouterr().out
-    assert "same-width ViT" in out
-    record = load(tmp_path / "b")
-    assert record.config["threads"] == [1]
-    peers = {row[0].split(" / ")[1].split(",")[0] for row in record.values["speed"]}
-    assert peers == {"timm's ConViT", "same-width ViT", "timm's GPSA"}
-    assert all(ours > 0 and theirs > 0 for _, ours, theirs in record.values["memory"])
-
-
-@pytest.mark.slow
-def test_bench_training_times_our_loop_beside_its_peers(capsys, tmp_path):
-    from vitascope.bench.training import time_training
-
-    one = {"ViT": "vit_micro"}
-    result = time_training(batch_size=8, steps=2, rounds=1, shares_of=one)
-    assert [row[0] for row in result.shares] == ["ViT"]
-    assert [row[0].split(" / ")[1] for row in result.speed] == ["bare steps", "timm steps"] * 2
-    assert all(rate > 0 for rate in result.images_per_second.values())
-    assert load(result.to_record().save(tmp_path / "t")).kind == "bench-training"
+def test_models_take_turns_and_are_compared_with_the_first(tmp_path, capsys):
+    words = ["models", "--speed", "vit_micro", "convit_micro", "--batch-size", "2", "--rounds", "1"]
+    assert main([*words, "--threads", "1", "--out", str(tmp_path / "speed"), "--quiet"]) == 0
+    assert "convit_micro" in capsys.readouterr().out
+    record = load(tmp_path / "speed")
+    assert record.kind == "bench-throughput"
+    assert [row[0] for row in record.values["throughput"]] == ["vit_micro", "convit_micro"]
+    assert all(min(row[1:4]) > 0 for row in record.values["throughput"])
+    ratios = [row[0] for row in record.values["speed"]]
+    assert ratios == [f"convit_micro {mode} / vit_micro" for mode in ("inference", "training")]
+    assert main(["report", str(tmp_path), "--quiet"]) == 0
+    assert main(["models", "--speed", "vit_micro", "vit_micro"]) == 2
+    assert main(["models", "--speed", "vit_micr"]) == 2

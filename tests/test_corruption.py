@@ -6,8 +6,8 @@ import torch
 from make_results import section
 from torch import nn
 
+from benchmarks.corruptions import time_corruptions
 from data_making import photos
-from vitascope.bench.corruptions import time_corruptions
 from vitascope.data import EvalBatches, MemoryImages
 from vitascope.errors import UserError
 from vitascope.measure import corruption

@@ -6,9 +6,9 @@ from sklearn.datasets import load_sample_image
 from timm.layers import Attention, AttentionRope
 from torch.nn import functional as F
 
+from benchmarks.training import random_images
 from vitascope import capture, create_model, list_models
 from vitascope.answers.compare import question_of
-from vitascope.bench.training import random_images
 from vitascope.errors import UserError
 from vitascope.layers.locality_self_attention import LocalitySelfAttention
 from vitascope.models.vit.dial import DIAL, REFUSED

@@ -15,7 +15,7 @@ from vitascope.report.records import find
 from vitascope.train import load_run
 
 LATER = {  # kinds that came with a format
-    *("bench-capture", "bench-throughput", "blocks", "miou", "norms", "pretrained", "relevance"),
+    *("bench-throughput", "blocks", "miou", "norms", "pretrained", "relevance"),
     *("task", "vqa"),
 }
 OLD = Path(__file__).parent / "fixtures" / "format-0"
@@ -42,7 +42,6 @@ def test_a_report_shows_all_that_an_earlier_version_wrote(tmp_path, capsys):
         "inspection",
         "evaluation",
         "run",
-        "bench",
     }
     assert len(find(everything, KINDS).sources) == len(list(OLD.rglob("*.json"))) + 1  # unfinished
     assert "explorer" in (tmp_path / "page" / "report.html").read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ from fuzzing import command, run_cases
 from vitascope.data import load
 from vitascope.data.sources.load import sources
 from vitascope.errors import UserError
-from vitascope.requests.bench import Bench
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.compare import Compare
 from vitascope.requests.evaluate import Evaluate
@@ -41,7 +40,6 @@ COMMANDS = {
     "paper": ["study", "sample-efficiency", "--scale", "smoke", "--plan"],
     "inspect": ["inspect", "vit_micro", "--data", "digits", "--images=8", "--measures=entropy"],
     "evaluate": ["evaluate", "vit_micro", "--data", "digits", "--images", "8"],
-    "bench": ["bench", "gpsa", "--models", "resnet18"],
     "models": ["models", "convit_micro"],
     "report": ["report", "nowhere"],
 }
@@ -53,7 +51,6 @@ OPTIONS = {
     "paper": StudyRequest,
     "inspect": Inspect,
     "evaluate": Evaluate,
-    "bench": Bench,
     "models": Models,
     "report": Report,
 }
@@ -225,8 +222,7 @@ def test_images_that_are_nowhere_are_refused_in_a_line(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("bench gpsa --models resnet18 --models --", "--models needs at least one value"),
-        ("bench neighborhood --grids", "--grids needs at least one value"),
+        ("models --speed", "--speed needs at least one value"),
         ("compare --data digits --seeds --out x", "--seeds needs at least one value"),
         ("train --model vit_micro --data digits --out x --model-args in_chans=0", "cannot build"),
         ("train --model vit_micro --data digits --out x --model-args embed_dim=0", "cannot build"),

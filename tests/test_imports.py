@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from make_architecture import ANYWHERE, PAGE, SOURCE, package_imports, page
 
 from vitascope.cli import COMMANDS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-from make_architecture import ANYWHERE, PAGE, SOURCE, package_imports, page
 
 MAY_IMPORT = {
     "errors": set(),
@@ -32,13 +30,12 @@ MAY_IMPORT = {
     "data": set(),
     "train": {"record", "data", "capture"},
     "measure": {"capture", "record"},
-    "bench": {"capture", "record", "layers", "models", "data", "train", "measure"},
     "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"figure", "record"},
     "deploy": {"studies", "train", "data", "capture", "record"},
     "answers": {"studies", "report", "record", "deploy"},
     "api": {"answers", "deploy"},
-    "cli": {"answers", "studies", "report", "bench", "deploy"},
+    "cli": {"answers", "studies", "report", "deploy", "measure"},
 }
 
 
@@ -66,7 +63,7 @@ def test_every_file_that_the_architecture_names_exists():
 
 def scripts():
     """Those beside the package, which no test runs as a whole."""
-    folders = (Path(__file__).parents[1] / name for name in ("docs", "benchmarks", "tools"))
+    folders = (Path(__file__).parents[1] / name for name in ("benchmarks", "scripts"))
     return [path for folder in folders for path in sorted(folder.glob("*.py"))]
 
 

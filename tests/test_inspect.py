@@ -247,7 +247,7 @@ def test_the_same_seed_looks_at_the_same_images(capsys):
 
 
 def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
-    from vitascope.bench.inspect import time_inspect
+    from benchmarks.inspect import time_inspect
 
     small = {"num_images": 8, "batch_size": 4, "img_size": 16, "depth": 1, "rounds": 1}
     result = time_inspect(**small)

@@ -2,17 +2,14 @@
 
 import re
 import subprocess
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+from lock import canonical, on_gpu, pins
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from lock import canonical, on_gpu, pins  # noqa: E402
 
 LOCKED_ON = {  # where `make lock` was run: elsewhere a few other packages are asked for
     "implementation_name": "cpython",

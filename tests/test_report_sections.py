@@ -424,20 +424,13 @@ def test_folders_of_one_run_are_one_model_and_keep_their_commands(tmp_path):
     assert report_of(tmp_path).sections[0].title == "Inside 2 models"
 
 
-def test_benchmarks_are_told_as_ratios_with_their_tables(tmp_path):
-    values = {
-        "speed": [["layer / timm's", 2.0, 3.0, 4.0], ["model / ViT", 0.8, 0.9, 1.0]],
-        "memory": [["14 x 14", 1e6, 4e6]],
-    }
-    made = Record(kind="bench-gpsa", values=values, config={"threads": 1}, seed=0)
-    made.save(tmp_path / "speed")
+def test_the_speed_of_models_has_its_table_and_command(tmp_path):
+    rows = [["deit_tiny", 5.7, 50.0, 20.0, 1442], ["resnet50", 25.6, 30.0, 12.5, None]]
+    values = {"throughput": rows, "speed": []}
+    config = {"batch_size": 8, "device": "cpu"}
+    Record(kind="bench-throughput", values=values, config=config).save(tmp_path / "speed")
     (section,) = report_of(tmp_path).sections
-    assert section.answer == (
-        "1.95 times as fast as its peers in the median, from 0.9 (model / ViT) to 3 "
-        "(layer / timm's)."
-    )
-    speed, memory = section.tables
-    assert [cell.words for cell in speed.rows[0].cells] == ["3.00", "2.00 to 4.00"]
-    assert [cell.words for cell in memory.rows[0].cells] == ["1.0 MB", "4.0 MB", "0.250"]
-    assert section.agains[0].command == "vitascope bench gpsa"
-    assert [line.values for line in section.figures[0].panels[0].series] == [[[3.0], [0.9]]]
+    assert section.answer == "Images a second: deit_tiny 50, resnet50 30."
+    (table,) = section.tables
+    assert [cell.words for cell in table.rows[0].cells] == ["5.7", "50", "20", "1,442"]
+    assert section.agains[0].command == "vitascope models --speed deit_tiny resnet50"

@@ -9,7 +9,6 @@ import pytest
 
 from vitascope.cli.options import parse
 from vitascope.errors import UserError
-from vitascope.requests.bench import Bench
 from vitascope.requests.buildup import Buildup
 from vitascope.requests.compare import Compare
 from vitascope.requests.evaluate import Evaluate
@@ -29,7 +28,6 @@ LEAST = {
     "study sample-efficiency": (StudyRequest, ""),
     "study buildup": (Buildup, "--data digits"),
     "study spectra": (Spectra, "runs/a runs/b"),
-    "bench": (Bench, "gpsa"),
     "models": (Models, ""),
     "report": (Report, "runs/a"),
 }
@@ -105,15 +103,10 @@ def test_a_mistake_in_python_is_one_line(kind, words, says):
     ("kind", "words", "says"),
     [
         (Train, "--model a", "Required options were not provided: --data, --out"),
-        (Bench, "", "Required options were not provided: SUBJECT"),
-        (Bench, "gpsa --rounds many", "--rounds takes a whole number, not 'many'"),
-        (Bench, "gpsa --rounds", "--rounds takes a whole number, not nothing"),
-        (
-            Bench,
-            "gpsas",
-            "SUBJECT takes capture, corruptions, gpsa, hessian, inspect, neighborhood, throughput",
-        ),
-        (Bench, "gpsa --round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
+        (Inspect, "", "Required options were not provided: MODEL"),
+        (Models, "--rounds many", "--rounds takes a whole number, not 'many'"),
+        (Models, "--rounds", "--rounds takes a whole number, not nothing"),
+        (Models, "--round 2", "Unrecognized options: --round 2; did you mean '--rounds'?"),
         (Inspect, "a --query 1 x", "--query takes 2 numbers, not '1 x'"),
         (Inspect, "a --along x", "--along takes random, input or eigenvectors, not 'x'"),
         (Inspect, "a b", "Unrecognized options: b"),

@@ -1,18 +1,14 @@
 """The results page is made from records alone."""
 
-import json
 from dataclasses import replace
 
 import findings
 import numpy as np
 from make_results import README, readme_with_counts, results_page, section, verdicts_in_words
-from make_verdict_changes import BEFORE, changes_page, matched
 
 from report_making import made_up
 from report_records import made_study
 from vitascope.record import Record, load
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.scale import LAPTOP
 
 
 def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
@@ -226,44 +222,6 @@ def test_a_lead_is_drawn_as_its_record_has_it(monkeypatch, tmp_path):
     assert (tmp_path / "leads.png").exists()
 
 
-def test_changed_verdicts_are_listed_with_what_changed_them():
-    was = (
-        {"verdict": "agrees", "contrast": 5.0, "half_width": 1.0},
-        {"verdict": "within noise", "contrast": -2.0, "half_width": 4.0},
-        {"verdict": "agrees", "contrast": 3.0, "half_width": 1.0},
-        {"verdict": "within noise", "contrast": 0.5, "half_width": 2.0},
-    )
-    before = {
-        "x": [
-            {"source": claim["source"], "text": claim["text"], "margin": 0.0, **old}
-            for claim, old in zip(CLAIMS, was, strict=True)
-        ]
-    }
-    records = {"x": Record(kind="study", values={"claims": CLAIMS})}
-    page = changes_page({**before, "gone": []}, records)
-    lines = [line for line in page.splitlines() if line.startswith("| x")]
-    assert len(lines) == 2  # within noise and undecided are the same
-    assert "by the interval: half of the interval was 4.00 and is 1.90 points" in lines[0]
-    assert "agrees | not testable here | by the number: 3.00 is now 0.50 points" in lines[1]
-    assert "2 of 4 claims are decided otherwise than before" in page
-    assert "| agrees | 1 |  |  | 1 |" in page  # one is not testable here now
-    assert page.endswith("Not judged anew: gone.\n")
-
-
-def test_a_study_that_was_not_judged_anew_is_named_and_not_counted():
-    old = {"source": "A Table 1", "text": "a claim", "verdict": "within noise", "contrast": 1.0}
-    before = {name: [{**old, "half_width": 2.0, "margin": 0.0}] for name in ("new", "old")}
-    now = judged("A Table 1", "agrees", 1.0, 0.5, 0.01, text="a claim")
-    records = {
-        "new": Record(kind="study", values={"claims": [now, CLAIMS[3]]}),
-        "old": Record(kind="study", values={"claims": [old]}),
-    }
-    page = changes_page(before, records)
-    assert "1 of 1 claims" in page
-    assert "0 claims that are no longer made, 1 that are new" in page
-    assert page.endswith("Not judged anew: old.\n")
-
-
 def test_the_readme_counts_what_the_records_say():
     records = README.parent / "docs/records"
     paths = [
@@ -272,19 +230,6 @@ def test_the_readme_counts_what_the_records_say():
     studies = [load(path) for path in paths]
     text = README.read_text()
     assert readme_with_counts(text, studies) == text, "make results writes it anew"
-
-
-def test_the_verdicts_before_are_those_of_the_records_studies():
-    """Claims are matched by source and words; a study may have more of them now."""
-    kept = json.loads(BEFORE.read_text())
-    studies = catalog()
-    for name, claims in kept.items():
-        plan = studies[name.removesuffix("-cifar10")].plan(LAPTOP)
-        now = [{"source": claim.source, "text": claim.text} for claim in plan.claims]
-        found = list(matched(claims, now))
-        kept_words = {claim["text"] for claim in claims} & {claim["text"] for claim in now}
-        assert kept_words <= {was["text"] for was, is_now in found if was["text"] == is_now["text"]}
-        assert len(found) >= 0.7 * len(claims), name  # most are still made
 
 
 def test_a_record_with_our_units_alone_says_so_and_one_with_the_papers_does_not():

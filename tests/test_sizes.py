@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.training import random_images
 from vitascope import create_model
-from vitascope.bench.training import random_images
 from vitascope.studies.session.model_sizes import count
 from vitascope.studies.session.models import build
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, PackageLoader
 
+from benchmarks.tables import bench_tables
 from vitascope.figure import Style
 from vitascope.record import load
 from vitascope.report.formatting import FILTERS
 from vitascope.report.instruments.summary import summary_table
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.bench import bench_tables
 from vitascope.report.tables.claims import claims_table
 from vitascope.report.tables.comparison import accuracy_table, comparison_text, cost_table
 from vitascope.report.tables.models import model_sizes_table
@@ -21,6 +21,7 @@ from vitascope.report.tables.table import Cell, Table, row
 from vitascope.report.tables.writers import as_csv, as_latex, as_markdown, as_text
 
 RECORDS = Path(__file__).parent / "fixtures" / "format-0"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "records"
 
 
 def as_html(table: Table) -> str:
@@ -115,10 +116,10 @@ def test_the_summary_leaves_out_columns_that_no_instrument_fills():
     assert "ε 8/255 of the pixel range          15.6 % (lost 17.2)" in as_text(alone)
 
 
-def test_every_benchmark_of_the_fixtures_has_its_tables():
+def test_every_benchmark_has_its_tables():
     found = {
         path.stem: [table.name for table in bench_tables(load(path))]
-        for path in sorted((RECORDS / "bench").glob("*.json"))
+        for path in sorted(BENCHMARKS.glob("*.json"))
     }
     assert found["gpsa"] == ["gpsa speed", "gpsa memory"]
     assert found["hessian"] == ["hessian speed", "hessian reached"]

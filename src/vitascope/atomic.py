@@ -5,7 +5,6 @@ renamed. The writer holds a lock on that folder, so one that a killed process le
 one in use: the next write beside it removes it.
 """
 
-import fcntl
 import os
 import re
 import shutil
@@ -16,6 +15,11 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["atomic_write", "flush", "regular", "replacing", "sweep", "write_text"]
 
@@ -93,6 +97,8 @@ def _own_folder(path: Path) -> tuple[Path, int]:
 
 def _lock(handle: int) -> bool | None:
     """Lock an open file or folder: False if another holds it, None where there are no locks."""
+    if fcntl is None:
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
 """The command line: ``vitascope COMMAND ...``, one file per command.
 
 This file lists the commands; a command's file is imported when it is called, and torch only when it
-runs, so that help is immediate. Imports `studies`, `report` and `bench`; nothing imports it.
+runs, so that help is immediate. Imports `studies` and `report`; nothing imports it.
 """
 
 import shlex
@@ -18,7 +18,7 @@ from vitascope.settings import recorded_as
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
-    "models": "list the models; parameters and FLOPs beside the paper's",
+    "models": "list the models; their parameters, FLOPs and speed next to the paper's",
     "data": "look at images: balance, sizes, unreadable files, duplicates",
     "train": "train a model into a folder that can be resumed",
     "evaluate": "measure top-1, top-5, NLL and calibration",
@@ -28,7 +28,6 @@ COMMANDS = {
     "compare": "find out which model suits your images, and why",
     "study": "answer one of the papers' questions on your images",
     "report": "make one page of runs, inspections, comparisons and studies",
-    "bench": "measure speed against peers on this machine",
 }
 
 

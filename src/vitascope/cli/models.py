@@ -1,10 +1,11 @@
-"""``vitascope models``: list the models, count parameters and FLOPs, draw first attention maps."""
+"""``vitascope models``: list the models, count their parameters and FLOPs, time them."""
 
 import json
 from collections.abc import Sequence
 from time import perf_counter
 
 from vitascope.cli.options import parse
+from vitascope.errors import UserError
 from vitascope.progress import Progress
 from vitascope.requests.models import Models
 
@@ -20,6 +21,8 @@ def run(words: Sequence[str]) -> None:
         print(write_figure(first_maps(initial_maps().to_record()), args.attention_map))
     elif args.table:
         _table(args)
+    elif args.speed:
+        _speed(args)
     else:
         from vitascope.studies.session.model_sizes import names
 
@@ -44,3 +47,40 @@ def _table(args: Models) -> None:
         return
     print(as_text(model_sizes_table([row.__dict__ for row in rows])))
     print("FLOPs are multiply-adds for one image, as in the papers.")
+
+
+def _speed(args: Models) -> None:
+    """Time models by turns."""
+    from vitascope.threads import use_threads
+
+    if len(set(args.speed)) < len(args.speed):
+        raise UserError(f"a model is named twice: {', '.join(args.speed)}")
+    use_threads(args.threads)
+    import torch
+
+    from vitascope.measure.throughput import by_turns
+    from vitascope.report.tables.models import throughput_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.session.models import open_session
+
+    sessions = {
+        name: open_session(name, image_size=args.image_size, device=args.device)
+        for name in args.speed
+    }
+    sizes = {name: session.input_size() for name, session in sessions.items()}
+    for name, session in sessions.items():
+        session.try_image(torch.zeros(1, *sizes[name], device=session.device))
+    with Progress("timing", 2, quiet=args.quiet or args.json) as bar:
+        record = by_turns(
+            {name: session.model for name, session in sessions.items()},
+            sizes,
+            batch_size=args.batch_size,
+            rounds=args.rounds,
+            progress=bar.step,
+        ).to_record()
+    if args.out is not None:
+        record.save(args.out)
+    if args.json:
+        print(json.dumps(dict(record.values)))
+        return
+    print(as_text(throughput_table(record)))

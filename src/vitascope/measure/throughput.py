@@ -6,13 +6,16 @@ a forward pass, the backward pass and a step of AdamW. The images are noise alre
 loading is not timed. The median over rounds is given with its quartiles. Numbers of different
 machines cannot be compared, ratios of models on one machine can.
 
+Several models take turns in one process (:func:`by_turns`), so that their ratios hold though a
+machine's speed drifts.
+
 Shapes: B images of (C, height, width).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,9 +23,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.capture import evaluating, logits_of
+from vitascope.measure.timing import Row, take_turns
 from vitascope.record import Record
 
-__all__ = ["PUBLISHED", "Mode", "Throughput", "forward_pass", "throughput", "update_step"]
+__all__ = [
+    "PUBLISHED",
+    "Mode",
+    "Throughput",
+    "Turns",
+    "by_turns",
+    "forward_pass",
+    "throughput",
+    "update_step",
+]
 
 Mode = Literal["inference", "training"]
 PUBLISHED = {  # model -> images a second, ConViT Table 1
@@ -118,7 +131,7 @@ def throughput(
         batch_size: B, 128 in the paper.
         rounds: How often, after one pass that is not counted.
     """
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = _device(model)
     images = torch.randn(batch_size, *size, generator=torch.Generator().manual_seed(0)).to(device)
     was_training, before = model.training, [(p, p.grad) for p in model.parameters()]
     run = (forward_pass if mode == "inference" else update_step)(model, images)
@@ -140,3 +153,76 @@ def throughput(
         parameters=sum(p.numel() for p in model.parameters()),
         device=str(device),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Images a second of several models that took turns."""
+
+    # model, million parameters, inference, training, the paper's inference
+    rows: tuple[tuple[str, float, float, float, float | None], ...]
+    speed: tuple[Row, ...]  # each against the first: quartiles
+    config: Mapping[str, Any]
+    seconds: float
+
+    def to_record(self) -> Record:
+        """Rates, ratios and how they were measured."""
+        values = {"throughput": self.rows, "speed": self.speed}
+        config = dict(self.config)
+        return Record(kind="bench-throughput", values=values, config=config, seconds=self.seconds)
+
+
+def by_turns(
+    models: Mapping[str, nn.Module],
+    sizes: Mapping[str, Sequence[int]],
+    *,
+    batch_size: int = 128,
+    rounds: int = 5,
+    progress: Callable[[str], object] = lambda stage: None,
+) -> Turns:
+    """Time forward passes and updates of several models in turns, on the device they are on.
+
+    Args:
+        models: By name; the others are compared with the first.
+        sizes: (C, height, width) of each model's images.
+        batch_size: B, 128 in the paper.
+        rounds: Turns of each.
+        progress: Called with "inference" and "training" when these begin.
+    """
+    start, (first, *others) = perf_counter(), models
+    generator = torch.Generator().manual_seed(0)
+    images = {
+        name: torch.randn(batch_size, *sizes[name], generator=generator).to(_device(model))
+        for name, model in models.items()
+    }
+    rates: dict[str, list[float]] = {name: [] for name in models}
+    speed: list[Row] = []
+    for mode, work in (("inference", forward_pass), ("training", update_step)):
+        progress(mode)
+        runs = {name: work(model, images[name]) for name, model in models.items()}
+        times = take_turns(runs, rounds=rounds, least_seconds=0.0, clock=perf_counter)
+        for name in models:
+            rates[name].append(batch_size / times.median(name))
+        speed += [(f"{name} {mode} / {first}", *times.speed(name, first)) for name in others]
+    rows = tuple(
+        (
+            name,
+            sum(p.numel() for p in model.parameters()) / 1e6,
+            *rates[name],
+            PUBLISHED.get(name),
+        )
+        for name, model in models.items()
+    )
+    config = {
+        "models": tuple(models),
+        "batch_size": batch_size,
+        "rounds": rounds,
+        "threads": torch.get_num_threads(),
+        "size": {name: tuple(size) for name, size in sizes.items()},
+        "device": str(_device(models[first])),
+    }
+    return Turns(rows=rows, speed=tuple(speed), config=config, seconds=perf_counter() - start)
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))

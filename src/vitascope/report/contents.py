@@ -14,7 +14,6 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.instruments.summary import INSTRUMENTS
 from vitascope.report.records import Found, Source
 from vitascope.report.sections import (
-    bench,
     buildup,
     comparison,
     evaluation,
@@ -24,6 +23,7 @@ from vitascope.report.sections import (
     spectra,
     study,
     task,
+    throughput,
 )
 from vitascope.report.sections.section import Section
 from vitascope.report.sections.study import correction, tally, told
@@ -55,19 +55,7 @@ BUILDERS = (  # in the page's order
     Builder(kinds=("run",), together=run.section, models=run.models),
     Builder(kinds=("task",), each=task.section, models=run.models),
     Builder(kinds=("miou", "vqa"), each=task.evaluation),
-    Builder(
-        kinds=(
-            "bench-gpsa",
-            "bench-training",
-            "bench-inspect",
-            "bench-capture",
-            "bench-neighborhood",
-            "bench-corruptions",
-            "bench-hessian",
-            "bench-throughput",
-        ),
-        each=bench.section,
-    ),
+    Builder(kinds=("bench-throughput",), each=throughput.section),
 )
 EXPLORER = "explorer"
 KINDS = (*chain(*(builder.kinds for builder in BUILDERS)), EXPLORER)

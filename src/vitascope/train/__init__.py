@@ -1,7 +1,7 @@
 """Train any classifier by a recipe into a run folder, and evaluate it.
 
 Subpackages: `recipes`, `trainer`, `run_folder`. Imports `record`, `data` and `capture`; used by
-`studies` and `bench`.
+`studies`.
 
     >>> from vitascope.train import recipe
     >>> recipe("laptop").optimizer

@@ -50,3 +50,26 @@ def units_table(record: Record) -> Table:
         columns=("Kind", "Stage", "Grid", "Prefix", "Shape"),
         rows=tuple(rows),
     )
+
+
+def throughput_table(record: Record) -> Table:
+    """Images a second, next to those of ConViT's Table 1."""
+    batch, device = (record.config.get(name) for name in ("batch_size", "device"))
+    return Table(
+        name="throughput",
+        title=f"Images a second, batches of {batch} on {device}",
+        corner="Model",
+        columns=("Parameters (M)", "Inference", "Training", "The paper's, inference on a GP100"),
+        rows=tuple(
+            row(
+                name,
+                [
+                    f"{millions:.1f}",
+                    f"{inference:,.3g}",
+                    f"{training:,.3g}",
+                    "" if paper is None else f"{paper:,}",
+                ],
+            )
+            for name, millions, inference, training, paper in record.values["throughput"]
+        ),
+    )

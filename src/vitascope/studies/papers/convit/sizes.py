@@ -6,7 +6,7 @@ numbers beside ours are the paper's. Its tables have the accuracy at the end, it
 one during training: both are here.
 
 Throughput is read off finished runs, which may run side by side: for a clean number take
-``vitascope bench throughput``.
+``vitascope models --speed``.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Make the example figures of the instruments' pages again.
 
-    python docs/make_figures.py                     draw them from their records
-    python docs/make_figures.py RUNS [NAME ...]     measure them anew, all or those that are named
+    python scripts/make_figures.py                   draw them from their records
+    python scripts/make_figures.py RUNS [NAME ...]   measure them anew, all or those that are named
 
 RUNS is the folder of a finished ``vitascope compare`` of vit_micro, convit_micro and resnet_micro
 (``make demo`` leaves one of digits in ``demo``); the records in the repository are of the CIFAR-10
@@ -33,7 +33,7 @@ from vitascope.requests.inspect import Inspect
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import pixel_loss
 
-OUT = Path(__file__).parent / "figures" / "instruments"
+OUT = Path(__file__).parents[1] / "docs" / "figures" / "instruments"
 WIDTH, COLOURS = 900, 128  # of a figure: pixels across, colours kept
 
 

@@ -1,6 +1,6 @@
 """A table of docs/statistics.md: may the spread between runs be taken from all models?
 
-    PYTHONPATH=tests python docs/make_pooling.py [TRIALS]
+    PYTHONPATH=tests python scripts/make_pooling.py [TRIALS]
 
 Prints for each rule how often its 95 % intervals hold the truth, in worlds of 2, 3 and 8 models,
 and how often the best of three models is called clear. Takes five minutes of one core.

@@ -1,6 +1,6 @@
 """A folder of class folders that anyone can draw again: one shape on a cluttered background.
 
-    python docs/make_scenes.py FOLDER [IMAGES]
+    python scripts/make_scenes.py FOLDER [IMAGES]
 
 Four classes (circle, square, star, triangle), IMAGES (60) of each to train on and as many to test
 on, 96 x 96 JPEGs. Shape, place, size, angle and colours are random; the background is a gradient

@@ -1,6 +1,6 @@
 """The power curves of docs/statistics.md: how often a true lead is called one.
 
-    PYTHONPATH=tests python docs/make_power.py
+    PYTHONPATH=tests python scripts/make_power.py
 
 Writes docs/figures/statistics-power.png in about a minute.
 
@@ -17,7 +17,7 @@ from simulated_runs import World
 from vitascope.report.figures.paper_renderer import STYLE
 from vitascope.studies.stats.differences import Images, Runs, parts
 
-OUT = Path(__file__).parent / "figures" / "statistics-power.png"
+OUT = Path(__file__).parents[1] / "docs" / "figures" / "statistics-power.png"
 LEADS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # points
 SETTINGS = ((2, 359), (3, 359), (3, 2000), (5, 2000), (5, 10_000))  # seeds, test images
 SPREADS = (1.0, 2.0)  # points between seeds

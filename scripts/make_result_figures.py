@@ -1,6 +1,6 @@
 """Draw the figures of docs/results.md again from their records.
 
-    python docs/make_result_figures.py [NAME ...]
+    python scripts/make_result_figures.py [NAME ...]
 
 The figure ``docs/figures/NAME-FIGURE.png`` is one of the record ``NAME.json`` in docs/records or a
 folder there. Existing figures are drawn anew, of all records or of those that are named; a figure
@@ -17,7 +17,7 @@ from vitascope.report.contents import KINDS, compose
 from vitascope.report.exports import drawings
 from vitascope.report.records import find
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "docs"
 FIGURES = HERE / "figures"
 WIDTH = 1500  # pixels: of many panels each must be read
 

@@ -1,4 +1,4 @@
-"""The tables of a benchmark's record: ratios to peers, memory, rates and costs."""
+"""The tables of a benchmark's record: ratios to peers, memory and costs."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,10 +6,9 @@ from vitascope.record import Record
 from vitascope.report.tables.table import Table, row
 
 ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turns in one process."
-ABOUT_RATES = "Noise images, medians over turns in one process; rates hold for this machine alone."
 
 
-# What a record may hold beside its throughput: title, corner, columns, and a line's cells.
+# What a record may hold: title, corner, columns, and a line's cells.
 _KINDS: dict[str, tuple[str, str, tuple[str, ...], Callable[..., list[str]]]] = {
     "speed": (
         "Speed against peers",
@@ -57,8 +56,6 @@ _KINDS["cost"] = ("Cost in plain forward passes", "Work", *_KINDS["speed"][2:])
 
 def bench_tables(record: Record) -> Iterator[Table]:
     """Speed, memory, images a second, shares, accuracy and cost: those that the record has."""
-    if record.values.get("throughput"):
-        yield _throughput(record)
     for kind, (title, corner, columns, cells) in _KINDS.items():
         if kind == "memory" and "peer" in record.config:
             columns = (columns[0], str(record.config["peer"]), columns[2])
@@ -72,26 +69,3 @@ def bench_tables(record: Record) -> Iterator[Table]:
                 columns=columns,
                 rows=tuple(row(label, cells(*line)) for label, *line in record.values[kind]),
             )
-
-
-def _throughput(record: Record) -> Table:
-    """Images a second beside those of ConViT's Table 1."""
-    batch, device = (record.config.get(name) for name in ("batch_size", "device"))
-    return Table(
-        name="throughput",
-        title=f"Images a second, batches of {batch} on {device}",
-        corner="Model",
-        columns=("Parameters (M)", "Inference", "Training", "The paper's, inference on a GP100"),
-        rows=tuple(
-            row(
-                name,
-                [
-                    f"{millions:.1f}",
-                    f"{inference:,.3g}",
-                    f"{training:,.3g}",
-                    "" if paper is None else f"{paper:,}",
-                ],
-            )
-            for name, millions, inference, training, paper in record.values["throughput"]
-        ),
-    )

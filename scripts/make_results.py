@@ -1,6 +1,6 @@
 """Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
-`make results` runs it: `python docs/make_results.py FOLDER ... docs/results.md`.
+`make results` runs it: `python scripts/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section: studies first, those on real images before those on digits, in the
 papers' order; the rest by file name. A figure whose name starts with a record's name
 (``figures/digits-gates.png`` for ``digits.json``) is shown under it. The tables are those
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from findings import draw_leads, inside_in_words, note_on_units
 
+from benchmarks.tables import ABOUT_RATIOS, bench_tables
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.bench import ABOUT_RATIOS, bench_tables
 from vitascope.report.tables.claims import (
     VERDICT_MARKS,
     CountedClaim,

@@ -4,7 +4,7 @@ timm: of every module file that computes a softmax or calls ``scaled_dot_product
 or through the layers that it imports, the smallest registered model that computes attention.
 torchvision and Hugging Face: small configurations of their vision models. All have random weights.
 
-Used by ``docs/make_attention_networks.py`` and ``tests/test_attention_networks.py``.
+Used by ``scripts/make_attention_networks.py`` and ``tests/test_attention_networks.py``.
 """
 
 import ast

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitascope.bench.timing import take_turns
 from vitascope.capture import logits_of
+from vitascope.measure.timing import take_turns
 from vitascope.models import create_model
 
 SIDE = 1024

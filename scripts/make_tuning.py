@@ -1,6 +1,6 @@
 """Which learning rate and augmentation suit digits, by validation images alone: digits-tuning.json.
 
-    python docs/make_tuning.py runs/tuning docs/records
+    python scripts/make_tuning.py runs/tuning docs/records
 
 Full-length runs of `laptop`, seed 0, on four fifths of the training images; top-1 is of the other
 fifth. Test images are not looked at. 18 runs, about seven minutes of one core; a run that is there

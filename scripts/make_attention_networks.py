@@ -1,6 +1,6 @@
 """Write docs/attention-networks.md: what is measured on networks that nobody chose by hand.
 
-    .venv/bin/python docs/make_attention_networks.py docs/attention-networks.md
+    .venv/bin/python scripts/make_attention_networks.py docs/attention-networks.md
 
 Examines every network of ``attention_networks.py`` (about a quarter of an hour on one core) and
 stops with the list of broken identities, if there are any, before it writes.
@@ -22,7 +22,7 @@ random weights. Of every network these hold: the output has the same bits while 
 rows of a map sum to one, heads and windows are the layer's own and do not depend on what else is in
 the batch, the network itself multiplies its values by the map, tokens have the image coordinates at
 which changed pixels change them, CKA of a layer with itself is one, and the network without a unit
-that adds nothing is the network as it is. `docs/make_attention_networks.py` checks this and writes
+that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and writes
 the table; `make slow` checks it too.
 
 *Layers* are the attention computations of one forward pass. *Distance* counts those whose

@@ -1,7 +1,7 @@
 """The pictures of README and site: the first figure of a page, or a comparison with its explorer.
 
-    python docs/make_picture.py FOLDER/report.html docs/figures/instruments/photographs.jpg
-    python docs/make_picture.py RUNS/report.html docs/figures/report.png IMAGE LAYER HEAD ROW COLUMN
+    python scripts/make_picture.py FOLDER/report.html docs/figures/instruments/photographs.jpg
+    python scripts/make_picture.py RUNS/report.html FILE.png IMAGE LAYER HEAD ROW COLUMN
 
 IMAGE, LAYER, HEAD and the patch's ROW and COLUMN count from 0: the patch that is pointed at. Needs
 Chromium and Playwright. The photographs are ImageNet's; the record of their page stands beside
