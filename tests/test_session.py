@@ -102,7 +102,7 @@ def test_a_hugging_face_folder_is_opened_offline(tmp_path):
     ViTForImageClassification(config).save_pretrained(tmp_path)
     session = open_session(f"hf:{tmp_path}")
     assert session.size == (3, 16, 16)
-    with pytest.raises(UserError, match="no Hugging Face image classifier"):
+    with pytest.raises(UserError, match="no Hugging Face image model"):
         open_session(f"hf:{tmp_path / 'none'}")
 
 

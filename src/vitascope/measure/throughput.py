@@ -204,15 +204,11 @@ def by_turns(
         for name in models:
             rates[name].append(batch_size / times.median(name))
         speed += [(f"{name} {mode} / {first}", *times.speed(name, first)) for name in others]
-    rows = tuple(
-        (
-            name,
-            sum(p.numel() for p in model.parameters()) / 1e6,
-            *rates[name],
-            PUBLISHED.get(name),
-        )
-        for name, model in models.items()
-    )
+    rows = []
+    for name, model in models.items():
+        inference, training = rates[name]
+        millions = sum(p.numel() for p in model.parameters()) / 1e6
+        rows.append((name, millions, inference, training, PUBLISHED.get(name)))
     config = {
         "models": tuple(models),
         "batch_size": batch_size,
@@ -221,7 +217,9 @@ def by_turns(
         "size": {name: tuple(size) for name, size in sizes.items()},
         "device": str(_device(models[first])),
     }
-    return Turns(rows=rows, speed=tuple(speed), config=config, seconds=perf_counter() - start)
+    return Turns(
+        rows=tuple(rows), speed=tuple(speed), config=config, seconds=perf_counter() - start
+    )
 
 
 def _device(model: nn.Module) -> torch.device:
