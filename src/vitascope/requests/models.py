@@ -31,7 +31,7 @@ class Models:
     attention_map: Path | None = None
     """Draw where four heads look before training (ConViT, Fig. 3) to this file (.png, .svg or
     .pdf)."""
-    speed: tuple[str, ...] = ()
+    speed: tuple[str, ...] | None = None
     """Time these models in inference and in training, as Table 1 of the ConViT paper does. They
     take turns, and are compared with the first. Run nothing else on the machine meanwhile."""
     batch_size: Count = 128

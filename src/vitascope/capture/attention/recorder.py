@@ -207,8 +207,10 @@ def _tokens_alone(frame: Frame, number: int) -> Tokens | None:
     """Where the tokens of a layer's attention stand in the layer's own input.
 
     The layer runs again alone; "coordinates" are the index on the first axis of its input and the
-    index of the token, tried with channels last and with channels first.
+    index of the token. Whether its channels are the last axis or the second is not known: the one
+    that tells more tokens apart is taken.
     """
+    best, most = None, 0
     with _alone(frame.module):
         for channels_last in (True, False):
             args, kwargs = tree_map_only(
@@ -234,9 +236,15 @@ def _tokens_alone(frame: Frame, number: int) -> Tokens | None:
             except _REFUSALS:
                 continue
             tokens = seen[number] if len(seen) > number else None
-            if tokens is not None and not all(bool(side.isnan().all()) for side in tokens):
-                return tokens
-    return None
+            distinct = 0 if tokens is None else sum(map(_num_distinct, tokens))
+            if distinct > most:
+                best, most = tokens, distinct
+    return best
+
+
+def _num_distinct(tokens: Tensor) -> int:
+    flat = tokens.reshape(-1, tokens.shape[-1])
+    return len(flat[~flat.isnan().any(1)].unique(dim=0))
 
 
 def _number_tokens(tracer: CoordinateTracer, tensor: Tensor, channels: int) -> None:
