@@ -210,7 +210,7 @@ def _with_returned(shown: list[griffe.Object], listed: list[griffe.Object]) -> l
 
 def commands() -> str:
     """The help of every command, as the terminal shows it."""
-    from vitascope.cli import COMMANDS
+    from vitascope.commands import COMMANDS
 
     blocks = ["# Commands", "What `vitascope COMMAND --help` prints."]
     for name in [*COMMANDS, "study convit-table-2", "study buildup", "study spectra"]:

@@ -29,7 +29,7 @@ from vitascope.record import Record, atomic_write, load, load_config
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS
-from vitascope.requests.inspect import Inspect
+from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.train.trainer.segmentation import pixel_loss
 
@@ -82,14 +82,14 @@ def run_of(runs: Path, model: str) -> Path:
 def measured(runs: Path, sight: Sight) -> Iterator[tuple[str, Record]]:
     """Each figure's record, its subject named by the run's folder."""
     folder = run_of(runs, sight.model)
-    look = Inspect(
-        model=str(folder),
+    look = InspectRequest(
+        subject=str(folder),
         measures=tuple(sight.figures.values()),
         layers=sight.layers,
-        images=sight.images,
-        batches=sight.batches,
+        num_images=sight.images,
+        curvature=Curvature(num_batches=sight.batches),
     )
-    records = inspect_subject(InspectRequest.of(look)).records
+    records = inspect_subject(look).records
     name = "/".join(folder.parts[-2:])
     for figure, measure in sight.figures.items():
         record = records[measure]

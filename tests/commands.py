@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-from vitascope.cli import main
+from vitascope.commands import main
 
 COMPARE = ["compare", "--data", "digits", "--epochs", "1", "--fractions", "0.1", "0.2"]
 COMPARE += ["--seeds", "0", "1", "--models", "vit_micro", "convit_micro", "resnet_micro"]

@@ -17,7 +17,7 @@ import torch
 
 import vitascope  # noqa: F401  (before timm: it mends torchvision beside a CPU-only torch)
 from commands import COMPARE
-from vitascope.cli import main
+from vitascope.commands import main
 
 pytest_plugins = ["rounding_noise"]  # --rounding-noise SEED
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from vitascope.cli.serve import Server, make_server
+from vitascope.commands.serve import Server, make_server
 from vitascope.data import Dataset, load
 from vitascope.record import Record
 from vitascope.studies.explorer.explore import explore

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 
 from data_making import no_waiting
-from vitascope.cli import main
+from vitascope.commands import main
 
 SECONDS = 60  # of computing that a command may take: far more than any does
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF)

@@ -5,8 +5,8 @@ import shlex
 from importlib import import_module
 from pathlib import Path
 
-from vitascope.cli import COMMANDS
-from vitascope.cli.options import parse
+from vitascope.commands import COMMANDS
+from vitascope.commands.parsing import parse
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -20,7 +20,7 @@ def understand(line: str) -> None:
     assert program == "vitascope"
     assert name in COMMANDS
     if name == "study":
-        import_module("vitascope.cli.study").understand(words)
+        import_module("vitascope.commands.study").understand(words)
     else:
-        requests = import_module(f"vitascope.requests.{name}")
+        requests = import_module(f"vitascope.commands.{name}")
         parse(getattr(requests, requests.__all__[0]), name, words)

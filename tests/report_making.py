@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vitascope.answers.result import Result
+from vitascope.commands.result import Result
 from vitascope.record import Record, load
 from vitascope.report.contents import EXPLORER, compose
 from vitascope.report.contents import KINDS as SHOWN
@@ -180,7 +180,7 @@ def check_drawn_again_without_torch(folder, names):
     """The figures of records are made from the records alone, to the same bytes."""
     code = (
         "import sys; from pathlib import Path; from vitascope.record import load\n"
-        "from vitascope.answers.result import Result\n"
+        "from vitascope.commands.result import Result\n"
         "from vitascope.report.exports import write_figures\n"
         "folder, *names = sys.argv[1:]\n"
         "records = {name: load(Path(folder) / name) for name in names}\n"

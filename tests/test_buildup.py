@@ -11,7 +11,7 @@ import yaml
 from commands import started
 from report_making import write_record_figures
 from vitascope import data
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles

@@ -9,7 +9,7 @@ import yaml
 from PIL import Image
 
 from vitascope import data
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.grid.train_command import teacher_from

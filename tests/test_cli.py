@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vitascope.cli import COMMANDS, main
+from vitascope.commands import COMMANDS, main
 from vitascope.record import load
 
 

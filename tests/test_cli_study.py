@@ -6,10 +6,10 @@ import shlex
 import pytest
 from PIL import Image
 
-from vitascope.cli import main
-from vitascope.cli.options import parse
+from vitascope.commands import main
+from vitascope.commands.parsing import parse
 from vitascope.record import load
-from vitascope.requests.train import Train
+from vitascope.commands.train import Train
 from vitascope.studies.papers.catalog import catalog
 
 

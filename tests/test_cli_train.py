@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import load
 from vitascope.report.contents import KINDS, compose
 from vitascope.report.records import find

@@ -18,7 +18,7 @@ import vitascope
 from commands import COMPARE, started
 from data_making import photo
 from vitascope import data, measure
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
 from vitascope.record import load

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from vitascope import data
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import load
 from vitascope.studies.comparison import timing

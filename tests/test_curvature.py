@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.figure import Style, Surface
 from vitascope.record import Record, load
 from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory

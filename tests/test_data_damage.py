@@ -11,7 +11,7 @@ import pytest
 import webdataset
 
 from data_making import little_memory, no_waiting, numbered, photo, write_folder
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data import FileImages, Subset, TrainBatches, augment, load, memory, subset
 from vitascope.data.images import MOST_CLASSES, MemoryImages, class_numbers
 from vitascope.data.sources import archives

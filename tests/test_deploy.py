@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 import vitascope
 from commands import short_run
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.deploy import export as exporting
 from vitascope.deploy.export import KEY, export
 from vitascope.deploy.hub import HubModel

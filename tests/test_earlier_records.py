@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitascope import record
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.figure import Figure, Series
 from vitascope.record import Record

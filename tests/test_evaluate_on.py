@@ -8,7 +8,7 @@ import pytest
 
 from data_making import photo, photos, write_folder
 from report_making import check_drawn_again_without_torch
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import load
 from vitascope.report.instruments.robustness_readings import READINGS
 from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial

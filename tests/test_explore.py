@@ -8,7 +8,7 @@ import torch
 
 from explorer_making import row_distance, token_shares
 from vitascope import capture, measure
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.measure.attention.entropy import row_entropy

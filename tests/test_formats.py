@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import FORMAT, Record, load, load_config
 from vitascope.report.contents import KINDS

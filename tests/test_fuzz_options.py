@@ -16,15 +16,15 @@ from fuzzing import command, run_cases
 from vitascope.data import load
 from vitascope.data.sources.load import sources
 from vitascope.errors import UserError
-from vitascope.requests.buildup import Buildup
-from vitascope.requests.compare import Compare
-from vitascope.requests.evaluate import Evaluate
-from vitascope.requests.inspect import Inspect
-from vitascope.requests.models import Models
-from vitascope.requests.report import Report
-from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import StudyRequest
-from vitascope.requests.train import Train
+from vitascope.commands.buildup import Buildup
+from vitascope.commands.compare import Compare
+from vitascope.commands.evaluate import Evaluate
+from vitascope.commands.inspect import Inspect
+from vitascope.commands.models import Models
+from vitascope.commands.report import Report
+from vitascope.commands.spectra import Spectra
+from vitascope.commands.study import Study
+from vitascope.commands.train import Train
 from vitascope.settings import flat
 from vitascope.studies.grid.train_command import recipe_from
 from vitascope.train import Recipe, lock_folder, recipe
@@ -48,7 +48,7 @@ OPTIONS = {
     "compare": Compare,
     "buildup": Buildup,
     "spectra": Spectra,
-    "paper": StudyRequest,
+    "paper": Study,
     "inspect": Inspect,
     "evaluate": Evaluate,
     "models": Models,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from make_architecture import ANYWHERE, PAGE, SOURCE, package_imports, page
 
-from vitascope.cli import COMMANDS
+from vitascope.commands import COMMANDS
 
 MAY_IMPORT = {
     "errors": set(),
@@ -111,7 +111,7 @@ def test_importing_the_package_or_reports_does_not_import_torch():
 @pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)])
 def test_help_does_not_import_torch(words):
     out = run(
-        "import sys; from vitascope.cli import main\n"
+        "import sys; from vitascope.commands import main\n"
         f"try: main({words})\nexcept SystemExit: pass\n"
         "print({'torch', 'numpy'} & set(sys.modules))"
     )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from report_making import check_drawn_again_without_torch
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import load
-from vitascope.requests.inspect import Inspect
+from vitascope.commands.inspect import Inspect
 from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 
 FACTORY = """

@@ -20,8 +20,8 @@ from PIL import Image
 from data_making import little_memory
 from explorer_making import serving
 from vitascope import capture
-from vitascope.cli import main
-from vitascope.cli.serve import AT_ONCE, Handler, Server, make_server
+from vitascope.commands import main
+from vitascope.commands.serve import AT_ONCE, Handler, Server, make_server
 from vitascope.errors import UserError
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.studies.explorer.live import MOST_BYTES, Live, Refusal, decode, runs_in

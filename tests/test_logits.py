@@ -10,7 +10,7 @@ from torch import nn
 
 from vitascope import create_model, data
 from vitascope.capture import heads_of, logits_of
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.train import Teacher, evaluate, recipe, train
 

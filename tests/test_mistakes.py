@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 
 from explorer_making import EVIL
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data import MemoryImages
 from vitascope.errors import UserError
 from vitascope.record import Record

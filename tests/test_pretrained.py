@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 import vitascope
 from data_making import write_folder
 from vitascope import record
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.requests.compare import PRETRAINED_MODELS
+from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.studies.comparison.evidence import Evidence, RunResult
 from vitascope.studies.comparison.finished_runs import FinishedRuns
 from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added

@@ -15,7 +15,7 @@ import vitascope
 from commands import short_run
 from model_making import randomised
 from vitascope import hub_access
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data import load
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
@@ -205,7 +205,7 @@ def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch):
 
 OFFLINE = """
 import sys
-from vitascope.cli import main
+from vitascope.commands import main
 print(main(sys.argv[1:]), "torch" in sys.modules)
 """
 

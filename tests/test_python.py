@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import vitascope
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import load as load_record
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 import vitascope
 from page_reading import blocks, understand
-from vitascope.cli import main
+from vitascope.commands import main
 
 ROOT = Path(__file__).parents[1]
 GUIDES = [

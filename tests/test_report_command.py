@@ -6,7 +6,7 @@ import pytest
 
 from report_making import made_up
 from report_records import made_study, write_inspection, write_run
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.contents import KINDS

@@ -8,7 +8,7 @@ import pytest
 
 from report_making import made_up, report_of
 from report_records import EVIL, made_study, write_inspection, write_run
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.report.exports import write_figures, write_tables
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.tables.table import Table, row

@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from vitascope.cli.options import parse
+from vitascope.commands.parsing import parse
 from vitascope.errors import UserError
-from vitascope.requests.buildup import Buildup
-from vitascope.requests.compare import Compare
-from vitascope.requests.evaluate import Evaluate
-from vitascope.requests.from_python import from_python, needed, typed_line
-from vitascope.requests.inspect import Inspect
-from vitascope.requests.models import Models
-from vitascope.requests.report import Report
-from vitascope.requests.spectra import Spectra
-from vitascope.requests.study import StudyRequest
-from vitascope.requests.train import Train
+from vitascope.commands.buildup import Buildup
+from vitascope.commands.compare import Compare
+from vitascope.commands.evaluate import Evaluate
+from vitascope.commands.parsing import from_python, needed, typed_line
+from vitascope.commands.inspect import Inspect
+from vitascope.commands.models import Models
+from vitascope.commands.report import Report
+from vitascope.commands.spectra import Spectra
+from vitascope.commands.study import Study
+from vitascope.commands.train import Train
 
 LEAST = {
     "train": (Train, "--model vit_micro --data digits --out runs/a"),
     "evaluate": (Evaluate, "runs/a"),
     "inspect": (Inspect, "runs/a"),
     "compare": (Compare, "--data digits"),
-    "study sample-efficiency": (StudyRequest, ""),
+    "study sample-efficiency": (Study, ""),
     "study buildup": (Buildup, "--data digits"),
     "study spectra": (Spectra, "runs/a runs/b"),
     "models": (Models, ""),
@@ -126,7 +126,7 @@ def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.comparison.question import Comparison
     from vitascope.studies.grid.executor import Engine
 
-    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, StudyRequest)]:
+    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters
         same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}

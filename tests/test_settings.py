@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from vitascope.cli.options import parse
-from vitascope.requests.train import Train
+from vitascope.commands.parsing import parse
+from vitascope.commands.train import Train
 from vitascope.settings import changed, command_line
 from vitascope.studies.grid.train_command import pairs, recipe_from
 from vitascope.train import RECIPES, recipe

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]

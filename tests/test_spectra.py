@@ -7,7 +7,7 @@ import pytest
 from make_results import section
 
 from report_making import write_record_figures
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import Record, load
 from vitascope.report.tables.spectra import spectra_table
 from vitascope.studies.inspection.spectra import compared, numbers

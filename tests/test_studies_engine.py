@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from vitascope import record
-from vitascope.cli.options import parse
-from vitascope.cli.study_paper import scale_of, understand
+from vitascope.commands.parsing import parse
+from vitascope.commands.study import papers_studies, scale_of
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.requests.train import Train
+from vitascope.commands.train import Train
 from vitascope.studies.grid.executor import Engine, _launched, meeting_point, run_all, waves
 from vitascope.studies.grid.readings import read
 from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of

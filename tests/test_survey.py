@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import vitascope
-from vitascope.cli import main, plain_warnings
+from vitascope.commands import main, plain_warnings
 from vitascope.data import load
 from vitascope.data.sources.load import described
 from vitascope.data.subsets import folds, split

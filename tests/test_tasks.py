@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.data.sources.vqa import VQAFolder
 from vitascope.errors import UserError
 from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, vqa_score

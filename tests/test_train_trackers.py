@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import vitascope
 from model_making import few_digits
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.train import at_epochs, load_run, recipe, train
 from vitascope.train.trackers import log_pictures, require_pictures

@@ -14,7 +14,7 @@ from vitascope import _imports
 
 if TYPE_CHECKING:
     from vitascope import capture, data, layers, measure, models, train
-    from vitascope.api import compare, evaluate, export, inspect, load, predict, study
+    from vitascope.commands.python import compare, evaluate, export, inspect, load, predict, study
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
@@ -44,16 +44,16 @@ __all__ = [
 _HOME = {
     "attention_from_convolution": "vitascope.layers",
     "broadcast": "vitascope.layers.context_broadcasting.broadcasting",
-    "compare": "vitascope.api",
+    "compare": "vitascope.commands.python",
     "convit_from_resnet": "vitascope.models",
     "create_model": "vitascope.models",
-    "evaluate": "vitascope.api",
-    "export": "vitascope.api",
-    "inspect": "vitascope.api",
+    "evaluate": "vitascope.commands.python",
+    "export": "vitascope.commands.python",
+    "inspect": "vitascope.commands.python",
     "list_models": "vitascope.models",
-    "load": "vitascope.api",
-    "predict": "vitascope.api",
-    "study": "vitascope.api",
+    "load": "vitascope.commands.python",
+    "predict": "vitascope.commands.python",
+    "study": "vitascope.commands.python",
 }
 
 _imports.install()

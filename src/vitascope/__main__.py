@@ -2,6 +2,6 @@
 
 import sys
 
-from vitascope.cli import main
+from vitascope.commands import main
 
 sys.exit(main())

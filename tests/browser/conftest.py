@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from report_making import made_up
 from report_records import made_study, write_inspection, write_run
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import Record
 
 BINARIES = ("chromium", "chromium-browser", "google-chrome")

@@ -3,7 +3,7 @@
 import pytest
 
 from report_making import made_up
-from vitascope.cli import main
+from vitascope.commands import main
 from vitascope.record import Record
 
 EVIL = "<img src=x onerror=window.hit=1>"  # as in the `evil` page

@@ -37,7 +37,6 @@ from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
 from vitascope.models.registry import OURS
 from vitascope.record import Record, plain
-from vitascope.requests.buildup import Buildup
 from vitascope.settings import Count, Seed, Side, Within, check
 from vitascope.studies.grid.executor import Engine, run_all
 from vitascope.studies.grid.runs import (
@@ -70,13 +69,13 @@ class BuildUp:
 
     data: str
     recipe: Recipe
-    base: str = Buildup.base
+    base: str = "resnet"
     model_args: Mapping[str, Any] = field(default_factory=dict)
-    seeds: tuple[Seed, ...] = Buildup.seeds
+    seeds: tuple[Seed, ...] = (0, 1)
     # points of top-1 that a block must bring
-    margin: Annotated[float, Within(0, 100, open_high=True)] = Buildup.margin
+    margin: Annotated[float, Within(0, 100, open_high=True)] = 0.0
     # share of each class's training images that decides
-    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = Buildup.validation
+    validation: Annotated[float, Within(0, 1, open_low=True, open_high=True)] = 0.2
     max_candidates: Count | None = None
     image_size: Side | None = None
 

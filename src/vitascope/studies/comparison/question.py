@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
-from vitascope.requests.compare import Compare
 from vitascope.settings import Seed, Side, Within, check, command_line
 from vitascope.studies.comparison.advice import Metric
 from vitascope.studies.grid.executor import Wanted
@@ -45,15 +44,15 @@ class Choice:
 
     data: str
     models: tuple[str, ...]
-    seeds: tuple[Seed, ...] = Compare.seeds
+    seeds: tuple[Seed, ...] = (0, 1, 2)
     recipe: Recipe
     image_size: Side | None = None  # the models' own when left out
     # points that a cheaper model may be behind
-    margin: Annotated[float, Within(0, 100)] = Compare.margin
+    margin: Annotated[float, Within(0, 100)] = 1.0
     # share of the training images that choose the model; 0: the test images do
-    validation: Annotated[float, Within(0, 1, open_high=True)] = Compare.validation
+    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
     folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
-    metric: Metric = Compare.metric
+    metric: Metric = "top1"
 
     def __post_init__(self) -> None:
         check(self)
@@ -76,8 +75,7 @@ class Choice:
 class Comparison(Choice):
     """The question in full."""
 
-    models: tuple[str, ...] = Compare.models
-    fractions: tuple[float, ...] = Compare.fractions
+    fractions: tuple[float, ...] = (0.1, 1.0)
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
     subset_per_seed: bool = True  # a fraction is drawn anew with each seed

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
-from vitascope.requests.study import StudyRequest
 from vitascope.settings import Processes, Within, check
 from vitascope.studies.grid.processes import side_by_side
 from vitascope.studies.grid.runs import (
@@ -37,12 +36,12 @@ Wanted = tuple[Training, Sequence[Reading], int]  # of one seed
 class Engine:
     """Which engine, and its options."""
 
-    kind: Literal["local", "slurm"] = StudyRequest.engine
+    kind: Literal["local", "slurm"] = "local"
     processes: Processes = 1  # runs at a time on this machine
-    gpus: Annotated[int, Within(0, 1024)] = StudyRequest.gpus  # of one run on a cluster
-    nodes: Processes = StudyRequest.nodes
+    gpus: Annotated[int, Within(0, 1024)] = 8  # of one run on a cluster
+    nodes: Processes = 1
     # of one run on a cluster, at most
-    hours: Annotated[float, Within(0, open_low=True)] = StudyRequest.hours
+    hours: Annotated[float, Within(0, open_low=True)] = 72.0
     options: dict[str, Any] = field(default_factory=dict)  # submitit's: slurm_partition, ...
     cluster: str | None = None  # submitit's; "debug" and "local" run here
     quiet: bool = False

@@ -15,7 +15,6 @@ from vitascope.errors import UserError, unknown
 from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
-from vitascope.requests.inspect import Inspect
 from vitascope.studies.grid.train_command import load_images
 from vitascope.studies.grid.training import Reading, Training
 from vitascope.studies.inspection.inspect import (
@@ -103,8 +102,8 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     if share is not None:
         kept = run.recipe.keep_epochs
         options["epoch"] = min(kept, key=lambda epoch: abs(epoch - share * run.epochs))
-    usual = InspectRequest.of(
-        Inspect(model=str(run.folder), data=training.data, measures=(name,), seed=run.seed)
+    usual = InspectRequest(
+        subject=str(run.folder), data=training.data, measures=(name,), seed=run.seed
     )
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(usual.curvature, key)}
     asked = replace(usual, curvature=replace(usual.curvature, **curved), **options)

@@ -23,8 +23,6 @@ from vitascope.measure.curvature.spectrum import HessianSpectrum
 from vitascope.models.weights import read_state
 from vitascope.progress import Steps
 from vitascope.record import Record
-from vitascope.requests.inspect import Inspect
-from vitascope.settings import made_from
 from vitascope.studies.grid.processes import watch_parent, without_main
 from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.studies.session.models import open_session
@@ -37,33 +35,21 @@ CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
 
 @dataclass(frozen=True, kw_only=True)
 class Curvature:
-    """How curvature is measured, as records keep it; defaults are :class:`Inspect`'s."""
+    """How curvature is measured, as records keep it."""
 
-    num_batches: int
+    num_batches: int = 16
     batch_size: int = BATCH_SIZE
-    num_eigenvalues: int
-    tolerance: float
-    points: int
-    along: Literal["random", "input", "eigenvectors"]
-    directions: int
-    weight_decay: float | None
-    batch_norm: Literal["running", "batch"]
-    double: bool
-    recipe: str | None
-    processes: int
+    num_eigenvalues: int = 5
+    tolerance: float = 1e-3
+    points: int = 21
+    along: Literal["random", "input", "eigenvectors"] = "random"
+    directions: int = 2
+    weight_decay: float | None = None  # the recipe's
+    batch_norm: Literal["running", "batch"] = "running"
+    double: bool = False
+    recipe: str | None = None  # a run's own, or laptop
+    processes: int = 1
     parts: Path | None = None  # where finished parts are kept, to go on from
-
-    @classmethod
-    def of(cls, request: Inspect, parts: Path | None = None) -> "Curvature":
-        """From a request."""
-        return made_from(
-            request,
-            cls,
-            num_batches=request.batches,
-            batch_size=BATCH_SIZE,
-            num_eigenvalues=request.eigenvalues,
-            parts=parts,
-        )
 
     def __post_init__(self) -> None:
         if self.processes < 1:

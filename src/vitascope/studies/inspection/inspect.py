@@ -5,7 +5,7 @@ a pass for each part they remove. Robustness, calibration and curvature are meas
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from time import perf_counter
@@ -21,14 +21,11 @@ from vitascope.measure.features.fourier import End
 from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
-from vitascope.requests.inspect import Inspect
-from vitascope.settings import made_from
 from vitascope.studies.explorer.explore import explore
 from vitascope.studies.inspection.curvature import CURVATURE, Curvature, measure_curvature
 from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, measure_robustness
-from vitascope.studies.session.models import class_pairs, is_named, open_session
+from vitascope.studies.session.models import is_named, open_session
 from vitascope.studies.session.session import Session, image_converter
-from vitascope.train.run_folder.run import run_folder
 
 MEASURES = (*STREAMING, "gates", "masking", "lesion")
 ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
@@ -38,44 +35,29 @@ _SMALLEST_BATCH = 4  # CKA compares images within a batch
 
 @dataclass(frozen=True, kw_only=True)
 class InspectRequest:
-    """What is measured, as records keep it; defaults are :class:`Inspect`'s."""
+    """What is measured, as records keep it."""
 
     subject: str  # a run's folder, a model's name, hf:NAME or package.module:function
-    data: str | None
-    measures: tuple[str, ...]  # when empty, all of MEASURES that make sense
-    layers: tuple[str, ...]
-    units: tuple[str, ...]
-    level: Level
-    end: End
-    num_images: int
-    batch_size: int
-    image_size: int | None
-    map_classes: Mapping[str, str]  # images' class -> model's
-    epoch: int | None
-    other: str | None
-    query: tuple[float, float]
-    grid: tuple[int, int] | None
-    num_prefix_tokens: int | None
-    pretrained: bool
-    seed: int
-    device: str | None
-    curvature: Curvature
-    explorer: bool  # also the maps of every patch, for a page; or name it in measures
-
-    @classmethod
-    def of(cls, request: Inspect) -> "InspectRequest":
-        """From a request."""
-        return made_from(
-            request,
-            cls,
-            subject=str(run_folder(request.model)),
-            measures=tuple(name for word in request.measures for name in word.split(",") if name),
-            num_images=request.images,
-            map_classes=class_pairs(request.map_classes),
-            num_prefix_tokens=request.prefix_tokens,
-            curvature=Curvature.of(request, request.out and request.out / "parts"),
-            explorer=request.out is not None,
-        )
+    data: str | None = None
+    measures: tuple[str, ...] = ()  # when empty, all of MEASURES that make sense
+    layers: tuple[str, ...] = ("*",)
+    units: tuple[str, ...] = ("*",)
+    level: Level = "unit"
+    end: End = "nyquist"
+    num_images: int = 256
+    batch_size: int = 64
+    image_size: int | None = None
+    map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
+    epoch: int | None = None
+    other: str | None = None
+    query: tuple[float, float] = (0.5, 0.5)
+    grid: tuple[int, int] | None = None
+    num_prefix_tokens: int | None = None
+    pretrained: bool = False
+    seed: int = 0
+    device: str | None = None
+    curvature: Curvature = field(default_factory=Curvature)
+    explorer: bool = False  # also the maps of every patch, for a page; or name it in measures
 
     def __post_init__(self) -> None:
         for name in self.measures:

@@ -6,8 +6,6 @@ same images, in the same order; all randomness comes from the seed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -22,8 +20,6 @@ from vitascope.errors import UserError, unknown
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.robustness.corruptions.constants import CORRUPTIONS
 from vitascope.record import Record
-from vitascope.requests.evaluate import Evaluate
-from vitascope.settings import fields_of
 
 # Measure -> its options.
 ROBUSTNESS: dict[str, tuple[str, ...]] = {
@@ -40,11 +36,11 @@ ON = tuple("corruptions" if name == "corruption" else name for name in ROBUSTNES
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Which robustness measures, with which options of :class:`Evaluate`."""
+    """Which robustness measures, with which options of `vitascope evaluate`."""
 
     on: tuple[str, ...]
     given: Mapping[str, Any] = field(default_factory=dict)  # option -> value
-    seed: int = Evaluate.seed
+    seed: int = 0
 
     def __post_init__(self) -> None:
         for option in self.given:
@@ -53,34 +49,10 @@ class Trial:
                 words = " or ".join(names).replace("corruption", "corruptions")
                 raise UserError(f"--{option.replace('_', '-')} is for {words}: add that to --on")
 
-    @classmethod
-    def of(cls, request: Evaluate) -> "Trial":
-        """From a request."""
-        options = fields_of(request, dict.fromkeys(chain(*ROBUSTNESS.values())))
-        if request.epsilons is not None:
-            options["epsilons"] = tuple(map(_number, request.epsilons))
-        if request.corrupted is not None:
-            options["corrupted"] = str(request.corrupted)
-        options["clamp"] = request.clamp or None
-        given = {name: value for name, value in options.items() if value is not None}
-        return cls(on=on_names(request.on), given=given, seed=request.seed)
-
     def options(self, name: str) -> dict[str, Any]:
         """Arguments of one measure that are not left to its defaults."""
         seed = {"seed": self.seed} if name in SEEDED else {}
         return {key: self.given[key] for key in ROBUSTNESS[name] if key in self.given} | seed
-
-
-def _number(word: str) -> float:
-    """A number or a fraction.
-
-    >>> _number("0.5"), _number("1/4")
-    (0.5, 0.25)
-    """
-    try:
-        return float(Fraction(word))
-    except (ValueError, ZeroDivisionError):
-        raise UserError(f"--epsilons takes numbers like 8/255 or 0.03, not {word!r}") from None
 
 
 def on_names(words: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ Every run is measured on mini-batches that its own recipe augments.
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.spectrum import negative_share, positive_mean
 from vitascope.progress import OnStep
 from vitascope.record import Record
-from vitascope.requests.inspect import Inspect
-from vitascope.requests.spectra import Spectra
 from vitascope.settings import made_from
+from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.studies.stats import contrast_of_batches
 from vitascope.train import load_run
+
+if TYPE_CHECKING:
+    from vitascope.commands.spectra import Spectra
 
 _KEPT = (  # settings of the Hessian that the answer keeps
     "batches",
@@ -81,7 +83,7 @@ def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
     return {"verdict": verdict, "change": found.value, "low": found.low, "high": found.high}
 
 
-def spectra(request: Spectra, on_step: OnStep) -> Record:
+def spectra(request: "Spectra", on_step: OnStep) -> Record:
     """Measure every run at every epoch, write ``out/spectra.json``, and return it.
 
     Finished mini-batches are kept in ``out`` and not measured again.
@@ -99,8 +101,20 @@ def spectra(request: Spectra, on_step: OnStep) -> Record:
     for epoch in request.epochs or (None,):
         for run, name in zip(runs, names, strict=True):
             home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
-            own = {"model": run, "measures": ("hessian",), "epoch": epoch, "images": 4, "out": home}
-            asked = InspectRequest.of(made_from(request, Inspect, **own))
+            asked = InspectRequest(
+                subject=run,
+                measures=("hessian",),
+                epoch=epoch,
+                num_images=4,
+                seed=request.seed,
+                curvature=made_from(
+                    request,
+                    Curvature,
+                    num_batches=request.batches,
+                    num_eigenvalues=request.eigenvalues,
+                    parts=home / "parts",
+                ),
+            )
             found = inspect_subject(asked, on_step).records["hessian"]
             found.save(home / "hessian")
             values, config = found.arrays["eigenvalues"], found.config

@@ -25,10 +25,9 @@ from torch.nn import functional as F
 from vitascope.capture import logits_of
 from vitascope.data import Dataset, subset
 from vitascope.measure.curvature.products import HessianProducts
-from vitascope.requests.inspect import Inspect
 from vitascope.studies.grid.runs import images_of, is_finished, recipe_of
 from vitascope.studies.grid.training import Reading, Training
-from vitascope.studies.inspection.curvature import BATCH_SIZE
+from vitascope.studies.inspection.curvature import BATCH_SIZE, Curvature
 from vitascope.studies.papers.plan import Plan
 from vitascope.studies.session.models import build
 from vitascope.threads import running_on
@@ -76,11 +75,11 @@ class Pace:
         40.0
         """
         asked = reading.options
-        batches = asked.get("num_batches", Inspect.batches)
+        batches = asked.get("num_batches", Curvature.num_batches)
         if reading.name == "hessian":
             return batches * PRODUCTS * self.product
         if reading.name == "landscape":
-            points = asked.get("points", Inspect.points) ** 2
+            points = asked.get("points", Curvature.points) ** 2
             return points * batches * BATCH_SIZE * self.step / 3
         return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3
 

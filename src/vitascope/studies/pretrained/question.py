@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from vitascope.requests.compare import PRETRAINED_MODELS
 from vitascope.studies.comparison.question import Choice, Comparison
 from vitascope.studies.grid.training import changed_recipe
 from vitascope.train import Recipe, recipe
@@ -13,7 +12,6 @@ from vitascope.train import Recipe, recipe
 class PretrainedQuestion(Choice):
     """The question in full."""
 
-    models: tuple[str, ...] = PRETRAINED_MODELS
     probe_only: bool = False
     budget: float | None = None  # seconds of the whole
     recipe: Recipe = field(default_factory=lambda: recipe("finetune"))

@@ -15,7 +15,6 @@ from vitascope.data import EvalBatches
 from vitascope.errors import UserError
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
-from vitascope.requests.evaluate import Evaluate
 from vitascope.studies.inspection.robustness import SomeClasses, Trial, measure_robustness
 from vitascope.studies.session.mistakes import mistakes
 from vitascope.studies.session.models import open_session
@@ -42,7 +41,7 @@ def open_labelled(
     weights: str | None = None,
     pretrained: bool = False,
     image_size: int | None = None,
-    batch_size: int = Evaluate.batch_size,
+    batch_size: int = 256,
     num_workers: int = 0,
     device: str | None = None,
     split: str = "test",

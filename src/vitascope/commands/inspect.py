@@ -1,13 +1,21 @@
-"""What ``vitascope inspect`` can be asked."""
+"""``vitascope inspect``: look inside a model, or list its units."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from vitascope.requests import fields
-from vitascope.settings import Count, Processes, Seed, Tolerance, Within
+from vitascope.commands import fields
+from vitascope.commands.result import Result
+from vitascope.hub_access import check_weights_can_be_had
+from vitascope.progress import Progress
+from vitascope.settings import Count, Processes, Seed, Tolerance, Within, made_from
+from vitascope.threads import use_threads
 
-__all__ = ["Inspect"]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from vitascope.record import Record
+    from vitascope.studies.inspection.inspect import InspectRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +41,7 @@ class Inspect:
       vitascope inspect hf:google/vit-base-patch16-224 --list
     """
 
-    model: fields.Model
+    model: fields.Model = field(kw_only=False)
     data: fields.TestData = None
     measures: tuple[str, ...] = ()
     """What to measure, with spaces or commas between the names."""
@@ -95,3 +103,83 @@ class Inspect:
     """Folder for MEASURE.json, figures/ and report.html."""
     json: fields.Json = False
     quiet: fields.Quiet = False
+
+
+def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
+    """Look inside the model that is requested, or that is given; or list its units."""
+    if options.pretrained:
+        check_weights_can_be_had([options.model])
+    use_threads(options.threads)
+    from vitascope.studies.inspection.inspect import inspect_subject, list_units
+
+    asked = _settings(options)
+    if options.list:
+        return _units(list_units(asked, model), options)
+    with Progress("inspecting", quiet=options.quiet or options.json) as bar:
+        found = inspect_subject(asked, bar.show, model)
+    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.summary import left_out, summary_table
+    from vitascope.report.tables.writers import as_text
+
+    read = [
+        f"{record.kind}: {READINGS[record.kind](record)}"
+        for record in found.records.values()
+        if record.kind in READINGS
+    ]
+    refused = [f"not {name}: {why}" for name, why in found.refused.items()]
+    explorer = {} if found.explorer is None else {"explorer": found.explorer}
+    measured = {name: dict(record.values) for name, record in found.records.items()}
+    table = [as_text(summary_table(found.records))] if found.records else []
+    result = Result(
+        records={**found.records, **explorer},
+        summary="\n".join([*table, *read, *refused]),
+        values={
+            "subject": found.subject,
+            "measures": measured,
+            "refused": dict(found.refused),
+            "notes": list(found.notes),
+        },
+        notes=(*left_out(found.records), *(f"note: {note}" for note in found.notes)),
+    )
+    return result if options.out is None else replace(result, written=result.save(options.out))
+
+
+def _units(found: "Record", options: Inspect) -> Result:
+    from vitascope.report.tables.models import units_table
+    from vitascope.report.tables.writers import as_text
+
+    if options.out is not None:
+        found.save(options.out / "units")
+    return Result(
+        records={"units": found},
+        summary=as_text(units_table(found)),
+        values={"units": found.values["units"], "size": found.values["size"]},
+    )
+
+
+def _settings(options: Inspect) -> "InspectRequest":
+    """What is measured, from the options."""
+    from vitascope.studies.inspection.curvature import Curvature
+    from vitascope.studies.inspection.inspect import InspectRequest
+    from vitascope.studies.session.models import class_pairs
+    from vitascope.train.run_folder.run import run_folder
+
+    curvature = made_from(
+        options,
+        Curvature,
+        num_batches=options.batches,
+        batch_size=Curvature.batch_size,
+        num_eigenvalues=options.eigenvalues,
+        parts=options.out and options.out / "parts",
+    )
+    return made_from(
+        options,
+        InspectRequest,
+        subject=str(run_folder(options.model)),
+        measures=tuple(name for word in options.measures for name in word.split(",") if name),
+        num_images=options.images,
+        map_classes=class_pairs(options.map_classes),
+        num_prefix_tokens=options.prefix_tokens,
+        curvature=curvature,
+        explorer=options.out is not None,
+    )

@@ -1,22 +1,34 @@
-"""Parse the command line into a request, and print a result."""
+"""Options of a command, from the words of the command line or the arguments of a Python call."""
 
 import json
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import fields, make_dataclass
+from dataclasses import MISSING, fields, make_dataclass
 from difflib import get_close_matches
 from inspect import cleandoc
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
+from tyro.conf import Positional
 
-from vitascope.errors import UserError
-from vitascope.requests.from_python import kinds, needed
-from vitascope.settings import check
+from vitascope.errors import UserError, unknown
+from vitascope.settings import check, command_line
 
 if TYPE_CHECKING:
-    from vitascope.answers.result import Result
+    from vitascope.commands.result import Result
 
 Request = TypeVar("Request")
 
@@ -134,3 +146,78 @@ def _taken(hint: Any) -> str:
         *most, last = map(str, get_args(kind))
         return f"{', '.join(most)} or {last}" if most else last
     return {int: "a whole number", float: "a number"}.get(kind, "a value")
+
+
+def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
+    """A request of this kind; lists become tuples, one name for several a tuple, text a path.
+
+    >>> from vitascope.commands.compare import Compare
+    >>> made = from_python(Compare, {"data": "digits", "models": ["vit_micro"], "out": "runs/c"})
+    >>> made.models, made.out == Path("runs/c"), made.seeds
+    (('vit_micro',), True, (0, 1, 2))
+
+    Raises:
+        UserError: If an argument is unknown or missing, or a value out of its range.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    for name in words:
+        if name not in hints:
+            raise unknown("argument", name, hints)
+    missing = [name for name in needed(kind) if name not in words]
+    if missing:
+        raise UserError(f"{kind.__name__.lower()} needs {' and '.join(missing)}")
+    made = kind(**{name: _fitted(value, hints[name], name) for name, value in words.items()})
+    check(made)
+    return made
+
+
+def _fitted(value: Any, hint: Any, name: str) -> Any:
+    """A value in the types of its field."""
+    taken = kinds(hint)
+    if value is None:
+        return None
+    for kind in taken:
+        if get_origin(kind) is tuple:
+            many = value if isinstance(value, list | tuple) else (value,)
+            return tuple(_fitted(item, get_args(kind)[0], name) for item in many)
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            raise unknown(name, str(value), map(str, get_args(kind)))
+    if Path in taken:
+        return Path(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def kinds(hint: Any) -> list[Any]:
+    """The types that a field takes, without what they are annotated with.
+
+    >>> kinds(Annotated[int, "seed"] | None)
+    [<class 'int'>, <class 'NoneType'>]
+    """
+    if get_origin(hint) is Annotated:
+        return kinds(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return [kind for part in get_args(hint) for kind in kinds(part)]
+    return [hint]
+
+
+def needed(kind: Any) -> list[str]:
+    """The fields of a request that have no default."""
+    return [field.name for field in fields(kind) if field.default is MISSING]
+
+
+def typed_line(command: str, request: Any) -> str:
+    """The command line that makes this request; options with their defaults are left out.
+
+    >>> from vitascope.commands.inspect import Inspect
+    >>> typed_line("inspect", Inspect(model="runs/a", images=8, quiet=True))
+    'vitascope inspect runs/a --images 8 --quiet'
+    """
+    hints = get_type_hints(type(request), include_extras=True)
+    words, options = ["vitascope", *command.split()], []
+    for field in fields(request):
+        value = getattr(request, field.name)
+        if Positional in getattr(hints[field.name], "__metadata__", ()):
+            words += map(str, value if isinstance(value, tuple) else [value])
+        elif value != field.default:
+            options.append((f"--{field.name.replace('_', '-')}", value))
+    return command_line(words, options)

@@ -1,13 +1,17 @@
-"""What ``vitascope train`` can be asked."""
+"""``vitascope train``: one model, one data set, one recipe, one folder; for any task."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from vitascope.requests import fields
+from vitascope.commands import fields
+from vitascope.commands.result import Result
+from vitascope.errors import UserError
 from vitascope.settings import Seed
 
-__all__ = ["Train"]
+if TYPE_CHECKING:
+    from vitascope.train import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +81,67 @@ class Train:
     spaced evenly on a log scale (tensorboard, wandb, aim, clearml, swanlab)."""
     json: fields.Json = False
     quiet: fields.Quiet = False
+
+
+_ANY_TASK = (  # options of every task; the others are for classification
+    *("task", "model", "data", "out", "recipe", "epochs", "changes", "model_args", "image_size"),
+    *("seed", "resume", "device", "num_workers", "quiet"),
+)
+
+
+def run(options: Train) -> Result | None:
+    """Train, and return how good the model is; None in other processes of the same run."""
+    if options.pretrained and options.task == "classification":
+        from vitascope.hub_access import check_weights_can_be_had
+
+        check_weights_can_be_had([options.model])
+    from vitascope.threads import use_threads
+
+    use_threads(options.threads)
+    given = dict(vars(options))
+    for name in ("threads", "json"):
+        del given[name]
+    given |= {"changes": given.pop("set"), "num_workers": given.pop("workers")}
+    given["quiet"] = options.quiet or options.json
+    if options.task == "classification":
+        return _classification(options, given)
+    return _other(options, given)
+
+
+def _classification(options: Train, given: dict[str, Any]) -> Result | None:
+    from vitascope.studies.grid.train_command import train_once
+
+    del given["task"], given["no_tracking"], given["pictures"]
+    given |= {"trackers": () if options.no_tracking else options.trackers}
+    if options.pictures:
+        from vitascope.report.instruments.pictures import pictures
+
+        given["draw"] = pictures
+    done = train_once(**given | {"recipe": options.recipe or "laptop"})
+    return None if done is None else _trained(done, "top-1")
+
+
+def _other(options: Train, given: dict[str, Any]) -> Result:
+    from vitascope.report.tables.task import METRICS
+    from vitascope.studies.tasks.training import train_task_once
+
+    usual = {field.name: field.default for field in dataclasses.fields(Train)}
+    for name in sorted(set(given) - set(_ANY_TASK)):
+        if given.pop(name) != usual[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(
+                f"{option} is for classification; leave it out of --task {options.task}"
+            )
+    done = train_task_once(**given | {"recipe": options.recipe or options.task})
+    return _trained(done, METRICS[done.metric])
+
+
+def _trained(run: "Run", metric: str) -> Result:
+    """The result of a finished run."""
+    value = 100 * run.final[run.metric]
+    epochs = "1 epoch" if run.epochs == 1 else f"{run.epochs} epochs"
+    return Result(
+        records={},
+        summary=f"{run.folder}: {metric} {value:.2f} % after {epochs}, {run.seconds:.0f} s",
+        values={"folder": str(run.folder), **run.final},
+    )

@@ -1,13 +1,14 @@
-"""What ``vitascope study buildup`` can be asked."""
+"""``vitascope study buildup``: replace convolutions by attention where it helps."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from vitascope.requests import fields
-from vitascope.settings import Count, Seed, Within
-
-__all__ = ["Buildup"]
+from vitascope.commands import fields
+from vitascope.commands.engine import this_machine
+from vitascope.commands.result import Result, with_figures
+from vitascope.progress import Progress
+from vitascope.settings import Count, Seed, Within, made_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +51,23 @@ class Buildup:
     processes: fields.RunsAtATime = None
     json: fields.Json = False
     quiet: fields.Quiet = False
+
+
+def run(options: Buildup) -> Result:
+    """Search for the convolutions that should be attention."""
+    from vitascope.report.sections.buildup import says
+    from vitascope.report.tables.buildup import buildup_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.buildup import BuildUp, build_up
+    from vitascope.studies.grid.train_command import pairs, recipe_from
+
+    question = made_from(
+        options,
+        BuildUp,
+        model_args=pairs(options.model_args, "--model-args"),
+        recipe=recipe_from(options.recipe, options.epochs, options.set),
+    )
+    with Progress(quiet=options.quiet or options.json) as bar:
+        answer = build_up(question, options.out, this_machine(options), progress=bar.tell)
+    summary = f"{as_text(buildup_table(answer))}\n\n{says(answer)}\n"
+    return with_figures("buildup", answer, summary, options.out)

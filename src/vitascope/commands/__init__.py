@@ -29,6 +29,7 @@ COMMANDS = {
     "study": "answer one of the papers' questions on your images",
     "report": "make one page of runs, inspections, comparisons and studies",
 }
+OPTIONS = {"data": "DataOptions"}  # classes that are not called as their command
 
 
 def usage() -> str:
@@ -64,6 +65,20 @@ def plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
+def _run(name: str, words: Sequence[str]) -> None:
+    """Parse the words after a command's name, run it and print the result."""
+    command = import_module(f"vitascope.commands.{name}")
+    if name == "study":  # the next word names its options
+        command.main(words)
+        return
+    from vitascope.commands.parsing import parse, show
+
+    options = parse(getattr(command, OPTIONS.get(name, name.title())), f"vitascope {name}", words)
+    result = command.run(options)
+    if result is not None:
+        show(result, as_json=options.json, quiet=options.quiet)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 2 for a user's mistake, 130 when interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -79,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[0] not in COMMANDS:
             raise unknown("command", words[0], COMMANDS)
         with recorded_as(shlex.join(["vitascope", *words])), plain_warnings():
-            import_module(f"vitascope.cli.{words[0]}").run(words[1:])
+            _run(words[0], words[1:])
     except UserError as error:
         print(f"vitascope: {error}", file=sys.stderr)
         return 2

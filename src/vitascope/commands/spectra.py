@@ -1,4 +1,4 @@
-"""What ``vitascope study spectra`` can be asked."""
+"""``vitascope study spectra``: compare the Hessian spectra of runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vitascope.requests import fields
-from vitascope.requests.inspect import Inspect
+from vitascope.commands import fields
+from vitascope.commands.inspect import Inspect
+from vitascope.commands.result import Result, with_figures
+from vitascope.progress import Progress
 from vitascope.settings import Count, Processes, Seed, Tolerance, Within
-
-__all__ = ["Spectra"]
+from vitascope.threads import use_threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +49,15 @@ class Spectra:
     """Mini-batches at a time."""
     json: fields.Json = False
     quiet: fields.Quiet = False
+
+
+def run(options: Spectra) -> Result:
+    """Compare the Hessian spectra of runs."""
+    use_threads(options.threads)
+    from vitascope.report.tables.spectra import spectra_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.inspection.spectra import spectra
+
+    with Progress("spectra", quiet=options.quiet or options.json) as bar:
+        answer = spectra(options, bar.show)
+    return with_figures("spectra", answer, f"{as_text(spectra_table(answer))}\n", options.out)

@@ -1,7 +1,7 @@
 """What a command found: records, the table a terminal shows, figures and a page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from vitascope.record import Record
 
-__all__ = ["FORMATS", "Result"]
+__all__ = ["FORMATS", "Result", "with_figures"]
 
 
 FORMATS = ("png", "svg")  # of figures that are saved beside records
@@ -80,3 +80,13 @@ class Result:
             for name, record in self.records.items()
         ]
         return compose(Found(sources=tuple(sources)))
+
+
+def with_figures(name: str, record: "Record", summary: str, out: Path) -> Result:
+    """The result of one record, with its figures written to ``out``."""
+    from vitascope.report.exports import write_figures
+
+    result = Result(records={name: record}, summary=summary, values=record.values)
+    figures = write_figures(result.report(), out, (*FORMATS, "pdf"))
+    values = {**record.values, "figures": [str(path) for path in figures]}
+    return replace(result, values=values, written=figures[0])

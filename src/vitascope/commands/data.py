@@ -1,0 +1,56 @@
+"""``vitascope data``: a table of classes, and what is wrong with the images."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from vitascope.commands import fields
+from vitascope.commands.result import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Look at images before training: numbers, sizes, balance, unreadable files and duplicates.
+
+    Duplicates inside and across training and test images are found by their pixels and by a
+    perceptual hash; the same image with two labels is named.
+
+    Examples:
+      vitascope data photos/
+      vitascope data csv:labels.csv --json
+    """
+
+    source: Annotated[
+        str, Positional, arg(metavar="DATA", help="Images, as --data of the other commands.")
+    ]
+    json: fields.Json = False
+    quiet: fields.Quiet = False
+
+
+def run(options: DataOptions) -> Result:
+    """Look at the images."""
+    from vitascope.report.tables.table import Table, row
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.images import sizes_of, surveyed
+
+    found = surveyed(options.source)
+    sizes = sizes_of(options.source)
+    values = {**found.values(), "sizes": sizes}
+    table = Table(
+        name="classes",
+        title="Images of each class",
+        corner="Class",
+        columns=("Training", "Test"),
+        rows=tuple(
+            row(line["name"], [f"{line['train']:,}", f"{line['test']:,}"])
+            for line in values["classes"]
+        ),
+    )
+    named = tuple(f"{what}: {one} | {other}" for what, one, other in found.pairs)
+    return Result(
+        records={},
+        summary=f"{as_text(table)}\n{found.short}.",
+        values=values,
+        notes=(*((sizes,) if sizes else ()), *found.unreadable, *named),
+    )

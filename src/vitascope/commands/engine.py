@@ -1,0 +1,40 @@
+"""Where runs are made: in processes of this machine, or as SLURM jobs."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from vitascope.settings import made_from
+
+if TYPE_CHECKING:
+    from vitascope.commands.buildup import Buildup
+    from vitascope.commands.compare import Compare
+    from vitascope.commands.study import Study
+
+
+def engine_of(options: "Study") -> Any:
+    """Where the runs of a study are made."""
+    from vitascope.studies.grid.executor import Engine
+    from vitascope.studies.grid.train_command import pairs
+
+    return made_from(
+        options,
+        Engine,
+        kind=options.engine,
+        processes=processes_of(options),
+        options=pairs(options.slurm, "--slurm"),
+        quiet=options.quiet or options.json,
+    )
+
+
+def this_machine(options: "Compare | Buildup") -> Any:
+    """Runs side by side, in processes of this machine."""
+    from vitascope.studies.grid.executor import Engine
+
+    return Engine(processes=processes_of(options), quiet=options.quiet or options.json)
+
+
+def processes_of(options: "Compare | Buildup | Study") -> int:
+    """As many as were asked for, or one per core."""
+    if options.processes is not None:
+        return options.processes
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,124 @@
+"""``vitascope models``: list the models, count their parameters and FLOPs, time them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from vitascope.commands import fields
+from vitascope.commands.result import Result
+from vitascope.errors import UserError
+from vitascope.progress import Progress
+from vitascope.settings import Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """List the models, count their parameters and FLOPs, or time them.
+
+    Examples:
+      vitascope models                      the names of ours
+      vitascope models 'swin*'              ours and timm's that match
+      vitascope models --table              Table 1 of the ConViT paper, counted
+      vitascope models --speed deit_small convit_small resnet50    images a second, by turns
+      vitascope models --attention-map a.png   where positional heads look before training
+    """
+
+    pattern: Annotated[str | None, Positional, arg(metavar="PATTERN")] = None
+    """Wildcard for the names; only ours when left out."""
+    table: bool = False
+    """Parameters and multiply-adds beside the paper's; with a pattern, of the models that match."""
+    attention_map: Path | None = None
+    """Draw where four heads look before training (ConViT, Fig. 3) to this file (.png, .svg or
+    .pdf)."""
+    speed: tuple[str, ...] | None = None
+    """Time these models in inference and in training, as Table 1 of the ConViT paper does. They
+    take turns, and are compared with the first. Run nothing else on the machine meanwhile."""
+    batch_size: Count = 128
+    """--speed: images per batch."""
+    rounds: Count = 5
+    """--speed: turns of each model."""
+    image_size: fields.ModelSize = None
+    device: fields.Device = None
+    threads: fields.Threads = None
+    out: Path | None = None
+    """Also write the table as a record, OUT.json."""
+    json: fields.Json = False
+    quiet: fields.Quiet = False
+
+
+def run(options: Models) -> Result:
+    """List, count, time or draw."""
+    if options.attention_map is not None:
+        from vitascope.report.figures.paper_renderer import write_figure
+        from vitascope.report.instruments.heads import first_maps
+        from vitascope.studies.inspection.first_maps import initial_maps
+
+        path = write_figure(first_maps(initial_maps().to_record()), options.attention_map)
+        return Result(records={}, summary=str(path), values={"path": str(path)})
+    if options.table:
+        return _table(options)
+    if options.speed is not None:
+        return _speed(options)
+    from vitascope.studies.session.model_sizes import names
+
+    matching = names(options.pattern)
+    return Result(records={}, summary="\n".join(matching), values=matching)
+
+
+def _table(options: Models) -> Result:
+    from vitascope.report.tables.models import model_sizes_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.session.model_sizes import PAPER, names, table1, to_record
+
+    started = perf_counter()
+    chosen = [n for n in names(options.pattern) if options.pattern] or list(PAPER)
+    with Progress("counting", len(chosen), quiet=options.quiet or options.json) as bar:
+        rows = table1(chosen, progress=bar.step)
+    record, values = to_record(rows, started), [row.__dict__ for row in rows]
+    if options.out is not None:
+        record.save(options.out)
+    note = "FLOPs are multiply-adds for one image, as in the papers."
+    summary = f"{as_text(model_sizes_table(values))}\n{note}"
+    return Result(records={"table1": record}, summary=summary, values=values)
+
+
+def _speed(options: Models) -> Result:
+    """Time models by turns."""
+    assert options.speed is not None
+    from vitascope.threads import use_threads
+
+    if len(set(options.speed)) < len(options.speed):
+        raise UserError(f"a model is named twice: {', '.join(options.speed)}")
+    use_threads(options.threads)
+    import torch
+
+    from vitascope.measure.throughput import by_turns
+    from vitascope.report.tables.models import throughput_table
+    from vitascope.report.tables.writers import as_text
+    from vitascope.studies.session.models import open_session
+
+    sessions = {
+        name: open_session(name, image_size=options.image_size, device=options.device)
+        for name in options.speed
+    }
+    sizes = {name: session.input_size() for name, session in sessions.items()}
+    for name, session in sessions.items():
+        session.try_image(torch.zeros(1, *sizes[name], device=session.device))
+    with Progress("timing", 2, quiet=options.quiet or options.json) as bar:
+        record = by_turns(
+            {name: session.model for name, session in sessions.items()},
+            sizes,
+            batch_size=options.batch_size,
+            rounds=options.rounds,
+            progress=bar.step,
+        ).to_record()
+    if options.out is not None:
+        record.save(options.out)
+    return Result(
+        records={"speed": record},
+        summary=as_text(throughput_table(record)),
+        values=dict(record.values),
+    )

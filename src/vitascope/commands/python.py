@@ -1,0 +1,134 @@
+"""The Python functions: each takes a command's options as arguments and returns its result.
+
+    >>> import vitascope
+    >>> found = vitascope.inspect(
+    ...     "convit_micro", data="digits", measures="gates", images=8, quiet=True
+    ... )
+    >>> print(str(found).splitlines()[1].split()[:4])
+    ['gates', 'share', 'of', 'position,']
+
+``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and ``load``
+are these functions. The command line and they are made from the same options, so both give the
+same records. Torch is loaded when one is called.
+"""
+
+import inspect as signatures
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, get_type_hints
+
+from vitascope.commands import buildup, spectra
+from vitascope.commands import compare as compare_command
+from vitascope.commands import evaluate as evaluate_command
+from vitascope.commands import inspect as inspect_command
+from vitascope.commands import study as study_command
+from vitascope.commands.parsing import from_python, typed_line
+from vitascope.commands.result import Result
+from vitascope.deploy.export import Exported, export
+from vitascope.deploy.loading import Loaded, load
+from vitascope.deploy.prediction import Prediction, predict
+from vitascope.errors import UserError
+from vitascope.settings import recorded_as
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "Exported",
+    "Loaded",
+    "Prediction",
+    "Result",
+    "compare",
+    "evaluate",
+    "export",
+    "inspect",
+    "load",
+    "predict",
+    "study",
+]
+
+P = ParamSpec("P")
+
+
+def _of_options(
+    name: str, kind: Callable[P, Any], run: Callable[[Any], Result]
+) -> Callable[P, Result]:
+    """The function of a command whose arguments are all options."""
+
+    def function(*args: P.args, **options: P.kwargs) -> Result:
+        if args:
+            raise UserError(f"{name} takes its arguments by name: {name}(data=...)")
+        return _answered(run, kind, name, options)
+
+    return _documented(function, name, kind)
+
+
+def _of_model(
+    name: str, kind: Callable[Concatenate[str, P], Any], run: Callable[..., Result]
+) -> "Callable[Concatenate[str | Path | nn.Module, P], Result]":
+    """The function of a command about a model: its name, its folder, or the model itself."""
+
+    def function(model: "str | Path | nn.Module", /, *args: P.args, **options: P.kwargs) -> Result:
+        if args:
+            raise UserError(f"{name} takes all arguments but the model by name: {name}(model, ...)")
+        if isinstance(model, str | Path):
+            return _answered(run, kind, name, {"model": str(model), **options})
+        if "model" not in signatures.signature(run).parameters:
+            raise UserError(f"{name} takes a model's name or a run's folder, not {model!r:.40}")
+        from torch import nn
+
+        if not isinstance(model, nn.Module):
+            raise UserError(f"a model is a name, a folder or a torch.nn.Module, not {model!r:.40}")
+        words = {"model": type(model).__name__, **options}
+        return _answered(partial(run, model=model), kind, name, words)
+
+    return _documented(function, name, kind)
+
+
+def _documented(function: Callable[P, Result], name: str, kind: Any) -> Callable[P, Result]:
+    """Give a function the name, the parameters and the help of a command."""
+    hints = get_type_hints(kind)
+    parameters = [
+        each.replace(annotation=hints.get(each.name, Any))
+        for each in signatures.signature(kind).parameters.values()
+    ]
+    function.__name__ = function.__qualname__ = name
+    function.__signature__ = signatures.Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=Result
+    )
+    about = (kind.__doc__ or "").partition("Examples:")[0].rstrip()
+    function.__doc__ = (
+        f"{about}\n\n    The arguments are the options of `vitascope {name}`; `vitascope {name} "
+        "--help` describes each.\n"
+    )
+    return function
+
+
+def _answered(
+    run: Callable[[Any], Any], kind: Any, command: str, options: Mapping[str, Any]
+) -> Any:
+    """Run a command; records keep the line that asks for the same."""
+    made = from_python(kind, options)
+    with recorded_as(typed_line(command, made)):
+        return run(made)
+
+
+compare = _of_options("compare", compare_command.Compare, compare_command.run)
+inspect = _of_model("inspect", inspect_command.Inspect, inspect_command.run)
+evaluate = _of_model("evaluate", evaluate_command.Evaluate, evaluate_command.run)
+
+
+def study(name: str, **options: Any) -> Result:
+    """Answer a question of a paper, or run the searches ``buildup`` and ``spectra``.
+
+    The arguments are the options of `vitascope study NAME`.
+    """
+    if name == "buildup":
+        answer: Result = _answered(buildup.run, buildup.Buildup, f"study {name}", options)
+    elif name == "spectra":
+        answer = _answered(spectra.run, spectra.Spectra, f"study {name}", options)
+    else:
+        run = partial(study_command.run, name)
+        answer = _answered(run, study_command.Study, f"study {name}", options)
+    return answer
