@@ -22,8 +22,8 @@ random weights. Of every network these hold: the output has the same bits while 
 rows of a map sum to one, heads and windows are the layer's own and do not depend on what else is in
 the batch, the network itself multiplies its values by the map, tokens have the image coordinates at
 which changed pixels change them, CKA of a layer with itself is one, and the network without a unit
-that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and writes
-the table; `make slow` checks it too.
+that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and
+writes the table; `make slow` checks it too.
 
 *Layers* are the attention computations of one forward pass. *Distance* counts those whose
 nonlocality is measured; *left out* gives the reason for the others.
