@@ -85,7 +85,8 @@ def test_keys_pooled_in_raster_order_lie_in_the_middle_of_their_tokens():
     pooled = tokens.query.shape[1] // tokens.key.shape[1]
     expected = tokens.query[0].unflatten(0, (-1, pooled)).mean(1)
     torch.testing.assert_close(tokens.key[0], expected)
-    assert tokens.step == (128 / tokens.grid[0], 128 / tokens.grid[1])
+    sides = (128 / tokens.grid[0], 128 / tokens.grid[1])
+    assert tokens.step == pytest.approx(sides, rel=1e-5)
 
 
 class Folded(torch.nn.Module):

@@ -28,7 +28,7 @@ def test_patches_lie_at_their_centres_and_class_tokens_nowhere():
     assert place.query[0, :2].isnan().all()
     torch.testing.assert_close(place.query[0, 2:], pixels(32, 64, 16).reshape(-1, 2))
     assert place.grid == (2, 4)
-    assert place.step == (16, 16)
+    assert place.step == pytest.approx((16, 16), rel=1e-5)
 
 
 def test_shifted_windows_are_where_swin_cuts_them():

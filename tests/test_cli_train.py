@@ -38,7 +38,9 @@ def test_a_run_folder_holds_what_it_should(run):
 def test_a_run_keeps_the_line_that_was_typed(run):
     made = load(run / "record").made
     assert made["command"].startswith("vitascope train --data digits --recipe laptop --epochs 1 ")
-    assert made["command"].endswith(f"--seed 3 --out {run} --quiet --threads 1")
+    assert made["command"].endswith(
+        f"--seed 3 --out {run} --quiet --threads {torch.get_num_threads()}"
+    )
     assert made["command"] == load_run(run).config["made"]["command"]
     assert COMMAND not in os.environ
 

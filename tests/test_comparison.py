@@ -184,7 +184,7 @@ def test_of_many_models_groups_are_told_and_not_each_lead():
 
 def test_what_a_finer_grid_brings_and_costs_is_said_of_each_network():
     top1 = {"vit+patch4": (80, 80.5), "vit+patch2": (85, 85.5), "vit+patch8": (60, 60.5)}
-    top1 |= {"convit+patch2": (82, 88), "convit+patch4": (84, 84.5), "cnn": (70, 71)}
+    top1 |= {"convit+patch2": (82, 88.1), "convit+patch4": (84, 84.5), "cnn": (70, 71)}
     table = {name: [pair, pair] for name, pair in top1.items()}
     cost = {name: 8.0 / int(name[-1]) if "patch" in name else 9.0 for name in table}
     sentences = advise(cells(table), cells(table), cost, "cnn").sentences
