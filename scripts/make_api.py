@@ -18,7 +18,7 @@ import griffe
 
 ROOT = Path(__file__).parents[1]
 PAGES = {  # file -> what is on it, in reading order
-    "api": "api",
+    "python": "commands.python",
     "models": "models",
     "layers": "layers",
     "capture": "capture",
@@ -255,7 +255,7 @@ def _line(thing: griffe.Object) -> str:
 def _home(thing: griffe.Object | griffe.Alias) -> str:
     target = ours(thing)
     assert target is not None, f"{thing.path} is not ours"
-    file = target.path.split(".")[1]
+    file = "python" if ".commands.python" in target.path else target.path.split(".")[1]
     assert file in PAGES, f"{target.path} is public, but {file} has no page"
     return f"{_line(target)} ([{file}]({file}.md))"
 

@@ -15,7 +15,6 @@ ANYWHERE = {
     "reliability",
     "progress",
     "threads",
-    "requests",
 }  # every package may import these
 BEGIN, END = "| package | imports |\n|---|---|\n", "\n\n"
 

@@ -5,7 +5,7 @@ import shlex
 from importlib import import_module
 from pathlib import Path
 
-from vitascope.commands import COMMANDS
+from vitascope.commands import COMMANDS, options_of
 from vitascope.commands.parsing import parse
 
 
@@ -22,5 +22,4 @@ def understand(line: str) -> None:
     if name == "study":
         import_module("vitascope.commands.study").understand(words)
     else:
-        requests = import_module(f"vitascope.commands.{name}")
-        parse(getattr(requests, requests.__all__[0]), name, words)
+        parse(options_of(name), name, words)

@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
-from vitascope.commands import COMMANDS
+from vitascope.commands import COMMANDS, options_of
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
@@ -47,9 +47,7 @@ def test_the_commands_page_has_every_option_of_every_command():
     parts["study"] = parts.pop("study convit-table-2")  # the options of any study of a paper
     for name, part in parts.items():
         last = name.split()[-1]  # a command, or a study of its own
-        module = import_module(f"vitascope.commands.{last}")
-        request = getattr(module, module.__all__[0])
-        hints = get_type_hints(request, include_extras=True)
+        hints = get_type_hints(options_of(last), include_extras=True)
         named = [name for name, hint in hints.items() if "Positional" not in repr(hint)]
         options = [f"--{name.replace('_', '-')}" for name in named]
         assert not [option for option in options if not re.search(rf"{option}\b", part)]

@@ -8,8 +8,8 @@ from PIL import Image
 
 from vitascope.commands import main
 from vitascope.commands.parsing import parse
-from vitascope.record import load
 from vitascope.commands.train import Train
+from vitascope.record import load
 from vitascope.studies.papers.catalog import catalog
 
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from vitascope import create_model
-from vitascope.commands.study import scale_of
+from vitascope.commands.study import StudyOptions, scale_of
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.commands.study import Study
 from vitascope.studies.grid import executor
 from vitascope.studies.grid.executor import Engine
 from vitascope.studies.grid.keep import keep
@@ -121,13 +120,13 @@ IMAGES = {  # of CIFAR-10: how many, and how often each is seen
 @pytest.mark.parametrize("name", ROWS)
 def test_studies_of_many_runs_are_small_at_a_desk(name):
     study = catalog()[name]
-    scale = scale_of(study, Study(scale="desk"))
+    scale = scale_of(study, StudyOptions(scale="desk"))
     wanted = [training for training, _ in study.plan(scale).wanted().values()]
     assert {(t.model, t.model_args.get("depth")) for t in wanted} == ROWS[name]
     recipes = [training.full_recipe for training in wanted]
     assert {(round(50_000 * r.subset.fraction), r.total_epochs) for r in recipes} == IMAGES[name]
     assert len(scale.seeds) == SEEDS[name]
-    assert scale_of(study, Study(scale="desk", seeds=(7,))).seeds == (7,)
+    assert scale_of(study, StudyOptions(scale="desk", seeds=(7,))).seeds == (7,)
 
 
 def test_patches_of_four_pixels_give_the_small_networks_an_8_x_8_grid():

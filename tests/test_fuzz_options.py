@@ -13,9 +13,6 @@ import pytest
 
 from data_making import no_waiting
 from fuzzing import command, run_cases
-from vitascope.data import load
-from vitascope.data.sources.load import sources
-from vitascope.errors import UserError
 from vitascope.commands.buildup import Buildup
 from vitascope.commands.compare import Compare
 from vitascope.commands.evaluate import Evaluate
@@ -23,8 +20,11 @@ from vitascope.commands.inspect import Inspect
 from vitascope.commands.models import Models
 from vitascope.commands.report import Report
 from vitascope.commands.spectra import Spectra
-from vitascope.commands.study import Study
+from vitascope.commands.study import StudyOptions
 from vitascope.commands.train import Train
+from vitascope.data import load
+from vitascope.data.sources.load import sources
+from vitascope.errors import UserError
 from vitascope.settings import flat
 from vitascope.studies.grid.train_command import recipe_from
 from vitascope.train import Recipe, lock_folder, recipe
@@ -48,7 +48,7 @@ OPTIONS = {
     "compare": Compare,
     "buildup": Buildup,
     "spectra": Spectra,
-    "paper": Study,
+    "paper": StudyOptions,
     "inspect": Inspect,
     "evaluate": Evaluate,
     "models": Models,

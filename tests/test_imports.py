@@ -21,7 +21,6 @@ MAY_IMPORT = {
     "settings": set(),
     "progress": set(),
     "threads": set(),
-    "requests": set(),
     "_imports": set(),
     "capture": set(),
     "record": set(),
@@ -33,9 +32,7 @@ MAY_IMPORT = {
     "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
     "report": {"figure", "record"},
     "deploy": {"studies", "train", "data", "capture", "record"},
-    "answers": {"studies", "report", "record", "deploy"},
-    "api": {"answers", "deploy"},
-    "cli": {"answers", "studies", "report", "deploy", "measure"},
+    "commands": {"studies", "train", "report", "record", "deploy", "measure"},
 }
 
 

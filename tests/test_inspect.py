@@ -10,7 +10,6 @@ import pytest
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
 from vitascope.record import load
-from vitascope.commands.inspect import Inspect
 from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 
 FACTORY = """
@@ -260,7 +259,7 @@ def test_the_benchmark_does_the_same_work_as_its_peer(tmp_path):
 
 def test_progress_counts_every_pass(trained):
     steps = []
-    request = InspectRequest.of(Inspect(model=str(trained), images=8, batch_size=4))
+    request = InspectRequest(subject=str(trained), num_images=8, batch_size=4)
     inspect_subject(request, lambda *step: steps.append(step))
     done, total = zip(*[step[1:] for step in steps], strict=True)
     assert list(done) == list(range(1, len(steps) + 1))

@@ -19,11 +19,11 @@ import vitascope
 from data_making import write_folder
 from vitascope import record
 from vitascope.commands import main
+from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.studies.comparison.evidence import Evidence, RunResult
 from vitascope.studies.comparison.finished_runs import FinishedRuns
 from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added

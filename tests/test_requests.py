@@ -2,30 +2,29 @@
 
 import shlex
 from dataclasses import fields
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
 
-from vitascope.commands.parsing import parse
-from vitascope.errors import UserError
 from vitascope.commands.buildup import Buildup
 from vitascope.commands.compare import Compare
 from vitascope.commands.evaluate import Evaluate
-from vitascope.commands.parsing import from_python, needed, typed_line
-from vitascope.commands.inspect import Inspect
+from vitascope.commands.inspect import Inspect, settings_of
 from vitascope.commands.models import Models
+from vitascope.commands.parsing import from_python, needed, parse, typed_line
 from vitascope.commands.report import Report
 from vitascope.commands.spectra import Spectra
-from vitascope.commands.study import Study
+from vitascope.commands.study import StudyOptions
 from vitascope.commands.train import Train
+from vitascope.errors import UserError
 
 LEAST = {
     "train": (Train, "--model vit_micro --data digits --out runs/a"),
     "evaluate": (Evaluate, "runs/a"),
     "inspect": (Inspect, "runs/a"),
     "compare": (Compare, "--data digits"),
-    "study sample-efficiency": (Study, ""),
+    "study sample-efficiency": (StudyOptions, ""),
     "study buildup": (Buildup, "--data digits"),
     "study spectra": (Spectra, "runs/a runs/b"),
     "models": (Models, ""),
@@ -126,11 +125,15 @@ def test_the_studies_have_the_requests_defaults():
     from vitascope.studies.comparison.question import Comparison
     from vitascope.studies.grid.executor import Engine
 
-    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, Study)]:
+    for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, StudyOptions)]:
         said = {field.name: field.default for field in fields(request)}
         own = signature(inner).parameters
         same = set(own) & set(said) - {"recipe", "rates", "model_args", "processes", "map_classes"}
         assert len(same) > 2
         for name in same:
             default = own[name].default
-            assert default == said[name] or name in needed(request), (inner, name)
+            required = default is Parameter.empty or name in needed(request)
+            assert required or default == said[name], (inner, name)
+    from vitascope.studies.inspection.inspect import InspectRequest
+
+    assert settings_of(Inspect("vit_micro")) == InspectRequest(subject="vit_micro")

@@ -11,10 +11,10 @@ import torch
 from vitascope import record
 from vitascope.commands.parsing import parse
 from vitascope.commands.study import papers_studies, scale_of
+from vitascope.commands.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
 from vitascope.models import create_model
-from vitascope.commands.train import Train
 from vitascope.studies.grid.executor import Engine, _launched, meeting_point, run_all, waves
 from vitascope.studies.grid.readings import read
 from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of
@@ -321,7 +321,7 @@ def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
 )
 def test_the_command_of_a_study_gives_its_scale_again(scale):
     _, _, name, *words = shlex.split(answering.command("sizes", scale))
-    (study,), args = understand(name, words)
+    (study,), args = papers_studies(name, words)
     assert study.name == "sizes"
     assert scale_of(study, args) == scale
 

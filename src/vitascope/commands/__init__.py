@@ -1,7 +1,8 @@
 """The command line: ``vitascope COMMAND ...``, one file per command.
 
 This file lists the commands; a command's file is imported when it is called, and torch only when it
-runs, so that help is immediate. Imports `studies` and `report`; nothing imports it.
+runs, so that help is immediate. Options and `run()` of a command stand in one file; the Python
+functions (:mod:`vitascope.commands.python`) are made from the same. Nothing imports this package.
 """
 
 import shlex
@@ -11,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from vitascope.errors import UserError, unknown
 from vitascope.settings import recorded_as
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "options_of"]
 
 COMMANDS = {
     "models": "list the models; their parameters, FLOPs and speed next to the paper's",
@@ -29,7 +31,8 @@ COMMANDS = {
     "study": "answer one of the papers' questions on your images",
     "report": "make one page of runs, inspections, comparisons and studies",
 }
-OPTIONS = {"data": "DataOptions"}  # classes that are not called as their command
+# Classes of options whose name is not their command's: another class has that name.
+OPTIONS = {"data": "DataOptions", "study": "StudyOptions"}
 
 
 def usage() -> str:
@@ -65,6 +68,13 @@ def plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
+def options_of(name: str) -> type[Any]:
+    """The options of a command, or of a study that has its own (buildup, spectra)."""
+    module = import_module(f"vitascope.commands.{name}")
+    options: type[Any] = getattr(module, OPTIONS.get(name, name.title()))
+    return options
+
+
 def _run(name: str, words: Sequence[str]) -> None:
     """Parse the words after a command's name, run it and print the result."""
     command = import_module(f"vitascope.commands.{name}")
@@ -73,7 +83,7 @@ def _run(name: str, words: Sequence[str]) -> None:
         return
     from vitascope.commands.parsing import parse, show
 
-    options = parse(getattr(command, OPTIONS.get(name, name.title())), f"vitascope {name}", words)
+    options = parse(options_of(name), f"vitascope {name}", words)
     result = command.run(options)
     if result is not None:
         show(result, as_json=options.json, quiet=options.quiet)

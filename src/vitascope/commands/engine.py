@@ -8,10 +8,10 @@ from vitascope.settings import made_from
 if TYPE_CHECKING:
     from vitascope.commands.buildup import Buildup
     from vitascope.commands.compare import Compare
-    from vitascope.commands.study import Study
+    from vitascope.commands.study import StudyOptions
 
 
-def engine_of(options: "Study") -> Any:
+def engine_of(options: "StudyOptions") -> Any:
     """Where the runs of a study are made."""
     from vitascope.studies.grid.executor import Engine
     from vitascope.studies.grid.train_command import pairs
@@ -33,7 +33,7 @@ def this_machine(options: "Compare | Buildup") -> Any:
     return Engine(processes=processes_of(options), quiet=options.quiet or options.json)
 
 
-def processes_of(options: "Compare | Buildup | Study") -> int:
+def processes_of(options: "Compare | Buildup | StudyOptions") -> int:
     """As many as were asked for, or one per core."""
     if options.processes is not None:
         return options.processes

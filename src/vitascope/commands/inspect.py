@@ -112,7 +112,7 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     use_threads(options.threads)
     from vitascope.studies.inspection.inspect import inspect_subject, list_units
 
-    asked = _settings(options)
+    asked = settings_of(options)
     if options.list:
         return _units(list_units(asked, model), options)
     with Progress("inspecting", quiet=options.quiet or options.json) as bar:
@@ -157,7 +157,7 @@ def _units(found: "Record", options: Inspect) -> Result:
     )
 
 
-def _settings(options: Inspect) -> "InspectRequest":
+def settings_of(options: Inspect) -> "InspectRequest":
     """What is measured, from the options."""
     from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.inspect import InspectRequest

@@ -88,7 +88,7 @@ def _of_model(
 
 def _documented(function: Callable[P, Result], name: str, kind: Any) -> Callable[P, Result]:
     """Give a function the name, the parameters and the help of a command."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind) | {"model": "str | Path | nn.Module"}
     parameters = [
         each.replace(annotation=hints.get(each.name, Any))
         for each in signatures.signature(kind).parameters.values()
@@ -115,8 +115,13 @@ def _answered(
 
 
 compare = _of_options("compare", compare_command.Compare, compare_command.run)
+"""Find out which model suits your images: the options of `vitascope compare`, by name."""
+
 inspect = _of_model("inspect", inspect_command.Inspect, inspect_command.run)
+"""Look inside a model, given by name, folder or itself: the options of `vitascope inspect`."""
+
 evaluate = _of_model("evaluate", evaluate_command.Evaluate, evaluate_command.run)
+"""Measure how good a model is, given by name or folder: the options of `vitascope evaluate`."""
 
 
 def study(name: str, **options: Any) -> Result:
@@ -130,5 +135,5 @@ def study(name: str, **options: Any) -> Result:
         answer = _answered(spectra.run, spectra.Spectra, f"study {name}", options)
     else:
         run = partial(study_command.run, name)
-        answer = _answered(run, study_command.Study, f"study {name}", options)
+        answer = _answered(run, study_command.StudyOptions, f"study {name}", options)
     return answer

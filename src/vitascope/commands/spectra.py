@@ -10,7 +10,7 @@ from vitascope.commands import fields
 from vitascope.commands.inspect import Inspect
 from vitascope.commands.result import Result, with_figures
 from vitascope.progress import Progress
-from vitascope.settings import Count, Processes, Seed, Tolerance, Within
+from vitascope.settings import Count, Processes, Seed, Tolerance, Within, made_from
 from vitascope.threads import use_threads
 
 
@@ -56,8 +56,19 @@ def run(options: Spectra) -> Result:
     use_threads(options.threads)
     from vitascope.report.tables.spectra import spectra_table
     from vitascope.report.tables.writers import as_text
+    from vitascope.studies.inspection.curvature import Curvature
     from vitascope.studies.inspection.spectra import spectra
 
+    curvature = made_from(
+        options, Curvature, num_batches=options.batches, num_eigenvalues=options.eigenvalues
+    )
     with Progress("spectra", quiet=options.quiet or options.json) as bar:
-        answer = spectra(options, bar.show)
+        answer = spectra(
+            options.runs,
+            options.out,
+            bar.show,
+            epochs=options.epochs,
+            seed=options.seed,
+            curvature=curvature,
+        )
     return with_figures("spectra", answer, f"{as_text(spectra_table(answer))}\n", options.out)

@@ -24,7 +24,7 @@ SEARCHES: dict[str, tuple[type[Any], Callable[[Any], Result]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class StudyOptions:
     """Reproduce a paper's tables and figures, at the size of a laptop or of the paper.
 
     The same table at both scales, with the paper's numbers beside ours, the spread over seeds, and
@@ -156,7 +156,7 @@ def main(words: Sequence[str]) -> None:
     answer(options)
 
 
-def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], Study]:
+def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], StudyOptions]:
     """The studies that ``name`` stands for (all of them for ``--all``), and their options."""
     from vitascope.studies.papers.catalog import catalog, find
 
@@ -164,10 +164,10 @@ def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], Study]:
     if near and not get_close_matches(name, catalog(), cutoff=0.9):
         raise unknown("study", name, [*SEARCHES, *catalog()])
     studies = list(catalog().values()) if name == "--all" else [find(name)]
-    return studies, parse(Study, f"vitascope study {name}", words)
+    return studies, parse(StudyOptions, f"vitascope study {name}", words)
 
 
-def run(name: str, options: Study) -> Result:
+def run(name: str, options: StudyOptions) -> Result:
     """Answer one study of a paper and write the page of its folder."""
     from vitascope.report.page import write_folder_page
     from vitascope.studies.papers.answer import check_images
@@ -178,7 +178,7 @@ def run(name: str, options: Study) -> Result:
     return replace(_answered(study, options), written=write_folder_page(options.out))
 
 
-def _answered(study: Any, options: Study) -> Result:
+def _answered(study: Any, options: StudyOptions) -> Result:
     """Answer one study of a paper, whose images are known to be there."""
     from vitascope.report.tables.study import study_text
     from vitascope.studies.papers.answer import answer
@@ -189,7 +189,7 @@ def _answered(study: Any, options: Study) -> Result:
     return Result(records={study.name: found}, summary=study_text(found), values=found.values)
 
 
-def scale_of(study: Any, options: Study) -> Any:
+def scale_of(study: Any, options: StudyOptions) -> Any:
     """The scale of a study, with what the request changes."""
     from vitascope.studies.papers.scale import SCALES
 
@@ -206,7 +206,7 @@ def scale_of(study: Any, options: Study) -> Any:
     return replace(SCALES[options.scale], **given)
 
 
-def run_papers(studies: Sequence[Any], options: Study) -> None:
+def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.report.page import write_folder_page
     from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
@@ -256,7 +256,7 @@ def run_papers(studies: Sequence[Any], options: Study) -> None:
         raise UserError(f"{len(failed)} of {len(studies)} studies failed: {'; '.join(failed)}")
 
 
-def planned(study: Any, options: Study) -> list[str]:
+def planned(study: Any, options: StudyOptions) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
     from vitascope.studies.grid.runs import command as line
     from vitascope.studies.papers.answer import command

@@ -11,10 +11,11 @@ Every run is measured on mini-batches that its own recipe augments.
 `vitascope study spectra RUN RUN ... --epochs 1` takes about a minute per run of the micro models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,10 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.spectrum import negative_share, positive_mean
 from vitascope.progress import OnStep
 from vitascope.record import Record
-from vitascope.settings import made_from
 from vitascope.studies.inspection.curvature import Curvature
 from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.studies.stats import contrast_of_batches
 from vitascope.train import load_run
-
-if TYPE_CHECKING:
-    from vitascope.commands.spectra import Spectra
 
 _KEPT = (  # settings of the Hessian that the answer keeps
     "batches",
@@ -83,12 +80,27 @@ def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
     return {"verdict": verdict, "change": found.value, "low": found.low, "high": found.high}
 
 
-def spectra(request: "Spectra", on_step: OnStep) -> Record:
+def spectra(
+    runs: Sequence[str],
+    out: Path,
+    on_step: OnStep,
+    *,
+    epochs: Sequence[int] = (),
+    seed: int = 0,
+    curvature: Curvature,
+) -> Record:
     """Measure every run at every epoch, write ``out/spectra.json``, and return it.
 
     Finished mini-batches are kept in ``out`` and not measured again.
+
+    Args:
+        runs: Folders of runs; the others are compared with the first.
+        out: Folder for the records.
+        on_step: Told of progress.
+        epochs: Whose weights the runs kept; the final weights when left out.
+        seed: Decides the mini-batches.
+        curvature: How the Hessian is measured.
     """
-    runs, out = request.runs, request.out
     names = [Path(run).name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise UserError(f"give runs with different folder names, not {', '.join(names) or 'none'}")
@@ -98,7 +110,7 @@ def spectra(request: "Spectra", on_step: OnStep) -> Record:
     rows: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     config: Mapping[str, Any] = {}
-    for epoch in request.epochs or (None,):
+    for epoch in epochs or (None,):
         for run, name in zip(runs, names, strict=True):
             home = out / (name if epoch is None else f"{name}-epoch-{epoch}")
             asked = InspectRequest(
@@ -106,14 +118,8 @@ def spectra(request: "Spectra", on_step: OnStep) -> Record:
                 measures=("hessian",),
                 epoch=epoch,
                 num_images=4,
-                seed=request.seed,
-                curvature=made_from(
-                    request,
-                    Curvature,
-                    num_batches=request.batches,
-                    num_eigenvalues=request.eigenvalues,
-                    parts=home / "parts",
-                ),
+                seed=seed,
+                curvature=replace(curvature, parts=home / "parts"),
             )
             found = inspect_subject(asked, on_step).records["hessian"]
             found.save(home / "hessian")
@@ -133,7 +139,7 @@ def spectra(request: "Spectra", on_step: OnStep) -> Record:
         kind="spectra",
         values={"rows": rows, "reference": names[0]},
         arrays=arrays,
-        seed=request.seed,
+        seed=seed,
         config={"runs": names, **{key: config[key] for key in _KEPT if key in config}},
         seconds=perf_counter() - started,
     )
