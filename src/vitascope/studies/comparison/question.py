@@ -75,6 +75,7 @@ class Choice:
 class Comparison(Choice):
     """The question in full."""
 
+    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     fractions: tuple[float, ...] = (0.1, 1.0)
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
