@@ -104,7 +104,7 @@ studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 
 results: $(READY)
-	$(BIN)/python scripts/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
+	PYTHONPATH=. $(BIN)/python scripts/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
 
 figures: $(READY)
 	$(BIN)/python scripts/make_figures.py $(RUNS)

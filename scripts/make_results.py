@@ -1,6 +1,6 @@
 """Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
 
-`make results` runs it: `python scripts/make_results.py FOLDER ... docs/results.md`.
+`make results` runs it: `PYTHONPATH=. python scripts/make_results.py FOLDER ... docs/results.md`.
 Each record becomes a section: studies first, those on real images before those on digits, in the
 papers' order; the rest by file name. A figure whose name starts with a record's name
 (``figures/digits-gates.png`` for ``digits.json``) is shown under it. The tables are those
