@@ -12,9 +12,10 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch.overrides import TorchFunctionMode
 
 from vitascope import capture
 from vitascope.capture.attention.recorder import record_attention
+from vitascope.capture.coordinates.operators import fills_a_grid, spacing
 
 CALLS = re.compile(r"(?<!log_)softmax\(|scaled_dot_product_attention")
 TIMM = Path(timm.__file__).parent
@@ -98,7 +100,7 @@ def _computes_attention(
     return bool(seen)
 
 
-SIZE_WORDS = ("test", "nano", "pico", "xx", "_xs|_xt", "tiny|_ti?(?![a-z])", r"small|(?<!\d)_s")
+SIZE_WORDS = ("test", "nano", "pico", "xx", "_xs|_xt", "tiny|_ti?(?![a-z])", r"small|(?<!\d{3})_s")
 
 
 def _size(name: str) -> tuple[int, int]:
@@ -131,8 +133,6 @@ def of_timm(name: str, size: tuple[int, ...] | None = None, **options: Any) -> N
 def made_small(network: Network) -> Network:
     """A smaller network of a timm model that is wide, deep or takes large images, if it has one."""
     name, size = network.name.removeprefix("timm "), network.size
-    if name in MORE and parameters(name) < 60e6:
-        return of_timm(name, (3, 128, 128))
     if parameters(name) < 60e6 and size[1] <= 256:
         return network
     options: dict[str, Any] = {"depth": 2}
@@ -266,6 +266,23 @@ def captured(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     with capture.attention(model) as maps:
         run(model, images)
     return maps
+
+
+class _Enough(Exception):
+    """Raised in a network that need not run any further."""
+
+
+def captured_alone(model: nn.Module, images: Tensor, name: str) -> Tensor:
+    """The map of one layer; the network does not run any further."""
+    maps: list[Tensor] = []
+
+    def stop(_name: str, weights: Tensor) -> None:
+        maps.append(weights)
+        raise _Enough
+
+    with suppress(_Enough), capture.attention(model, name, reduce=stop):
+        run(model, images)
+    return maps[0]
 
 
 class Products(TorchFunctionMode):
@@ -485,26 +502,50 @@ def check_instruments(found: Findings, model: nn.Module, images: Tensor) -> None
     if "cka" in result.results:
         own = torch.as_tensor(result.results["cka"].similarity).diagonal().float()
         found.expect(torch.allclose(own, torch.ones_like(own), atol=1e-5), "CKA with itself")
+    check_lesions(found, model, images)
+
+
+def check_lesions(found: Findings, model: nn.Module, images: Tensor) -> None:
+    """The network without a unit that adds nothing is the network as it is."""
+    biases = [
+        (parameter, parameter.detach().clone())
+        for name, parameter in model.named_parameters()
+        if name.rpartition(".")[2] == "bias"
+    ]
+    for bias, _ in biases:  # a layer behind the unit makes zeros of zeros then
+        bias.data.zero_()
     units = capture.units(model, images)
-    summed = ("attention", "mlp")  # others may have a bias behind them on their branch
+    summed = ("attention", "mlp")
     branches = {unit.kind: unit for unit in units if unit.branch and unit.kind in summed}
     for unit in branches.values():
         module = model.get_submodule(unit.name.partition("@")[0])
-        handle = module.register_forward_hook(lambda _m, _i, out: nothing(out))
-        try:
-            expected = run(model, images)
-            with capture.without(model, units, unit.name):
-                same = torch.allclose(run(model, images), expected, atol=1e-5)
-        finally:
-            handle.remove()
+        with capture.without(model, units, unit.name):
+            dropped = run(model, images)
+        same = False
+        for idle in (nothing, unchanged):  # x + f(x), or x + a * (f(x) - x)
+            handle = module.register_forward_hook(idle)
+            try:
+                same = same or torch.allclose(run(model, images), dropped, atol=1e-5)
+            finally:
+                handle.remove()
         found.expect(same, f"{unit.name} adds nothing, and the network without it differs")
+    for bias, before in biases:
+        bias.data.copy_(before)
 
 
-def nothing(output: Any) -> Any:
+def nothing(_module: nn.Module, _inputs: Any, output: Any) -> Any:
     """A module's output with zeros in place of its first tensor."""
     if isinstance(output, Tensor):
         return torch.zeros_like(output)
     return (torch.zeros_like(output[0]), *output[1:])
+
+
+def unchanged(_module: nn.Module, inputs: Any, output: Any) -> Any:
+    """A module's output with its input in place of its first tensor, where the shapes agree."""
+    first = output if isinstance(output, Tensor) else output[0]
+    if not inputs or inputs[0].shape != first.shape:
+        return output
+    return inputs[0] if isinstance(output, Tensor) else (inputs[0], *output[1:])
 
 
 def check_output(
@@ -650,6 +691,34 @@ def uniform_distance(tokens: capture.TokenCoordinates) -> float | None:
     return float(torch.cdist(sides[0] / step, sides[1] / step).mean())
 
 
+def with_centred_kernels(model: nn.Module) -> nn.Module:
+    """Convolutions read the middle of their windows alone; of even ones, all of it alike.
+
+    A random kernel is heaviest somewhere in its window. After this, what a token is computed of has
+    its middle in the middle of the windows, whatever the weights.
+    """
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.MaxPool2d):  # a maximum lies anywhere in its window
+                pool = nn.AvgPool2d(child.kernel_size, child.stride, child.padding, child.ceil_mode)
+                setattr(module, name, pool)
+        if not isinstance(module, nn.Conv2d):
+            continue
+        with torch.no_grad():
+            for axis in (2, 3):
+                weight, size = module.weight, module.kernel_size[axis - 2]
+                if size % 2 == 0:
+                    weight.copy_(weight.mean(axis, keepdim=True).expand_as(weight))
+                elif size > 1:
+                    middle = weight.select(axis, size // 2) * size**0.5
+                    weight.zero_()
+                    weight.select(axis, size // 2).copy_(middle)
+    return model
+
+
+PLACES = ((0.4, 0.4), (0.1, 0.8))  # parts of the image's height and width
+
+
 def check_patch(
     found: Findings,
     model: nn.Module,
@@ -657,31 +726,61 @@ def check_patch(
     name: str,
     tokens: capture.TokenCoordinates,
 ) -> None:
-    """Other pixels in one patch change the row of the token that has its coordinates most."""
-    flat = tokens.query.reshape(-1, 2)
-    middle = torch.tensor(images.shape[-2:]).float() * 0.4
-    chosen = flat[int((flat - middle).norm(dim=-1).nan_to_num(1e9).argmin())]
-    half = [max(1.0, s / 2) for s in tokens.step]
-    rows, columns = (
-        slice(max(0, round(float(c) - h + 0.5)), max(1, round(float(c) + h + 0.5)))
-        for c, h in zip(chosen, half, strict=True)
-    )
-    generator, moved = torch.Generator().manual_seed(7), torch.zeros(())
-    before = captured(model, images[:1])[name].double()
-    for _ in range(4):
-        changed = images[:1].clone()
-        size = changed[:, :, rows, columns].shape
-        changed[:, :, rows, columns] += 2 * torch.randn(size, generator=generator)
-        after = captured(model, changed)[name].double()
-        moved = moved + (after - before).abs().sum((1, 3)).reshape(-1)  # (W * T,)
-    moved = moved.masked_fill(flat[:, 0].isnan(), 0.0)
-    excess = (moved - moved.median()).clamp(min=0).square().float()  # convolutions spread it
-    centre = (flat.nan_to_num(0.0) * excess[:, None]).sum(0) / excess.sum()
-    away = min(
-        float(((reached - chosen) / torch.tensor(tokens.step)).abs().max())
-        for reached in (flat[int(moved.argmax())], centre)
-    )
-    found.expect(away < 1.5, f"{name}: pixels at {chosen.tolist()} move {centre.tolist()} most")
+    """Other pixels at a query's coordinates change its row most; at a key's, its column.
+
+    In the network with centred kernels. The square of pixels around the coordinates is the smallest
+    that changes the map a twentieth as much as one patch does: a pooled token need not read the
+    pixel in its middle.
+    """
+    with_centred_kernels(model).double()
+    images = images.double()
+    before = captured_alone(model, images[:1], name).double()
+    generator = torch.Generator().manual_seed(7)
+
+    def change(centre: Tensor, half: float) -> Tensor:
+        """How the map changes with the pixels up to ``half`` from a point. (3, W, T, S)"""
+        rows, columns = (
+            slice(max(0, ceil(c - half)), floor(c + half) + 1) for c in centre.tolist()
+        )
+        changes = []
+        for colour in torch.randn(3, images.shape[1], 1, 1, generator=generator):
+            changed = images[:1].clone()
+            changed[:, :, rows, columns] += 0.1 * colour  # so little that layers are about linear
+            after = captured_alone(model, changed, name).double()
+            changes.append((after - before).sum(1))
+        return torch.stack(changes)
+
+    def of_rows(change: Tensor) -> Tensor:
+        """How much each row changes beyond what the columns do to all. (W, T)"""
+        return (change - change.median(2, keepdim=True).values).abs().sum((0, 3))
+
+    def of_columns(change: Tensor) -> Tensor:
+        """How much each column changes in most rows. (W, S)"""
+        return change.median(2).values.abs().sum(0)
+
+    sides = {"row": (tokens.query, of_rows)}
+    if fills_a_grid(tokens.key):  # else pooled in raster order: no square of pixels is one key's
+        sides["column"] = (tokens.key, of_columns)
+    for side, (coordinates, strength) in sides.items():
+        points, step = coordinates.reshape(-1, 2), torch.tensor(spacing(coordinates)).max()
+        for place in PLACES:
+            aim = torch.tensor(images.shape[-2:]) * torch.tensor(place)
+            chosen = points[int((points - aim).norm(dim=-1).nan_to_num(1e9).argmin())]
+            moved = strength(change(chosen, float(step) / 2))
+            if float(moved.max()) < 1e-13:
+                found.expect(False, f"{name}: no pixel at {chosen.tolist()} changes any {side}")
+                continue
+            for half in (0.5, *(h for h in (1, 2, 3, 4, 6, 8, 12, 16) if h < step / 2)):
+                smaller = strength(change(chosen, half))
+                if smaller.max() > moved.max() / 20:
+                    moved = smaller
+                    break
+            moved = moved.flatten().masked_fill(points[:, 0].isnan(), -1)
+            most = points[int(moved.argmax())]
+            found.expect(
+                bool(((most - chosen).abs() < 0.5).all()),
+                f"{name}: pixels at {chosen.tolist()} change the {side} of {most.tolist()} most",
+            )
 
 
 def all_networks() -> Iterator[Network]:
