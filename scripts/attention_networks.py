@@ -131,9 +131,9 @@ def of_timm(name: str, size: tuple[int, ...] | None = None, **options: Any) -> N
 
 
 def made_small(network: Network) -> Network:
-    """A smaller network of a timm model that is wide, deep or takes large images, if it has one."""
+    """A network of a timm model with smaller images, fewer blocks or channels, if it has one."""
     name, size = network.name.removeprefix("timm "), network.size
-    if parameters(name) < 60e6 and size[1] <= 256:
+    if size[1] <= 160:
         return network
     options: dict[str, Any] = {"depth": 2}
     narrow = {"embed_dim": 96, "num_heads": 4}
@@ -457,6 +457,8 @@ def examine(network: Network, seconds: int = LIMIT) -> Findings:
             return _examine(network, found)
     except TimeoutError as error:
         found.problems.append(str(error))
+    except Exception as error:
+        found.problems.append(f"ends in {error!r}")
     return found
 
 
@@ -474,6 +476,7 @@ def _examine(network: Network, found: Findings) -> Findings:
     check_axes(found, model, images, maps)
     check_products(found, model, images, maps)
     check_coordinates(found, model, images, maps)
+    check_refusals(found, images, maps)
     return found
 
 
@@ -666,6 +669,39 @@ def check_coordinates(
         check_patch(found, model, images, first, places[first])
 
 
+def check_refusals(found: Findings, images: Tensor, maps: dict[str, Tensor]) -> None:
+    """Maps over channels are as large for half the tokens; tokens chosen by chance differ."""
+    model = built(found.network)
+    reasons = dict(found.refused.get("nonlocality", {}))
+    if "" in reasons and "attends over channels" in reasons[""]:  # then it is so of every layer
+        reasons = dict.fromkeys(maps, "attends over channels")
+    channels = [name for name, why in reasons.items() if why == "attends over channels"]
+    for name in channels[:2]:
+        inputs: list[Any] = []
+        layer = model.get_submodule(name.partition("@")[0])
+        handle = layer.register_forward_pre_hook(
+            lambda _m, args, inputs=inputs: inputs.append(args)
+        )
+        run(model, images)
+        handle.remove()
+        first, *rest = inputs[0]
+        if first.ndim != 3:
+            continue
+        with torch.no_grad(), capture.attention(layer) as half:
+            layer(first[:, : first.shape[1] // 2], *rest)
+        sizes = [each.shape[-2:] for each in half.values()]
+        found.expect(maps[name].shape[-2:] in sizes, f"{name} does not attend over channels")
+    chance = [name for name, why in reasons.items() if "chance" in why]
+    if chance or "chance" in reasons.get("", ""):
+        outputs = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            with torch.no_grad(), capture.attention(model) as other:
+                model(images)
+            outputs.append(next(iter(other.values())))
+        found.expect(not torch.equal(*outputs), "its tokens do not depend on chance")
+
+
 def to_the_right(tokens: capture.TokenCoordinates, k: int) -> Tensor | None:
     """A map in which each query attends to the key ``k`` steps to its right, if any has one."""
     target = tokens.query + torch.tensor([0.0, k * tokens.step[1]])
@@ -732,9 +768,12 @@ def check_patch(
     that changes the map a twentieth as much as one patch does: a pooled token need not read the
     pixel in its middle.
     """
-    with_centred_kernels(model).double()
-    images = images.double()
-    before = captured_alone(model, images[:1], name).double()
+    with_centred_kernels(model)
+    try:
+        before = captured_alone(model.double(), images[:1].double(), name)
+        images = images.double()
+    except RuntimeError:  # it computes some tensors in single precision
+        before = captured_alone(model.float(), images[:1], name).double()
     generator = torch.Generator().manual_seed(7)
 
     def change(centre: Tensor, half: float) -> Tensor:

@@ -16,14 +16,14 @@ from attention_networks import Findings, all_networks, examine
 
 HEAD = """# Attention networks
 
-What Vitascope sees on networks that nobody chose by hand: the smallest model with attention of
-every timm file that computes attention, torchvision's, and Hugging Face's image models, all with
+What Vitascope sees on networks that nobody chose by hand: a small model with attention of every
+timm file that computes attention, torchvision's, and Hugging Face's image models, all with
 random weights. Of every network these hold: the output has the same bits while maps are recorded,
 rows of a map sum to one, heads and windows are the layer's own and do not depend on what else is in
 the batch, the network itself multiplies its values by the map, tokens have the image coordinates at
 which changed pixels change them, CKA of a layer with itself is one, and the network without a unit
-that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and writes
-the table; `make slow` checks it too.
+that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and
+writes the table; `make slow` checks it too.
 
 *Layers* are the attention computations of one forward pass. *Distance* counts those whose
 nonlocality is measured; *left out* gives the reason for the others.
