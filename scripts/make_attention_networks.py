@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/make_attention_networks.py docs/attention-networks.md
 
-Examines every network of ``attention_networks.py`` (about a quarter of an hour on one core) and
+Examines every network of ``attention_networks.py`` (five to ten minutes on one core) and
 stops with the list of broken identities, if there are any, before it writes.
 """
 
