@@ -730,7 +730,7 @@ def uniform_distance(tokens: capture.TokenCoordinates) -> float | None:
 
 
 def with_centred_kernels(model: nn.Module) -> nn.Module:
-    """Convolutions read the middle of their windows alone; of even ones, all of it alike.
+    """Convolutions read the middle of their windows alone: one pixel, or two of an even kernel.
 
     A random kernel is heaviest somewhere in its window. After this, what a token is computed of has
     its middle in the middle of the windows, whatever the weights.
@@ -745,12 +745,11 @@ def with_centred_kernels(model: nn.Module) -> nn.Module:
         with torch.no_grad():
             for axis in (2, 3):
                 weight, size = module.weight, module.kernel_size[axis - 2]
-                if size % 2 == 0:
-                    weight.copy_(weight.mean(axis, keepdim=True).expand_as(weight))
-                elif size > 1:
-                    middle = weight.select(axis, size // 2) * size**0.5
-                    weight.zero_()
-                    weight.select(axis, size // 2).copy_(middle)
+                count = 2 - size % 2
+                middle = weight.narrow(axis, (size - count) // 2, count)
+                middle = middle.mean(axis, keepdim=True).expand_as(middle) * (size / count) ** 0.5
+                weight.zero_()
+                weight.narrow(axis, (size - count) // 2, count).copy_(middle)
     return model
 
 
