@@ -1,7 +1,7 @@
 """Networks with attention that were not chosen by hand, and what must hold of each.
 
 timm: of every module file that computes a softmax or calls ``scaled_dot_product_attention``, itself
-or through the layers that it imports, the smallest registered model that computes attention.
+or through the layers that it imports, a small registered model that computes attention.
 torchvision and Hugging Face: small configurations of their vision models. All have random weights.
 
 Used by ``scripts/make_attention_networks.py`` and ``tests/test_attention_networks.py``.
@@ -9,10 +9,13 @@ Used by ``scripts/make_attention_networks.py`` and ``tests/test_attention_networ
 
 import ast
 import re
+import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ from torch.overrides import TorchFunctionMode
 
 from vitascope import capture
 from vitascope.capture.attention.recorder import record_attention
+from vitascope.capture.coordinates.operators import fills_a_grid, spacing
+from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.streaming.model_structure import ModelStructure
 
 CALLS = re.compile(r"(?<!log_)softmax\(|scaled_dot_product_attention")
 TIMM = Path(timm.__file__).parent
@@ -77,27 +83,45 @@ def parameters(name: str) -> int:
 
 def _attends(name: str) -> bool:
     """Whether a timm model computes attention; run on the meta device."""
-    seen: list[str] = []
-    with torch.device("meta"), torch.no_grad():
-        model = timm.create_model(name).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
-            with record_attention(model, lambda event: seen.append(event.name)):
-                model(torch.zeros(1, *model.pretrained_cfg["input_size"]))
+            return _computes_attention(partial(timm.create_model, name), of_timm(name).size, "meta")
         except Exception:  # what needs values cannot run there: it is tried for real
             return True
+
+
+def _computes_attention(
+    make: Callable[[], nn.Module], size: tuple[int, ...], device: str = "cpu"
+) -> bool:
+    seen: list[str] = []
+    with torch.device(device), torch.no_grad():
+        model = make().eval()
+        with record_attention(model, lambda event: seen.append(event.name)):
+            model(torch.zeros(1, *size))
     return bool(seen)
 
 
-@cache
-def timm_networks() -> tuple[Network, ...]:
-    """The smallest model with attention of each file; of a file without any, the smallest."""
-    chosen: dict[str, None] = {}
+SIZE_WORDS = ("test", "nano", "pico", "xx", "_xs|_xt", "tiny|_ti?(?![a-z])", r"small|(?<!\d{3})_s")
+
+
+def _size(name: str) -> tuple[int, int]:
+    """A model's size as its name has it: the first size word, then the side of its images."""
+    rank = next((i for i, word in enumerate(SIZE_WORDS) if re.search(word, name)), len(SIZE_WORDS))
+    side = re.search(r"_(\d{3})(?!\d)", name)
+    return rank, int(side[1]) if side else 0
+
+
+def timm_networks() -> Iterator[Network]:
+    """The first model with attention of each file, smallest name first; of one without, the first.
+
+    Names are sorted by their size words: building all 900 models takes two minutes.
+    """
+    there = timm.list_models()
     for file in timm_files():
-        names = sorted(timm.list_models(module=file), key=parameters)
-        chosen[next(filter(_attends, names[:12]), names[0])] = None
-    there = set(timm.list_models())
-    chosen |= dict.fromkeys(name for name in MORE if name in there)
-    return tuple(made_small(of_timm(name)) for name in chosen)
+        names = sorted(timm.list_models(module=file), key=_size)[:6]
+        yield made_small(of_timm(next(filter(_attends, names), names[0])))
+    yield from (made_small(of_timm(name)) for name in MORE if name in there)
 
 
 def of_timm(name: str, size: tuple[int, ...] | None = None, **options: Any) -> Network:
@@ -109,21 +133,20 @@ def of_timm(name: str, size: tuple[int, ...] | None = None, **options: Any) -> N
 
 
 def made_small(network: Network) -> Network:
-    """A smaller network of a timm model that is wide, deep or takes large images, if it has one."""
+    """A network of a timm model with smaller images, fewer blocks or channels, if it has one."""
     name, size = network.name.removeprefix("timm "), network.size
-    if name in MORE and parameters(name) < 60e6:
-        return of_timm(name, (3, 128, 128))
-    if parameters(name) < 60e6 and size[1] <= 256:
+    if size[1] <= 160:
         return network
     options: dict[str, Any] = {"depth": 2}
     narrow = {"embed_dim": 96, "num_heads": 4}
     sides = [{"img_size": side} for side in (128, 126, 144)]
-    for more in (*({**side, **narrow} for side in sides), *sides, {}):
-        side = more.get("img_size", min(size[1], 256))
-        for given in ({**options, **more}, more):
+    choices = [{**side, **narrow} for side in sides] + [*sides, {}]
+    for device in ("meta", "cpu"):  # some compute with values, which the first does not have
+        for given in (each for more in choices for each in ({**options, **more}, more)):
+            side = given.get("img_size", min(size[1], 256))
             smaller = of_timm(name, (size[0], side, side), **given)
             try:
-                with torch.device("meta"), torch.no_grad():
+                with torch.device(device), torch.no_grad():
                     smaller.make().eval()(torch.zeros(1, *smaller.size))
             except Exception:  # whatever its constructor says
                 continue
@@ -131,7 +154,6 @@ def made_small(network: Network) -> Network:
     return network
 
 
-@cache
 def torchvision_networks() -> tuple[Network, ...]:
     """torchvision's classifiers with attention."""
     from torchvision.models import MaxVit, VisionTransformer
@@ -181,15 +203,14 @@ def _configured(config: Any, sizes: dict[str, Any]) -> Any:
     return config(**given)
 
 
-@cache
-def hub_networks() -> tuple[Network, ...]:
+def hub_networks() -> Iterator[Network]:
     """Hugging Face's image models that build from a small configuration and compute attention."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
     names = dict(auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES)
     names |= dict(auto.MODEL_FOR_IMAGE_MAPPING_NAMES)
-    found: dict[str, Network] = {}
+    seen: set[str] = set()
     for kind in sorted(names):
         each = names[kind] if isinstance(names[kind], str) else names[kind][0]
         config = transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES.get(kind)
@@ -204,20 +225,20 @@ def hub_networks() -> tuple[Network, ...]:
                     continue
             except Exception:  # its sizes do not go together
                 continue
-            name = f"Hugging Face {each}"
-            found.setdefault(name, Network(name, make, size))
+            if each not in seen:
+                yield Network(f"Hugging Face {each}", make, size)
+            seen.add(each)
             break
-    return tuple(found.values())
 
 
 def _runs_with_attention(make: Callable[[], nn.Module], size: tuple[int, ...]) -> bool:
     with torch.device("meta"):
         if sum(p.numel() for p in make().parameters()) > 30e6:
             return False
-    model, seen = make().eval(), []
-    with torch.no_grad(), record_attention(model, lambda event: seen.append(event.name)):
-        model(torch.zeros(1, *size))
-    return bool(seen)
+    try:
+        return _computes_attention(make, size, "meta")
+    except Exception:  # it needs values, or its sizes do not go together
+        return _computes_attention(make, size)
 
 
 # ------------------------------------------------------------------------------- what must hold
@@ -247,6 +268,23 @@ def captured(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     with capture.attention(model) as maps:
         run(model, images)
     return maps
+
+
+class _Enough(Exception):
+    """Raised in a network that need not run any further."""
+
+
+def captured_alone(model: nn.Module, images: Tensor, name: str) -> Tensor:
+    """The map of one layer; the network does not run any further."""
+    maps: list[Tensor] = []
+
+    def stop(_name: str, weights: Tensor) -> None:
+        maps.append(weights)
+        raise _Enough
+
+    with suppress(_Enough), capture.attention(model, name, reduce=stop):
+        run(model, images)
+    return maps[0]
 
 
 class Products(TorchFunctionMode):
@@ -394,9 +432,39 @@ def random_images(network: Network, number: int = 2) -> Tensor:
     return F.interpolate(coarse, size=network.size[1:], mode="bilinear")
 
 
-def examine(network: Network) -> Findings:
-    """Check all identities of one network."""
+LIMIT = 120  # seconds of processor time for one network
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise :class:`TimeoutError` after so many seconds of processor time."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"takes more than {seconds} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def examine(network: Network, seconds: int = LIMIT) -> Findings:
+    """Check all identities of one network; one that takes longer than ``seconds`` has a problem."""
     found = Findings(network)
+    try:
+        with limited(seconds):
+            return _examine(network, found)
+    except TimeoutError as error:
+        found.problems.append(str(error))
+    except Exception as error:
+        found.problems.append(f"ends in {error!r}")
+    return found
+
+
+def _examine(network: Network, found: Findings) -> Findings:
     model, images = built(network), random_images(network)
     expected = run(model, images)
     check_instruments(found, model, images)
@@ -410,6 +478,7 @@ def examine(network: Network) -> Findings:
     check_axes(found, model, images, maps)
     check_products(found, model, images, maps)
     check_coordinates(found, model, images, maps)
+    check_refusals(found, images, maps)
     return found
 
 
@@ -438,26 +507,50 @@ def check_instruments(found: Findings, model: nn.Module, images: Tensor) -> None
     if "cka" in result.results:
         own = torch.as_tensor(result.results["cka"].similarity).diagonal().float()
         found.expect(torch.allclose(own, torch.ones_like(own), atol=1e-5), "CKA with itself")
+    check_lesions(found, model, images)
+
+
+def check_lesions(found: Findings, model: nn.Module, images: Tensor) -> None:
+    """The network without a unit that adds nothing is the network as it is."""
+    biases = [
+        (parameter, parameter.detach().clone())
+        for name, parameter in model.named_parameters()
+        if name.rpartition(".")[2] == "bias"
+    ]
+    for bias, _ in biases:  # a layer behind the unit makes zeros of zeros then
+        bias.data.zero_()
     units = capture.units(model, images)
-    summed = ("attention", "mlp")  # others may have a bias behind them on their branch
+    summed = ("attention", "mlp")
     branches = {unit.kind: unit for unit in units if unit.branch and unit.kind in summed}
     for unit in branches.values():
         module = model.get_submodule(unit.name.partition("@")[0])
-        handle = module.register_forward_hook(lambda _m, _i, out: nothing(out))
-        try:
-            expected = run(model, images)
-            with capture.without(model, units, unit.name):
-                same = torch.allclose(run(model, images), expected, atol=1e-5)
-        finally:
-            handle.remove()
+        with capture.without(model, units, unit.name):
+            dropped = run(model, images)
+        same = False
+        for idle in (nothing, unchanged):  # x + f(x), or x + a * (f(x) - x)
+            handle = module.register_forward_hook(idle)
+            try:
+                same = same or torch.allclose(run(model, images), dropped, atol=1e-5)
+            finally:
+                handle.remove()
         found.expect(same, f"{unit.name} adds nothing, and the network without it differs")
+    for bias, before in biases:
+        bias.data.copy_(before)
 
 
-def nothing(output: Any) -> Any:
+def nothing(_module: nn.Module, _inputs: Any, output: Any) -> Any:
     """A module's output with zeros in place of its first tensor."""
     if isinstance(output, Tensor):
         return torch.zeros_like(output)
     return (torch.zeros_like(output[0]), *output[1:])
+
+
+def unchanged(_module: nn.Module, inputs: Any, output: Any) -> Any:
+    """A module's output with its input in place of its first tensor, where the shapes agree."""
+    first = output if isinstance(output, Tensor) else output[0]
+    if not inputs or inputs[0].shape != first.shape:
+        return output
+    return inputs[0] if isinstance(output, Tensor) else (inputs[0], *output[1:])
 
 
 def check_output(
@@ -578,6 +671,39 @@ def check_coordinates(
         check_patch(found, model, images, first, places[first])
 
 
+def check_refusals(found: Findings, images: Tensor, maps: dict[str, Tensor]) -> None:
+    """Maps over channels are as large for half the tokens; tokens chosen by chance differ."""
+    model = built(found.network)
+    torch.manual_seed(5)
+    structure = ModelStructure(model, images)
+    reasons = {**structure.untraced, **without_patches(structure)}
+    channels = [name for name, why in reasons.items() if why == "attends over channels"]
+    for name in channels[:2]:
+        inputs: list[Any] = []
+        layer = model.get_submodule(name.partition("@")[0])
+        handle = layer.register_forward_pre_hook(
+            lambda _m, args, inputs=inputs: inputs.append(args)
+        )
+        run(model, images)
+        handle.remove()
+        first, *rest = inputs[0]
+        if first.ndim != 3:
+            continue
+        with torch.no_grad(), capture.attention(layer) as half:
+            layer(first[:, : first.shape[1] // 2], *rest)
+        sizes = [each.shape[-2:] for each in half.values()]
+        found.expect(maps[name].shape[-2:] in sizes, f"{name} does not attend over channels")
+    chance = [name for name, why in reasons.items() if "chance" in why]
+    if chance:
+        outputs = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            with torch.no_grad(), capture.attention(model) as other:
+                model(images)
+            outputs.append(next(iter(other.values())))
+        found.expect(not torch.equal(*outputs), "its tokens do not depend on chance")
+
+
 def to_the_right(tokens: capture.TokenCoordinates, k: int) -> Tensor | None:
     """A map in which each query attends to the key ``k`` steps to its right, if any has one."""
     target = tokens.query + torch.tensor([0.0, k * tokens.step[1]])
@@ -603,6 +729,33 @@ def uniform_distance(tokens: capture.TokenCoordinates) -> float | None:
     return float(torch.cdist(sides[0] / step, sides[1] / step).mean())
 
 
+def with_centred_kernels(model: nn.Module) -> nn.Module:
+    """Convolutions read the middle of their windows alone: one pixel, or two of an even kernel.
+
+    A random kernel is heaviest somewhere in its window. After this, what a token is computed of has
+    its middle in the middle of the windows, whatever the weights.
+    """
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.MaxPool2d):  # a maximum lies anywhere in its window
+                pool = nn.AvgPool2d(child.kernel_size, child.stride, child.padding, child.ceil_mode)
+                setattr(module, name, pool)
+        if not isinstance(module, nn.Conv2d):
+            continue
+        with torch.no_grad():
+            for axis in (2, 3):
+                weight, size = module.weight, module.kernel_size[axis - 2]
+                count = 2 - size % 2
+                middle = weight.narrow(axis, (size - count) // 2, count)
+                middle = middle.mean(axis, keepdim=True).expand_as(middle) * (size / count) ** 0.5
+                weight.zero_()
+                weight.narrow(axis, (size - count) // 2, count).copy_(middle)
+    return model
+
+
+PLACES = ((0.4, 0.4), (0.1, 0.8))  # parts of the image's height and width
+
+
 def check_patch(
     found: Findings,
     model: nn.Module,
@@ -610,33 +763,68 @@ def check_patch(
     name: str,
     tokens: capture.TokenCoordinates,
 ) -> None:
-    """Other pixels in one patch change the row of the token that has its coordinates most."""
-    flat = tokens.query.reshape(-1, 2)
-    middle = torch.tensor(images.shape[-2:]).float() * 0.4
-    chosen = flat[int((flat - middle).norm(dim=-1).nan_to_num(1e9).argmin())]
-    half = [max(1.0, s / 2) for s in tokens.step]
-    rows, columns = (
-        slice(max(0, round(float(c) - h + 0.5)), max(1, round(float(c) + h + 0.5)))
-        for c, h in zip(chosen, half, strict=True)
-    )
-    generator, moved = torch.Generator().manual_seed(7), torch.zeros(())
-    before = captured(model, images[:1])[name].double()
-    for _ in range(4):
-        changed = images[:1].clone()
-        size = changed[:, :, rows, columns].shape
-        changed[:, :, rows, columns] += 2 * torch.randn(size, generator=generator)
-        after = captured(model, changed)[name].double()
-        moved = moved + (after - before).abs().sum((1, 3)).reshape(-1)  # (W * T,)
-    moved = moved.masked_fill(flat[:, 0].isnan(), 0.0)
-    excess = (moved - moved.median()).clamp(min=0).square().float()  # convolutions spread it
-    centre = (flat.nan_to_num(0.0) * excess[:, None]).sum(0) / excess.sum()
-    away = min(
-        float(((reached - chosen) / torch.tensor(tokens.step)).abs().max())
-        for reached in (flat[int(moved.argmax())], centre)
-    )
-    found.expect(away < 1.5, f"{name}: pixels at {chosen.tolist()} move {centre.tolist()} most")
+    """Other pixels at a query's coordinates change its row most; at a key's, its column.
+
+    In the network with centred kernels. The square of pixels around the coordinates is the smallest
+    that changes the map a twentieth as much as one patch does: a pooled token need not read the
+    pixel in its middle.
+    """
+    with_centred_kernels(model)
+    try:
+        before = captured_alone(model.double(), images[:1].double(), name)
+        images = images.double()
+    except RuntimeError:  # it computes some tensors in single precision
+        before = captured_alone(model.float(), images[:1], name).double()
+    generator = torch.Generator().manual_seed(7)
+
+    def change(centre: Tensor, half: float) -> Tensor:
+        """How the map changes with the pixels up to ``half`` from a point. (3, W, T, S)"""
+        rows, columns = (
+            slice(max(0, ceil(c - half)), floor(c + half) + 1) for c in centre.tolist()
+        )
+        changes = []
+        for colour in torch.randn(3, images.shape[1], 1, 1, generator=generator):
+            changed = images[:1].clone()
+            changed[:, :, rows, columns] += 0.1 * colour  # so little that layers are about linear
+            after = captured_alone(model, changed, name).double()
+            changes.append((after - before).sum(1))
+        return torch.stack(changes)
+
+    def of_rows(change: Tensor) -> Tensor:
+        """How much each row changes beyond what the columns do to all. (W, T)"""
+        return (change - change.median(2, keepdim=True).values).abs().sum((0, 3))
+
+    def of_columns(change: Tensor) -> Tensor:
+        """How much each column changes in most rows. (W, S)"""
+        return change.median(2).values.abs().sum(0)
+
+    sides = {"row": (tokens.query, of_rows)}
+    if fills_a_grid(tokens.key):  # else pooled in raster order: no square of pixels is one key's
+        sides["column"] = (tokens.key, of_columns)
+    for side, (coordinates, strength) in sides.items():
+        points, step = coordinates.reshape(-1, 2), torch.tensor(spacing(coordinates)).max()
+        for place in PLACES:
+            aim = torch.tensor(images.shape[-2:]) * torch.tensor(place)
+            chosen = points[int((points - aim).norm(dim=-1).nan_to_num(1e9).argmin())]
+            moved = strength(change(chosen, float(step) / 2))
+            if float(moved.max()) < 1e-13:
+                found.expect(False, f"{name}: no pixel at {chosen.tolist()} changes any {side}")
+                continue
+            for half in (0.5, *(h for h in (1, 2, 3, 4, 6, 8, 12, 16) if h < step / 2)):
+                smaller = strength(change(chosen, half))
+                if smaller.max() > moved.max() / 20:
+                    moved = smaller
+                    break
+            moved = moved.flatten().masked_fill(points[:, 0].isnan(), -1)
+            most = points[int(moved.argmax())]
+            found.expect(
+                bool(((most - chosen).abs() < 0.5).all()),
+                f"{name}: pixels at {chosen.tolist()} change the {side} of {most.tolist()} most",
+            )
 
 
-def all_networks() -> tuple[Network, ...]:
-    """Every network of the sweep."""
-    return (*timm_networks(), *torchvision_networks(), *hub_networks())
+def all_networks() -> Iterator[Network]:
+    """Every network of the sweep, each found when it is asked for."""
+    yield from timm_networks()
+    yield from torchvision_networks()
+    yield from hub_networks()

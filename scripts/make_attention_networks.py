@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/make_attention_networks.py docs/attention-networks.md
 
-Examines every network of ``attention_networks.py`` (about a quarter of an hour on one core) and
+Examines every network of ``attention_networks.py`` (five to ten minutes on one core) and
 stops with the list of broken identities, if there are any, before it writes.
 """
 
@@ -16,8 +16,8 @@ from attention_networks import Findings, all_networks, examine
 
 HEAD = """# Attention networks
 
-What Vitascope sees on networks that nobody chose by hand: the smallest model with attention of
-every timm file that computes attention, torchvision's, and Hugging Face's image models, all with
+What Vitascope sees on networks that nobody chose by hand: a small model with attention of every
+timm file that computes attention, torchvision's, and Hugging Face's image models, all with
 random weights. Of every network these hold: the output has the same bits while maps are recorded,
 rows of a map sum to one, heads and windows are the layer's own and do not depend on what else is in
 the batch, the network itself multiplies its values by the map, tokens have the image coordinates at

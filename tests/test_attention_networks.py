@@ -45,7 +45,9 @@ FEW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", slow_if(FEW, ("nextvit",)))
+@pytest.mark.parametrize(
+    "name", slow_if(FEW, ("nextvit", "efficientformer v2", "torchvision maxvit"))
+)
 def test_the_identities_hold(name):
     found = networks.examine(FEW[name])
     assert found.problems == []
@@ -55,7 +57,7 @@ def test_the_identities_hold(name):
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_identities_hold_of_every_network():
-    everything = networks.all_networks()
+    everything = list(networks.all_networks())
     assert len(everything) > 80
     problems = {
         n.name: found.problems for n in everything if (found := networks.examine(n)).problems

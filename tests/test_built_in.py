@@ -41,6 +41,9 @@ def torchvisions_swin():
         (lambda: create_model("timm:swinv2_tiny_window8_256"), "soft"),
         (torchvisions_swin, "soft"),
         (lambda: create_model("timm:hiera_tiny_224"), "soft"),
+        (lambda: create_model("timm:sam2_hiera_tiny"), "soft"),
+        (lambda: create_model("timm:samvit_base_patch16"), "soft"),
+        (lambda: create_model("timm:samvit_base_patch16_224"), "none"),  # one window: the image
         (lambda: create_model("timm:beit_base_patch16_224"), "none"),  # one window: the image
         (lambda: create_model("timm:deit_tiny_patch16_224"), "none"),
     ],

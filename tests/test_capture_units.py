@@ -303,3 +303,30 @@ def test_attention_with_a_shortcut_of_its_own_is_not_merged_with_convolutions_ar
 def test_an_unknown_level_is_named():
     with pytest.raises(UserError, match="unknown level 'blocks'"):
         capture.units(create_model("vit_micro"), torch.randn(1, 3, 32, 32), level="blocks")
+
+
+class WithInterpolatedPositions(nn.Module):
+    """Positions of another grid are added to the patches; with one image they have their shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 2, stride=2)
+        self.patches = nn.Conv2d(8, 8, 2, stride=2)
+        self.positions = nn.Parameter(torch.randn(1, 8, 2, 2))
+        self.mixing = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        x = self.patches(self.stem(x))
+        x = x + nn.functional.interpolate(self.positions, size=x.shape[2:])
+        return x + self.mixing(x)
+
+
+def test_interpolated_positions_are_no_shortcut():
+    model, images = WithInterpolatedPositions(), torch.randn(3, 3, 16, 16)
+    units = {unit.name: unit for unit in capture.units(model, images)}
+    assert not units["patches"].residual
+    assert units["mixing"].residual
+    for batch in (images, images[:1]):
+        with capture.streams(model, list(units.values())) as streams:
+            model(batch)
+        assert streams.keys() == units.keys()

@@ -333,3 +333,47 @@ def test_pictures_beside_the_maps_have_the_colours_of_the_images():
     found = measure.relevance(model, [normal], statistics=(mean, std))
     assert found.pictures.shape == (2, 16, 16, 3)
     np.testing.assert_allclose(found.pictures[:, 3, 5], 255 * colours, atol=0.51)
+
+
+class AttentionToOnePatch(nn.Module):
+    """The class token attends to one patch alone, each patch to all tokens."""
+
+    num_heads = 1
+
+    def __init__(self, patch):
+        super().__init__()
+        self.qkv, self.proj, self.patch = nn.Linear(8, 24), nn.Linear(8, 8), patch
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unsqueeze(1).chunk(3, -1)
+        closed = torch.zeros(x.shape[1], x.shape[1])
+        closed[0] = -1e4
+        closed[0, 1 + self.patch] = 0.0
+        return self.proj(((q @ k.mT + closed).softmax(-1) @ v)[:, 0])
+
+
+class ReadsOnePatch(nn.Module):
+    """The answer is read off the class token after that attention."""
+
+    def __init__(self, patch):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.cls_token = nn.Parameter(torch.randn(1, 1, 8))
+        self.attn, self.head = AttentionToOnePatch(patch), nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).mT
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+        return self.head((x + self.attn(x))[:, 0])
+
+
+def test_relevance_of_a_network_that_reads_one_patch_lies_on_that_patch():
+    torch.manual_seed(0)
+    images = torch.randn(2, 3, 16, 16)
+    for patch in (0, 6, 15):
+        explain = Explainer(ModelStructure(ReadsOnePatch(patch), images), ["rollout"])
+        maps, _ = explain(images)
+        for relevance in maps["rollout"].flatten(1):
+            assert int(relevance.argmax()) == patch
+            others = relevance.index_fill(0, torch.tensor(patch), 0.0)
+            assert others.abs().max() < 1e-6 * relevance.max()

@@ -168,6 +168,17 @@ def test_one_image_is_tried_and_the_model_is_left_in_its_mode():
     assert model[1].training
 
 
+def test_no_size_is_advised_for_a_model_that_needs_more_than_images():
+    class Packed(nn.Module):
+        def forward(self, patches, mask, shapes, scale=1.0):
+            return patches * mask
+
+    with pytest.raises(UserError) as refusal:
+        capture.try_image(Packed(), torch.zeros(1, 3, 4, 4), "it", "give --image-size")
+    assert "mask, shapes" in str(refusal.value)
+    assert "image-size" not in str(refusal.value)
+
+
 def test_words_become_values():
     assert pairs(["a=1", "b=[1, 2]", "c=null", "d=x=y"], "--set") == {
         "a": 1,

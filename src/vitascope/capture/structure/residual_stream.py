@@ -33,8 +33,15 @@ OnSum = Callable[[str, Tensor, bool], None]
 class _SumFollower(TorchFunctionMode):
     """Follow the outputs of named modules, run by run, to the sums they go into."""
 
-    def __init__(self, runs: ModuleRuns, on_sum: OnSum, drop: Iterable[str] = ()):
+    def __init__(
+        self,
+        runs: ModuleRuns,
+        on_sum: OnSum,
+        drop: Iterable[str] = (),
+        is_learned: Callable[[Tensor], bool] = lambda _: False,
+    ):
         super().__init__()
+        self.is_learned = is_learned
         self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
         self.open: set[str] = set()  # ran, not yet summed or used by the next unit
         self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
@@ -125,13 +132,19 @@ class _SumFollower(TorchFunctionMode):
         a, b = args[:2]
         if a.shape != b.shape or isinstance(a, nn.Parameter) or isinstance(b, nn.Parameter):
             return {}
+        if self.is_learned(a) or self.is_learned(b):
+            return {}
         from_a, from_b = self._from(a) & self.open, self._from(b) & self.open
         return {**dict.fromkeys(from_a - from_b, b), **dict.fromkeys(from_b - from_a, a)}
 
 
 @contextmanager
 def follow_sums(
-    model: nn.Module, names: Iterable[str], on_sum: OnSum, drop: Iterable[str] = ()
+    model: nn.Module,
+    names: Iterable[str],
+    on_sum: OnSum,
+    drop: Iterable[str] = (),
+    is_learned: Callable[[Tensor], bool] = lambda _: False,
 ) -> Iterator[None]:
     """Call ``on_sum(run, sum, alone)`` when a named module's output is added to a shortcut.
 
@@ -141,10 +154,12 @@ def follow_sums(
         on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
             tells that no other named module is on the branch.
         drop: Runs of modules whose branch is left out of its sum.
+        is_learned: Tells terms that are no shortcut because they are the same for every image, as
+            interpolated position embeddings; a batch of one does not show it by its shape.
     """
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
-        follow = _SumFollower(ModuleRuns(model, stack), on_sum, drop)
+        follow = _SumFollower(ModuleRuns(model, stack), on_sum, drop, is_learned)
         stack.callback(follow.release)
         for name in names:
             follow.attach(stack, name, model.get_submodule(name))

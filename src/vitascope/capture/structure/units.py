@@ -195,7 +195,12 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
         return only_this_thread(hook)
 
     names = [name for name, kind in kinds.items() if name and kind not in ("stem", "head")]
-    sums = follow_sums(model, names, lambda name, out, alone: describe(name, out, True, alone))
+    sums = follow_sums(
+        model,
+        names,
+        lambda name, out, alone: describe(name, out, True, alone),
+        is_learned=tracer.is_learned,
+    )
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
         stack.enter_context(inherit_coordinates(model, tracer))  # its hooks run first

@@ -123,6 +123,8 @@ def without_patches(structure: ModelStructure) -> dict[str, str]:
             reasons[name] = "attends over channels"
         elif tokens.query.isnan().all():
             names = [f"the {name}" for name in structure.query_names(tokens)]
+            if len(names) > 4:  # queries for objects
+                names = [f"{len(names)} tokens that are no patches"]
             who = " and ".join(names) or "tokens without coordinates"
             reasons[name] = f"no patch attends, only {who}"
         elif tokens.key.isnan().all():

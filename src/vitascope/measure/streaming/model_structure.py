@@ -96,9 +96,14 @@ class ModelStructure:
         able = {n: self.coordinates[n] for n in names if n not in unable}
         left_out = {n: unable[n] for n in names if n in unable}
         if not able:
-            first, why = next(iter(left_out.items()))
-            more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+            layers: dict[str, list[str]] = {}
+            for name, why in left_out.items():
+                layers.setdefault(why, []).append(name)
+            reasons = [
+                f"{first}{f' (and {len(rest)} more)' if rest else ''}: {why}"
+                for why, (first, *rest) in layers.items()
+            ]
             raise UserError(
-                f"{what} needs patches that attend to patches; in {self.kind} {first}{more}: {why}"
+                f"{what} needs patches that attend to patches; in {self.kind} {'; '.join(reasons)}"
             )
         return able, left_out

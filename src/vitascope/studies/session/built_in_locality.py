@@ -27,8 +27,11 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "vit", "; ".join(told)
     if attends and _mixing(model):
         return "other", "mixed: convolutions beside attention"
-    if _windows(model):
+    windows = _windows(model)
+    if any(_knows_offsets(layer) for layer in windows):
         return "other", "mixed: attention within windows of patches, biased by their offset"
+    if any(_attends(layer) for layer in windows):
+        return "other", "mixed: attention within windows of patches"
     if _units_of_patches(model):
         return "other", "mixed: attention within windows of patches in the first stages"
     if attends:
@@ -38,20 +41,31 @@ def built_in(model: nn.Module) -> tuple[str, str]:
     return "other", "unknown"
 
 
-def _windows(model: nn.Module) -> bool:
-    """Whether attention stays within windows and has a term for the offset of two patches.
+def _windows(model: nn.Module) -> list[nn.Module]:
+    """Layers that keep within windows of patches.
 
-    A window as large as the whole grid (BEiT) keeps nothing local.
+    A window as large as the whole grid (BEiT) keeps nothing local; zero (SAM) means no windows.
     """
     whole = tuple(getattr(getattr(model, "patch_embed", None), "grid_size", None) or ())
+    layers = []
     for layer in model.modules():
         window = getattr(layer, "window_size", None)
-        if not isinstance(window, (tuple, list)) or tuple(window) == whole:
-            continue
-        held = [*layer.named_parameters(), *layer.named_buffers()]
-        if any("relative" in name for name, _ in held):
-            return True
-    return False
+        if isinstance(window, int):
+            window = (window, window)
+        if isinstance(window, (tuple, list)) and any(window) and tuple(window) != whole:
+            layers.append(layer)
+    return layers
+
+
+def _knows_offsets(layer: nn.Module) -> bool:
+    """Whether attention has a term for the offset of two patches."""
+    tensors = [*layer.named_parameters(), *layer.named_buffers()]
+    return any("relative" in name or "rel_pos" in name for name, _ in tensors)
+
+
+def _attends(layer: nn.Module) -> bool:
+    names = [name for name, _ in layer.named_parameters()]
+    return any("attn" in name or "attention" in name or "qkv" in name for name in names)
 
 
 def _units_of_patches(model: nn.Module) -> bool:
