@@ -200,6 +200,8 @@ def _configured(config: Any, sizes: dict[str, Any]) -> Any:
     given = {key: value for key, value in sizes.items() if isinstance(own.get(key), (int, float))}
     if isinstance(own.get("image_size"), (list, tuple)):
         given["image_size"] = [64, 64]
+    if isinstance(own.get("depths"), (list, tuple)):
+        given["depths"] = [min(2, depth) for depth in own["depths"]]
     return config(**given)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -65,6 +66,7 @@ class CoordinateTracer(TorchDispatchMode):
         # without coordinates, of the image or of chance; and what was picked by such values
         self._unknown: dict[tuple[Any, ...], StorageWeakRef] = {}
         self._chosen: dict[tuple[Any, ...], StorageWeakRef] = {}
+        self._of_parameters: dict[tuple[Any, ...], StorageWeakRef] = {}  # computed from them alone
         # a weak reference keeps a storage's address from being used again, not its memory
         self._planes: dict[tuple[Any, ...], tuple[CoordinatePlanes, StorageWeakRef]] = {}
         self._next_sweep = 64
@@ -101,17 +103,25 @@ class CoordinateTracer(TorchDispatchMode):
         """Whether ``tensor`` comes from parameters alone: it is the same for every image."""
         return self.of(tensor) is None and _key(tensor) not in self._unknown
 
+    def is_of_parameters(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` was seen to be computed from parameters; False where it is unknown."""
+        return isinstance(tensor, Parameter) or _key(tensor) in self._of_parameters
+
     def is_chosen(self, tensor: Tensor) -> bool:
         """Whether which tokens ``tensor`` has depends on the image or on chance (masking)."""
         return _key(tensor) in self._chosen
 
-    def _note_unknown(self, out: Any, depends: bool, chosen: bool) -> None:
-        """Remember results that depend on the image or on chance but have no coordinates."""
+    def _note_origin(self, out: Any, depends: bool, chosen: bool, of_parameters: bool) -> None:
+        """Remember results of parameters, and those of the image or chance without coordinates."""
         for tensor in _tensors(out):
             key = _key(tensor)
             unplaced = depends and key not in self._planes
-            for marks, holds in ((self._unknown, depends), (self._chosen, chosen)):
-                if holds and unplaced:
+            for marks, holds in (
+                (self._unknown, depends and unplaced),
+                (self._chosen, chosen and unplaced),
+                (self._of_parameters, of_parameters),
+            ):
+                if holds:
                     marks[key] = StorageWeakRef(tensor.untyped_storage())
                 elif marks:
                     marks.pop(key, None)
@@ -135,7 +145,7 @@ class CoordinateTracer(TorchDispatchMode):
         self._planes[_key(tensor)] = planes, StorageWeakRef(tensor.untyped_storage())
         if len(self._planes) > self._next_sweep:
             self._planes = {k: v for k, v in self._planes.items() if not v[1].expired()}
-            for references in (self._lost, self._unknown, self._chosen):
+            for references in (self._lost, self._unknown, self._chosen, self._of_parameters):
                 for key in [k for k, v in references.items() if v.expired()]:
                     del references[key]
             self._next_sweep = 2 * len(self._planes) + 64
@@ -155,6 +165,7 @@ class CoordinateTracer(TorchDispatchMode):
             or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         )
         chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
+        of_parameters = bool(sources) and all(map(self.is_of_parameters, sources))
         out = func(*args, **kwargs)
         try:
             if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):
@@ -168,7 +179,7 @@ class CoordinateTracer(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
             for tensor in _tensors(out):  # unsupported arguments of a known operator
                 self.put(tensor, None)
-        self._note_unknown(out, depends, chosen)
+        self._note_origin(out, depends, chosen, of_parameters)
         return out
 
     def _follow(
