@@ -146,11 +146,11 @@ def _with_page(
     from vitascope.report.page import write_folder_page
 
     page = write_folder_page(options.out)
-    found = Result(records=records, summary=f"{text}\n", values=None, written=page)
-    told = {key: found.record.values[key] for key in keys}
+    result = Result(records=records, summary=f"{text}\n", values=None, written=page)
+    values = {key: result.record.values[key] for key in keys}
     if options.figures:
-        write_figures(found.report(), options.out, (*FORMATS, "pdf"))
-    return replace(found, values={**told, "report": str(page)})
+        write_figures(result.report(), options.out, (*FORMATS, "pdf"))
+    return replace(result, values={**values, "report": str(page)})
 
 
 def _source_of(options: Compare) -> str:

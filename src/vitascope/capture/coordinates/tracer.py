@@ -100,10 +100,6 @@ class CoordinateTracer(TorchDispatchMode):
         return _key(tensor) in self._lost
 
     def is_learned(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` comes from parameters alone: it is the same for every image."""
-        return self.of(tensor) is None and _key(tensor) not in self._unknown
-
-    def is_of_parameters(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` was seen to be computed from parameters; False where it is unknown."""
         return isinstance(tensor, Parameter) or _key(tensor) in self._of_parameters
 
@@ -165,7 +161,7 @@ class CoordinateTracer(TorchDispatchMode):
             or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         )
         chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
-        of_parameters = bool(sources) and all(map(self.is_of_parameters, sources))
+        of_parameters = bool(sources) and all(map(self.is_learned, sources))
         out = func(*args, **kwargs)
         try:
             if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):

@@ -199,7 +199,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
         model,
         names,
         lambda name, out, alone: describe(name, out, True, alone),
-        is_learned=tracer.is_of_parameters,
+        is_learned=tracer.is_learned,
     )
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
