@@ -3,7 +3,7 @@
 Three candidates on the same model and images take turns, a fixed number of updates each:
 
 * ``bare``: forward, backward and optimizer step on one random batch that stays in memory;
-* ``vitascope``: :func:`vitascope.train.train`, with its data, augmentation, schedule and checks;
+* ``vitascope``: :func:`vitascope.training.train`, with its data, augmentation, schedule and checks;
 * ``timm``: the same updates fed by timm's loader and Mixup from the same images.
 
 Evaluation is outside of all three. Then, for every small model of ours, the share of the machine's
@@ -30,7 +30,7 @@ from vitascope.data import Dataset, MemoryImages, augment
 from vitascope.measure.timing import Benchmark, Row, TimedComparison
 from vitascope.models import create_model
 from vitascope.threads import running_on
-from vitascope.train import Recipe, recipe, train
+from vitascope.training import Recipe, recipe, train
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Griffe reads the source without running it and splits Google-style docstrings; t
 what is listed and how it looks. One page per public package: a section for each module that its
 public names live in, with the module's docstring, those names and what they return, and a line for
 whatever else is in its ``__all__``. `commands.md` has the help of every command. Packages that only
-the commands use (studies, report, ...) are not part of the reference.
+the commands use (comparison, report, ...) are not part of the reference.
 """
 
 import os
@@ -24,9 +24,9 @@ PAGES = {  # file -> what is on it, in reading order
     "capture": "capture",
     "measure": "measure",
     "data": "data",
-    "train": "train",
+    "training": "training",
     "deploy": "deploy",
-    "stats": "studies.stats",
+    "stats": "stats",
     "record": "record",
     "figure": "figure",
     "errors": "errors",

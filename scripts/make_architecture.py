@@ -13,6 +13,7 @@ ANYWHERE = {
     "atomic",
     "hub_access",
     "reliability",
+    "processes",
     "progress",
     "threads",
 }  # every package may import these

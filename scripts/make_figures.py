@@ -23,15 +23,15 @@ from PIL import Image
 
 from vitascope.errors import UserError
 from vitascope.figure import Style
+from vitascope.inspection.curvature import Curvature
+from vitascope.inspection.inspect import InspectRequest, inspect_subject
 from vitascope.measure import miou
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.record import Record, atomic_write, load, load_config
 from vitascope.report.figures.paper_renderer import STYLE, draw_figure
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS
-from vitascope.studies.inspection.curvature import Curvature
-from vitascope.studies.inspection.inspect import InspectRequest, inspect_subject
-from vitascope.train.trainer.segmentation import pixel_loss
+from vitascope.training.trainer.segmentation import pixel_loss
 
 OUT = Path(__file__).parents[1] / "docs" / "figures" / "instruments"
 WIDTH, COLOURS = 900, 128  # of a figure: pixels across, colours kept

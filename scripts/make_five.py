@@ -14,9 +14,9 @@ from pathlib import Path
 
 from make_pretrained import keep
 
-from vitascope.studies.grid.train_command import train_once
-from vitascope.studies.pretrained.answer import choose_pretrained
-from vitascope.studies.pretrained.question import PretrainedQuestion
+from vitascope.comparison.pretrained.answer import choose_pretrained
+from vitascope.comparison.pretrained.question import PretrainedQuestion
+from vitascope.runs.train_model import train_once
 
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
 FIRST, FEW, TESTS = 250, 40, 100  # images of a class: to pretrain on, to learn from, to test on

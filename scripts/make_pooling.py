@@ -25,8 +25,8 @@ from scipy.special import digamma, polygamma
 from scipy.stats import chi2
 
 from simulated_runs import World
-from vitascope.studies.stats.differences import Images, Runs, parts
-from vitascope.studies.stats.variance import ErrorVariance
+from vitascope.stats.differences import Images, Runs, parts
+from vitascope.stats.variance import ErrorVariance
 
 Array = np.ndarray
 MODELS, SEEDS, IMAGES = (2, 3, 8), (2, 3, 5), (100, 2000)

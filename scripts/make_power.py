@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from simulated_runs import World
 from vitascope.report.figures.paper_renderer import STYLE
-from vitascope.studies.stats.differences import Images, Runs, parts
+from vitascope.stats.differences import Images, Runs, parts
 
 OUT = Path(__file__).parents[1] / "docs" / "figures" / "statistics-power.png"
 LEADS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # points

@@ -21,7 +21,7 @@ from vitascope.report.tables.pretrained import (
     short_name,
 )
 from vitascope.report.tables.writers import as_markdown
-from vitascope.studies.stats import Estimate, accuracy, difference
+from vitascope.stats import Estimate, accuracy, difference
 
 HERE = Path(__file__).parents[1] / "docs"
 HEAD = """# Pretrained backbones: results

@@ -14,12 +14,12 @@ from time import perf_counter
 
 import torch
 
+from vitascope.comparison.tuning import FACTORS, Tried, best_rates
 from vitascope.data import Augmentation, augment, load
+from vitascope.loading.held_out import held_out
+from vitascope.loading.opening import build
 from vitascope.record import Record
-from vitascope.studies.comparison.tuning import FACTORS, Tried, best_rates
-from vitascope.studies.session.held_out import held_out
-from vitascope.studies.session.models import build
-from vitascope.train import Run, recipe, train
+from vitascope.training import Run, recipe, train
 
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")
 AUGMENTATIONS: dict[str, Augmentation] = {

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 
 from vitascope.commands.serve import Server, make_server
 from vitascope.data import Dataset, load
+from vitascope.explorer.explore import explore
+from vitascope.explorer.live import Live
+from vitascope.loading.opening import build
 from vitascope.record import Record
-from vitascope.studies.explorer.explore import explore
-from vitascope.studies.explorer.live import Live
-from vitascope.studies.session.models import build
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
 

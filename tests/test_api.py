@@ -31,7 +31,7 @@ def test_the_reference_is_current(make_api):
     assert not stale, "run `make api` and commit docs/api"
 
 
-@pytest.mark.parametrize("package", ["layers", "models", "data", "train", "measure", "capture"])
+@pytest.mark.parametrize("package", ["layers", "models", "data", "training", "measure", "capture"])
 def test_every_public_name_of_a_package_has_its_heading(package):
     page = (FOLDER / f"{package}.md").read_text(encoding="utf-8")
     headings = set(re.findall(r"^#+ `(\w+)`$", page, re.MULTILINE))

@@ -18,14 +18,14 @@ from vitascope.layers import ContextBroadcast, broadcast_cost
 from vitascope.layers.context_broadcasting.broadcast import context_broadcast, mean_token
 from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 from vitascope.layers.context_broadcasting.whole_image import visible
+from vitascope.loading.model_sizes import count
+from vitascope.loading.opening import open_session, reopen
 from vitascope.models.suffix import read_name
 from vitascope.models.weights import load_weights
-from vitascope.studies.grid.train_command import train_once
-from vitascope.studies.session.model_sizes import count
-from vitascope.studies.session.models import open_session, reopen
-from vitascope.train import recipe
-from vitascope.train.run_folder.files import save_tensors
-from vitascope.train.trainer.optimizer import parameter_groups
+from vitascope.runs.train_model import train_once
+from vitascope.training import recipe
+from vitascope.training.run_folder.files import save_tensors
+from vitascope.training.trainer.optimizer import parameter_groups
 
 KINDS = ("cb", "cb_s", "cb_gate", "cb_hybrid")
 POSITIONS = ("front", "mid", "end")

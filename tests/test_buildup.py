@@ -12,16 +12,16 @@ from commands import started
 from report_making import write_record_figures
 from vitascope import data
 from vitascope.commands import main
+from vitascope.comparison.buildup import candidates, improves
 from vitascope.errors import UserError
+from vitascope.loading.held_out import held_out
+from vitascope.loading.opening import reopen
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
 from vitascope.report.sections.buildup import says, section
 from vitascope.report.tables.buildup import buildup_table
 from vitascope.report.tables.writers import as_text
-from vitascope.studies.buildup import candidates, improves
-from vitascope.studies.session.held_out import held_out
-from vitascope.studies.session.models import reopen
 
 RESNET_50 = ("ccc", "cccc", "cccccc", "cccc")  # with the block that AlterNet adds
 WORDS = ["study", "buildup", "--base", "resnet", "--data", "digits", "--epochs", "1"]

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torchvision.models import SwinTransformer
 
+from vitascope.comparison.pretrained.candidates import Opened
+from vitascope.loading.built_in_locality import built_in
 from vitascope.models import create_model
-from vitascope.studies.pretrained.candidates import Opened
-from vitascope.studies.session.built_in_locality import built_in
 
 
 @pytest.mark.parametrize(

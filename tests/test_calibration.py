@@ -13,7 +13,7 @@ from vitascope.data import Batch
 from vitascope.errors import UserError
 from vitascope.measure.robustness.calibration import scores
 from vitascope.measure.robustness.temperature import fit_temperature, nll
-from vitascope.train import evaluate
+from vitascope.training import evaluate
 
 
 def made_up(number=400, classes=10, seed=0, temperature=1.0):

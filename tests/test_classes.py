@@ -11,12 +11,12 @@ from PIL import Image
 from vitascope import data
 from vitascope.commands import main
 from vitascope.errors import UserError
-from vitascope.studies.explorer.explore import explore
-from vitascope.studies.grid.train_command import teacher_from
-from vitascope.studies.session.evaluation import evaluate_subject
-from vitascope.studies.session.models import open_session
-from vitascope.train import load_run
-from vitascope.train.classes import class_pairs, columns, joined
+from vitascope.explorer.explore import explore
+from vitascope.inspection.evaluation import evaluate_subject
+from vitascope.loading.opening import open_session
+from vitascope.runs.train_model import teacher_from
+from vitascope.training import load_run
+from vitascope.training.classes import class_pairs, columns, joined
 
 COLOURS = {"a": (220, 40, 40), "b": (40, 220, 40), "c": (40, 40, 220)}
 

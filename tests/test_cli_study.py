@@ -9,8 +9,8 @@ from PIL import Image
 from vitascope.commands import main
 from vitascope.commands.parsing import parse
 from vitascope.commands.train import Train
+from vitascope.papers.catalog import catalog
 from vitascope.record import load
-from vitascope.studies.papers.catalog import catalog
 
 
 def test_the_list_names_every_study_with_claim_data_and_time(capsys):

@@ -14,8 +14,8 @@ from vitascope.record import load
 from vitascope.report.contents import KINDS, compose
 from vitascope.report.records import find
 from vitascope.settings import COMMAND
-from vitascope.train import load_run
-from vitascope.train.run_folder.run import differences
+from vitascope.training import load_run
+from vitascope.training.run_folder.run import differences
 
 WORDS = ["train", "--data", "digits", "--recipe", "laptop", "--epochs", "1", "--fraction", "0.2"]
 WORDS += ["--set", "scale_epochs=false", "batch_size=32", "--no-tracking"]

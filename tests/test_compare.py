@@ -19,21 +19,21 @@ from commands import COMPARE, started
 from data_making import photo
 from vitascope import data, measure
 from vitascope.commands import main
+from vitascope.comparison.compare import _describe, commands, compare
+from vitascope.comparison.question import Comparison
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
+from vitascope.inspection.mistakes import LISTS
+from vitascope.loading.opening import build, reopen
+from vitascope.papers.scale import LAPTOP
 from vitascope.record import load
-from vitascope.studies.comparison.compare import _describe, commands, compare
-from vitascope.studies.comparison.question import Comparison
-from vitascope.studies.grid.executor import Engine, run_all
-from vitascope.studies.grid.readings import gates_and_nonlocality
-from vitascope.studies.grid.runs import folder_of, images_of, is_finished, reading_of, recipe_of
-from vitascope.studies.grid.training import Reading, Training, changed_recipe
-from vitascope.studies.papers.scale import LAPTOP
-from vitascope.studies.session.mistakes import LISTS
-from vitascope.studies.session.models import build, reopen
-from vitascope.studies.stats import difference
-from vitascope.train import load_run, lock_folder, recipe, train
-from vitascope.train.run_folder.resume_file import latest
+from vitascope.runs.cache import folder_of, images_of, is_finished, reading_of, recipe_of
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.readings import gates_and_nonlocality
+from vitascope.runs.spec import Reading, Training, changed_recipe
+from vitascope.stats import difference
+from vitascope.training import load_run, lock_folder, recipe, train
+from vitascope.training.run_folder.resume_file import latest
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vitascope.studies.comparison.advice import advise
-from vitascope.studies.comparison.cautions import Trainings
-from vitascope.studies.comparison.evidence import Evidence, RunResult, crossings, tabulate
-from vitascope.studies.stats import accuracy, difference
+from vitascope.comparison.advice import advise
+from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.evidence import Evidence, RunResult, crossings, tabulate
+from vitascope.stats import accuracy, difference
 
 COST = {"vit": 2.0, "convit": 3.0, "cnn": 1.0}
 

@@ -10,25 +10,25 @@ from torch import nn
 
 from vitascope import data
 from vitascope.commands import main
-from vitascope.errors import UserError
-from vitascope.record import load
-from vitascope.studies.comparison import timing
-from vitascope.studies.comparison.budget import fit, seconds_from
-from vitascope.studies.comparison.matching import TOLERANCE, matched_widths
-from vitascope.studies.comparison.planning import PlanOptions, make_plan, save_plan
-from vitascope.studies.comparison.question import Comparison
-from vitascope.studies.comparison.timing import (
+from vitascope.comparison import timing
+from vitascope.comparison.budget import fit, seconds_from
+from vitascope.comparison.matching import TOLERANCE, matched_widths
+from vitascope.comparison.planning import PlanOptions, make_plan, save_plan
+from vitascope.comparison.question import Comparison
+from vitascope.comparison.timing import (
     ImageCounts,
     Speed,
     duration_of,
     seconds_of_epoch,
     time_steps,
 )
-from vitascope.studies.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
-from vitascope.studies.session.held_out import held_out
-from vitascope.studies.session.model_sizes import count
-from vitascope.studies.session.models import build
-from vitascope.train import recipe
+from vitascope.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
+from vitascope.errors import UserError
+from vitascope.loading.held_out import held_out
+from vitascope.loading.model_sizes import count
+from vitascope.loading.opening import build
+from vitascope.record import load
+from vitascope.training import recipe
 
 MODELS = ("a", "b", "c")
 SPEEDS = {"a": Speed(0.001, 0.0), "b": Speed(0.002, 0.0), "c": Speed(0.004, 0.0)}

@@ -8,12 +8,12 @@ import torch
 
 from vitascope.commands import main
 from vitascope.figure import Style, Surface
+from vitascope.inspection.augmented_batches import augmented_batches, recipe_of
+from vitascope.loading.opening import open_session
 from vitascope.record import Record, load
 from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory
 from vitascope.report.instruments.instrument import Seen
-from vitascope.studies.inspection.augmented_batches import augmented_batches, recipe_of
-from vitascope.studies.session.models import open_session
-from vitascope.train import recipe
+from vitascope.training import recipe
 
 SMALL = ["embed_dim=12", "depth=1", "num_heads=3"]
 

@@ -17,7 +17,7 @@ from vitascope.data import SegmentationFolder, augment, load, memory
 from vitascope.data.decoding import TooLarge, fit, opened, shown_size, upright
 from vitascope.data.file_batches import TrainView
 from vitascope.errors import UserError
-from vitascope.studies.explorer import live
+from vitascope.explorer import live
 
 RAMP = np.arange(0, 65536, 257, dtype=np.uint16).reshape(16, 16)  # n x 257 for n in 0 ... 255
 

@@ -7,17 +7,17 @@ import pytest
 from vitascope import create_model
 from vitascope.commands.study import StudyOptions, scale_of
 from vitascope.errors import UserError
+from vitascope.papers.answer import answer
+from vitascope.papers.catalog import catalog
+from vitascope.papers.core_hours import core_hours
+from vitascope.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
+from vitascope.papers.scale import DESK, LAPTOP, PAPER, SMOKE
 from vitascope.record import Record
-from vitascope.studies.grid import executor
-from vitascope.studies.grid.executor import Engine
-from vitascope.studies.grid.keep import keep
-from vitascope.studies.grid.runs import folder_of, images_of, kept_epochs, recipe_of
-from vitascope.studies.papers.answer import answer
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.core_hours import core_hours
-from vitascope.studies.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
-from vitascope.studies.papers.scale import DESK, LAPTOP, PAPER, SMOKE
-from vitascope.train.trainer.loop import data_config
+from vitascope.runs import executor
+from vitascope.runs.cache import folder_of, images_of, kept_epochs, recipe_of
+from vitascope.runs.executor import Engine
+from vitascope.runs.keep import keep
+from vitascope.training.trainer.loop import data_config
 
 SMALL = (  # micro networks: many runs, or an 8 x 8 grid
     "fine-grid",
@@ -256,7 +256,7 @@ def test_a_quiet_study_in_one_process_times_nothing(tmp_path, monkeypatch):
     def timed(*args):
         raise UserError("timed")
 
-    monkeypatch.setattr("vitascope.studies.papers.core_hours.pace_of", timed)
+    monkeypatch.setattr("vitascope.papers.core_hours.pace_of", timed)
     answer(STUDY, SMOKE, tmp_path / "a", Engine(quiet=True, processes=1))
     with pytest.raises(UserError, match="timed"):
         answer(STUDY, SMOKE, tmp_path / "b", Engine(quiet=False, processes=1))

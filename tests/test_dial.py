@@ -11,10 +11,10 @@ from vitascope import capture, create_model, list_models
 from vitascope.commands.compare import Compare, question_of
 from vitascope.errors import UserError
 from vitascope.layers.locality_self_attention import LocalitySelfAttention
+from vitascope.loading.opening import build
 from vitascope.models.vit.dial import DIAL, REFUSED
 from vitascope.models.vit.impulse import OFFSETS
 from vitascope.models.vit.shifted_patches import shifted
-from vitascope.studies.session.models import build
 
 SMALL = {"img_size": 16, "patch_size": 4, "num_classes": 5}
 

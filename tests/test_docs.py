@@ -23,7 +23,7 @@ from vitascope.figure import Style
 from vitascope.record import load
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS as SHOWN
-from vitascope.studies.stats.differences import difference
+from vitascope.stats.differences import difference
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -9,16 +9,16 @@ from vitascope import record
 from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.figure import Figure, Series
+from vitascope.papers import earlier
+from vitascope.papers.answer import answer
+from vitascope.papers.core_hours import core_hours
+from vitascope.papers.earlier import earlier_runs, of_accuracy_alone
+from vitascope.papers.figures import lines
+from vitascope.papers.plan import Claim, Plan, Reading, Sheet, Study, claimed
+from vitascope.papers.scale import SMOKE
 from vitascope.record import Record
 from vitascope.report.tables.study import study_text
-from vitascope.studies.grid.executor import Engine
-from vitascope.studies.papers import earlier
-from vitascope.studies.papers.answer import answer
-from vitascope.studies.papers.core_hours import core_hours
-from vitascope.studies.papers.earlier import earlier_runs, of_accuracy_alone
-from vitascope.studies.papers.figures import lines
-from vitascope.studies.papers.plan import Claim, Plan, Reading, Sheet, Study, claimed
-from vitascope.studies.papers.scale import SMOKE
+from vitascope.runs.executor import Engine
 
 ENGINE = Engine(quiet=True, processes=1)
 TINY = {"embed_dim": 12, "num_heads": 2, "depth": 1}

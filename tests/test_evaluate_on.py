@@ -9,10 +9,10 @@ import pytest
 from data_making import photo, photos, write_folder
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
+from vitascope.inspection.evaluation import evaluate_on
+from vitascope.inspection.robustness import ROBUSTNESS, Trial
 from vitascope.record import load
 from vitascope.report.instruments.robustness_readings import READINGS
-from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial
-from vitascope.studies.session.evaluation import evaluate_on
 
 FACTORY = """
 import torch

@@ -11,16 +11,16 @@ from vitascope import capture, measure
 from vitascope.commands import main
 from vitascope.data import load
 from vitascope.errors import UserError
+from vitascope.explorer.compression import FLOOR, TOLERANCE, compress
+from vitascope.explorer.explore import explore
+from vitascope.explorer.grid_maps import grid_layout, separable
+from vitascope.explorer.selection import choose_images, counts_that_fit
+from vitascope.loading.opening import build, open_session
 from vitascope.measure.attention.entropy import row_entropy
 from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import load as load_record
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.studies.explorer.compression import FLOOR, TOLERANCE, compress
-from vitascope.studies.explorer.explore import explore
-from vitascope.studies.explorer.grid_maps import grid_layout, separable
-from vitascope.studies.explorer.selection import choose_images, counts_that_fit
-from vitascope.studies.session.models import build, open_session
 
 
 def attention(count, size, width, strength=1.0):

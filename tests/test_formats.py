@@ -12,7 +12,7 @@ from vitascope.errors import UserError
 from vitascope.record import FORMAT, Record, load, load_config
 from vitascope.report.contents import KINDS
 from vitascope.report.records import find
-from vitascope.train import load_run
+from vitascope.training import load_run
 
 LATER = {  # kinds that came with a format
     *("bench-throughput", "blocks", "miou", "norms", "pretrained", "relevance"),

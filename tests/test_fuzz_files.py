@@ -49,11 +49,11 @@ from fuzzing import (
 )
 from vitascope.data import Augmentation, EvalBatches, TrainBatches, load
 from vitascope.errors import UserError
+from vitascope.inspection.evaluation import evaluate_subject
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
-from vitascope.studies.grid.train_command import train_once
-from vitascope.studies.session.evaluation import evaluate_subject
-from vitascope.train.run_folder.files import save_tensors
+from vitascope.runs.train_model import train_once
+from vitascope.training.run_folder.files import save_tensors
 
 FIXTURES = Path(__file__).parent / "fixtures"
 WORK = 10  # seconds of computing; a case takes a tenth of one

@@ -25,9 +25,9 @@ from vitascope.commands.train import Train
 from vitascope.data import load
 from vitascope.data.sources.load import sources
 from vitascope.errors import UserError
+from vitascope.runs.train_model import recipe_from
 from vitascope.settings import flat
-from vitascope.studies.grid.train_command import recipe_from
-from vitascope.train import Recipe, lock_folder, recipe
+from vitascope.training import Recipe, lock_folder, recipe
 
 HELD = "is in use by process"
 HERE = "OUT"  # stands for the folder that is held

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "reliability": set(),
     "figure": set(),
     "settings": set(),
+    "processes": set(),
     "progress": set(),
     "threads": set(),
     "_imports": set(),
@@ -27,12 +28,22 @@ MAY_IMPORT = {
     "layers": {"capture"},
     "models": {"layers", "record"},
     "data": set(),
-    "train": {"record", "data", "capture"},
+    "training": {"record", "data", "capture"},
     "measure": {"capture", "record"},
-    "studies": {"figure", "capture", "record", "layers", "models", "data", "train", "measure"},
+    "stats": set(),
+    "loading": {"capture", "record", "layers", "models", "data", "training"},
+    "explorer": {"loading", "training", "measure", "models", "capture", "record", "data"},
+    "inspection": {"explorer", "loading", "stats", "measure"}
+    | {"training", "data", "models", "layers", "capture", "record"},
+    "runs": {"inspection", "loading", "measure", "training", "data", "models", "capture", "record"},
+    "comparison": {"runs", "inspection", "explorer", "loading", "stats"}
+    | {"training", "data", "models", "capture", "record"},
+    "papers": {"runs", "inspection", "loading", "stats", "measure"}
+    | {"training", "data", "models", "capture", "record", "figure"},
     "report": {"figure", "record"},
-    "deploy": {"studies", "train", "data", "capture", "record"},
-    "commands": {"studies", "train", "report", "record", "deploy", "measure"},
+    "deploy": {"loading", "training", "data", "capture", "record"},
+    "commands": {"papers", "comparison", "runs", "inspection", "explorer", "loading"}
+    | {"training", "report", "record", "deploy", "measure", "data", "models"},
 }
 
 

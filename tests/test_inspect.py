@@ -9,8 +9,8 @@ import pytest
 
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
+from vitascope.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 from vitascope.record import load
-from vitascope.studies.inspection.inspect import MEASURES, InspectRequest, inspect_subject
 
 FACTORY = """
 import torch

@@ -23,8 +23,8 @@ from vitascope import capture
 from vitascope.commands import main
 from vitascope.commands.serve import AT_ONCE, Handler, Server, make_server
 from vitascope.errors import UserError
+from vitascope.explorer.live import MOST_BYTES, Live, Refusal, decode, runs_in
 from vitascope.report.explorer import attention_maps as stored_maps
-from vitascope.studies.explorer.live import MOST_BYTES, Live, Refusal, decode, runs_in
 
 
 def encoded(kind="PNG", size=(20, 30), mode="RGB"):

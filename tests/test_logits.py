@@ -12,7 +12,7 @@ from vitascope import create_model, data
 from vitascope.capture import heads_of, logits_of
 from vitascope.commands import main
 from vitascope.errors import UserError
-from vitascope.train import Teacher, evaluate, recipe, train
+from vitascope.training import Teacher, evaluate, recipe, train
 
 
 def hugging_face(**changes):

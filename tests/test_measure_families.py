@@ -20,7 +20,7 @@ from model_making import SMALL, moved_weights, of_hub, of_timm
 from slow_marks import slow_if
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.studies.inspection import inspect
+from vitascope.inspection import inspect
 
 INSTRUMENTS = inspect.MEASURES
 ATTENTION = {"nonlocality", "entropy", "maps"}

@@ -8,12 +8,12 @@ import torch
 from vitascope.layers import ContextBroadcast
 from vitascope.models import create_model
 from vitascope.models.suffix import read_name
+from vitascope.papers.broadcasting.accuracy import _entropy
+from vitascope.papers.broadcasting.robustness import _under
+from vitascope.papers.catalog import catalog
+from vitascope.papers.plan import Ask, Training
+from vitascope.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.record import Record
-from vitascope.studies.papers.broadcasting.accuracy import _entropy
-from vitascope.studies.papers.broadcasting.robustness import _under
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.plan import Ask, Training
-from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
 
 NAMES = [name for name in catalog() if name.startswith("broadcasting")]
 GIVEN = replace(PAPER, data="imagenet:/data/imagenet")

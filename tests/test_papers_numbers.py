@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
+from vitascope.papers.budget import hours, size_of
+from vitascope.papers.catalog import catalog
+from vitascope.papers.convit.keys import head_mean, positional_layers
+from vitascope.papers.convit.published import CNNS, TRANSFORMERS
+from vitascope.papers.convit.sizes import parameters_figure
+from vitascope.papers.plan import Findings
+from vitascope.papers.scale import DESK, LAPTOP, PAPER
 from vitascope.record import Record
-from vitascope.studies.grid.runs import recipe_of
-from vitascope.studies.inspection.first_maps import CENTRES, initial_maps
-from vitascope.studies.papers.budget import hours, size_of
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.convit.keys import head_mean, positional_layers
-from vitascope.studies.papers.convit.published import CNNS, TRANSFORMERS
-from vitascope.studies.papers.convit.sizes import parameters_figure
-from vitascope.studies.papers.plan import Findings
-from vitascope.studies.papers.scale import DESK, LAPTOP, PAPER
+from vitascope.runs.cache import recipe_of
 
 STUDIES = catalog()
 

@@ -8,20 +8,20 @@ import torch
 
 from vitascope.errors import UserError
 from vitascope.models import create_model
+from vitascope.papers.catalog import catalog, covered, find
+from vitascope.papers.plan import Ask, Findings
+from vitascope.papers.scale import LAPTOP, PAPER, SCALES
+from vitascope.papers.vit.alternet import built_up
+from vitascope.papers.vit.augmentation import gap
+from vitascope.papers.vit.features import changes, in_every_seed, of_kind, signed
+from vitascope.papers.vit.landscape import centre, drawn_length, endless, rise, rise_of_nll
+from vitascope.papers.vit.networks import NETWORKS, augmented
+from vitascope.papers.vit.noise import lost
+from vitascope.papers.vit.overfitting import rank
+from vitascope.papers.vit.spectra import beyond, exponent
+from vitascope.papers.vit.stages import block_structure, lost_at
 from vitascope.record import Record
-from vitascope.studies.papers.catalog import catalog, covered, find
-from vitascope.studies.papers.plan import Ask, Findings
-from vitascope.studies.papers.scale import LAPTOP, PAPER, SCALES
-from vitascope.studies.papers.vit.alternet import built_up
-from vitascope.studies.papers.vit.augmentation import gap
-from vitascope.studies.papers.vit.features import changes, in_every_seed, of_kind, signed
-from vitascope.studies.papers.vit.landscape import centre, drawn_length, endless, rise, rise_of_nll
-from vitascope.studies.papers.vit.networks import NETWORKS, augmented
-from vitascope.studies.papers.vit.noise import lost
-from vitascope.studies.papers.vit.overfitting import rank
-from vitascope.studies.papers.vit.spectra import beyond, exponent
-from vitascope.studies.papers.vit.stages import block_structure, lost_at
-from vitascope.train import recipe
+from vitascope.training import recipe
 
 FIGURES = [
     *(1, 2, 4, 5, 6, 7, 8, 9, 10, 12),

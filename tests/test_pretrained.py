@@ -20,25 +20,25 @@ from data_making import write_folder
 from vitascope import record
 from vitascope.commands import main
 from vitascope.commands.compare import PRETRAINED_MODELS
+from vitascope.comparison.evidence import Evidence, RunResult
+from vitascope.comparison.finished_runs import FinishedRuns
+from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Way, _added
+from vitascope.comparison.pretrained.candidates import IMAGENET, opened, plain_name
+from vitascope.comparison.pretrained.cost import cost_of
+from vitascope.comparison.pretrained.probing import some
+from vitascope.comparison.pretrained.race import Runner, planned
 from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
+from vitascope.inspection.features import features_of, frozen_features
+from vitascope.inspection.mistakes import LISTS
+from vitascope.inspection.probe import _kept, fitted, probe
+from vitascope.loading.pretrained import images_for, open_pretrained
 from vitascope.models import create_model
-from vitascope.studies.comparison.evidence import Evidence, RunResult
-from vitascope.studies.comparison.finished_runs import FinishedRuns
-from vitascope.studies.pretrained.answer import LINEAR, TUNED, Way, _added
-from vitascope.studies.pretrained.candidates import IMAGENET, opened, plain_name
-from vitascope.studies.pretrained.cost import cost_of
-from vitascope.studies.pretrained.features import features_of, frozen_features
-from vitascope.studies.pretrained.fitted_head import as_linear, fit_head
-from vitascope.studies.pretrained.probe import _kept, fitted, probe
-from vitascope.studies.pretrained.probing import some
-from vitascope.studies.pretrained.race import Runner, planned
-from vitascope.studies.session.mistakes import LISTS
-from vitascope.studies.session.pretrained import images_for, open_pretrained
-from vitascope.studies.stats import difference, recommend
-from vitascope.train import load_run, recipe
-from vitascope.train.trainer.optimizer import parameter_groups
+from vitascope.runs.fitted_head import as_linear, fit_head
+from vitascope.stats import difference, recommend
+from vitascope.training import load_run, recipe
+from vitascope.training.trainer.optimizer import parameter_groups
 
 SIDE = 32
 

@@ -20,11 +20,11 @@ from vitascope.data import load
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
 from vitascope.errors import UserError
+from vitascope.loading.opening import open_session, reopen, split_file
+from vitascope.loading.pretrained import head_seed, images_for, open_pretrained
 from vitascope.models import create_model
 from vitascope.models.weights import read_state
 from vitascope.record import load_config
-from vitascope.studies.session.models import open_session, reopen, split_file
-from vitascope.studies.session.pretrained import head_seed, images_for, open_pretrained
 
 TWO = ("ants", "bees")
 SMALL = {"img_size": 16, "depth": 1, "embed_dim": 24, "num_heads": 3}

@@ -6,8 +6,8 @@ from time import sleep
 import pytest
 
 from vitascope import progress
+from vitascope.processes import _in_turn, _Watcher
 from vitascope.progress import Progress
-from vitascope.studies.grid.processes import _in_turn, _Watcher
 
 
 def stream_of(terminal):

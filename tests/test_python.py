@@ -187,7 +187,7 @@ def test_compare_and_study_answer_from_python(tmp_path):
 def test_a_script_that_asks_for_workers_runs_once(tmp_path):
     """One line at its top level, as in a tutorial: no ``if __name__ == "__main__"`` around it."""
     lines = [
-        "from vitascope.studies.grid.processes import side_by_side",
+        "from vitascope.processes import side_by_side",
         "print('begun')",
         "jobs = [{'out': 'a'}, {'out': 'b'}]",
         "print(side_by_side(dict, jobs, processes=2, epochs=[0, 0], quiet=True) == jobs)",

@@ -8,11 +8,11 @@ from torch.nn import functional as F
 
 from model_making import few_digits
 from vitascope import data
+from vitascope.loading.opening import build
 from vitascope.models.registry import OURS
-from vitascope.studies.session.models import build
-from vitascope.train import RECIPES, recipe, train
-from vitascope.train.trainer.schedule import learning_rate
-from vitascope.train.trainer.update import reseed
+from vitascope.training import RECIPES, recipe, train
+from vitascope.training.trainer.schedule import learning_rate
+from vitascope.training.trainer.update import reseed
 
 SMALL = sorted(name for name in OURS if "micro" in name)
 SEED, BATCH = 3, 16

@@ -121,9 +121,9 @@ def test_a_mistake_on_the_command_line_says_what_the_option_takes(kind, words, s
 
 
 def test_the_studies_have_the_requests_defaults():
-    from vitascope.studies.buildup import BuildUp
-    from vitascope.studies.comparison.question import Comparison
-    from vitascope.studies.grid.executor import Engine
+    from vitascope.comparison.buildup import BuildUp
+    from vitascope.comparison.question import Comparison
+    from vitascope.runs.executor import Engine
 
     for inner, request in [(Comparison, Compare), (BuildUp, Buildup), (Engine, StudyOptions)]:
         said = {field.name: field.default for field in fields(request)}
@@ -134,6 +134,6 @@ def test_the_studies_have_the_requests_defaults():
             default = own[name].default
             required = default is Parameter.empty or name in needed(request)
             assert required or default == said[name], (inner, name)
-    from vitascope.studies.inspection.inspect import InspectRequest
+    from vitascope.inspection.inspect import InspectRequest
 
     assert settings_of(Inspect("vit_micro")) == InspectRequest(subject="vit_micro")

@@ -15,7 +15,7 @@ from vitascope.errors import UserError
 from vitascope.measure.miou import class_iou, confusion, miou, windowed_logits
 from vitascope.models.segmentation.pyramid import SimplePyramid, feature_pyramid
 from vitascope.models.segmentation.segmenter import segmenter
-from vitascope.train.trainer.segmentation import pixel_loss
+from vitascope.training.trainer.segmentation import pixel_loss
 
 CLASSES = 3
 

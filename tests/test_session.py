@@ -8,8 +8,8 @@ from torch import nn
 
 from vitascope import capture, data
 from vitascope.errors import UserError
-from vitascope.studies.grid.train_command import pairs, recipe_from, train_once
-from vitascope.studies.session.models import build, is_named, open_session, reopen
+from vitascope.loading.opening import build, is_named, open_session, reopen
+from vitascope.runs.train_model import pairs, recipe_from, train_once
 
 
 @pytest.fixture(scope="module")

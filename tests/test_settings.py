@@ -6,9 +6,9 @@ import pytest
 
 from vitascope.commands.parsing import parse
 from vitascope.commands.train import Train
+from vitascope.runs.train_model import pairs, recipe_from
 from vitascope.settings import changed, command_line
-from vitascope.studies.grid.train_command import pairs, recipe_from
-from vitascope.train import RECIPES, recipe
+from vitascope.training import RECIPES, recipe
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

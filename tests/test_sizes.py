@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.training import random_images
 from vitascope import create_model
-from vitascope.studies.session.model_sizes import count
-from vitascope.studies.session.models import build
+from vitascope.loading.model_sizes import count
+from vitascope.loading.opening import build
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

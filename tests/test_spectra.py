@@ -8,9 +8,9 @@ from make_results import section
 
 from report_making import write_record_figures
 from vitascope.commands import main
+from vitascope.inspection.spectra import compared, numbers
 from vitascope.record import Record, load
 from vitascope.report.tables.spectra import spectra_table
-from vitascope.studies.inspection.spectra import compared, numbers
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from vitascope.report.tables.claims import CountedClaim, standing
-from vitascope.studies.stats import ErrorVariance, Estimate, difference, judge
+from vitascope.stats import ErrorVariance, Estimate, difference, judge
 
 
 def measured(value, error=1.0):
@@ -99,7 +99,7 @@ def test_of_claims_that_are_all_empty_few_papers_keep_one():
 
 
 def test_the_statistics_need_neither_torch_nor_the_slow_half_of_scipy():
-    code = "import sys, vitascope.studies.stats as s; s.recommend; "
+    code = "import sys, vitascope.stats as s; s.recommend; "
     code += "print({'torch', 'scipy.stats', 'timm', 'matplotlib'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from simulated_runs import World
-from vitascope.studies.stats import (
+from vitascope.stats import (
     contrast_of_batches,
     contrast_of_numbers,
     correlation,
     difference,
     recommend,
 )
-from vitascope.studies.stats.differences import Images, Runs, parts
+from vitascope.stats.differences import Images, Runs, parts
 
 GRID = [(seeds, images) for seeds in (2, 3, 4, 5) for images in (100, 359, 500, 2000)]
 WORLDS = {  # true accuracies and spreads between seeds

@@ -6,7 +6,7 @@ from scipy import stats
 
 from simulated_runs import World
 from vitascope.errors import UserError
-from vitascope.studies.stats import (
+from vitascope.stats import (
     ErrorVariance,
     accuracy,
     contrast,

@@ -5,9 +5,9 @@ import pytest
 
 from simulated_runs import World
 from vitascope.errors import UserError
-from vitascope.studies.stats import recommend
-from vitascope.studies.stats.differences import Images, Runs, parts
-from vitascope.studies.stats.recommendation import scaled
+from vitascope.stats import recommend
+from vitascope.stats.differences import Images, Runs, parts
+from vitascope.stats.recommendation import scaled
 
 COST = {"small": 1.0, "middle": 2.0, "large": 4.0}
 

@@ -14,19 +14,19 @@ from vitascope.commands.study import papers_studies, scale_of
 from vitascope.commands.train import Train
 from vitascope.data import load
 from vitascope.errors import UserError
+from vitascope.loading.model_sizes import count
 from vitascope.models import create_model
-from vitascope.studies.grid.executor import Engine, _launched, meeting_point, run_all, waves
-from vitascope.studies.grid.readings import read
-from vitascope.studies.grid.runs import command, folder_of, recipe_of, run_of
-from vitascope.studies.grid.train_command import pairs, recipe_from
-from vitascope.studies.papers import answer as answering
-from vitascope.studies.papers import budget as counting
-from vitascope.studies.papers.budget import FLOPS, budget, gigabytes, hours, size_of
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.plan import Ask, Claim, Plan, Reading, Row, Sheet, Study, Training
-from vitascope.studies.papers.scale import LAPTOP, PAPER, SMOKE
-from vitascope.studies.session.model_sizes import count
-from vitascope.train import load_run, recipe
+from vitascope.papers import answer as answering
+from vitascope.papers import budget as counting
+from vitascope.papers.budget import FLOPS, budget, gigabytes, hours, size_of
+from vitascope.papers.catalog import catalog
+from vitascope.papers.plan import Ask, Claim, Plan, Reading, Row, Sheet, Study, Training
+from vitascope.papers.scale import LAPTOP, PAPER, SMOKE
+from vitascope.runs.cache import command, folder_of, recipe_of, run_of
+from vitascope.runs.executor import Engine, _launched, meeting_point, run_all, waves
+from vitascope.runs.readings import read
+from vitascope.runs.train_model import pairs, recipe_from
+from vitascope.training import load_run, recipe
 
 FINAL, CURVES = Reading(), Reading(name="curves")
 TINY = {"embed_dim": 12, "num_heads": 2, "depth": 1}

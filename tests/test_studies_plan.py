@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from vitascope.errors import UserError
-from vitascope.record import Record
-from vitascope.studies.papers.answer import filled
-from vitascope.studies.papers.budget import laptop_minutes
-from vitascope.studies.papers.catalog import catalog, covered, find
-from vitascope.studies.papers.plan import (
+from vitascope.papers.answer import filled
+from vitascope.papers.budget import laptop_minutes
+from vitascope.papers.catalog import catalog, covered, find
+from vitascope.papers.plan import (
     Ask,
     Findings,
     Plan,
@@ -20,7 +19,8 @@ from vitascope.studies.papers.plan import (
     Training,
     claimed,
 )
-from vitascope.studies.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
+from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
+from vitascope.record import Record
 
 STUDIES = catalog()
 EVERYWHERE = [(name, scale) for name in STUDIES for scale in SCALES]

@@ -10,10 +10,10 @@ from scipy.stats import spearmanr
 from slow_marks import slow_if
 from vitascope import record
 from vitascope.figure import Dots, Lines, restored
-from vitascope.studies.grid.executor import Engine
-from vitascope.studies.papers.answer import answer, gathered
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.scale import SMOKE
+from vitascope.papers.answer import answer, gathered
+from vitascope.papers.catalog import catalog
+from vitascope.papers.scale import SMOKE
+from vitascope.runs.executor import Engine
 
 STUDIES = catalog()
 # Those that take longest; what they read is read by others, too, or in test_curvature.py.

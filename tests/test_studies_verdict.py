@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vitascope.record import Record
-from vitascope.studies.papers.catalog import catalog
-from vitascope.studies.papers.judging import judged
-from vitascope.studies.papers.plan import (
+from vitascope.papers.catalog import catalog
+from vitascope.papers.judging import judged
+from vitascope.papers.plan import (
     Ask,
     Claim,
     Findings,
@@ -19,8 +18,9 @@ from vitascope.studies.papers.plan import (
     Sheet,
     Training,
 )
-from vitascope.studies.papers.scale import SCALES
-from vitascope.studies.stats import contrast, contrast_of_batches, correlation
+from vitascope.papers.scale import SCALES
+from vitascope.record import Record
+from vitascope.stats import contrast, contrast_of_batches, correlation
 
 VIT = Training(model="vit_micro", data="digits", recipe="laptop")
 CONVIT = replace(VIT, model="convit_micro")

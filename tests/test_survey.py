@@ -15,7 +15,7 @@ from vitascope.data.sources.load import described
 from vitascope.data.subsets import folds, split
 from vitascope.data.survey import survey
 from vitascope.errors import UserError
-from vitascope.studies.session.held_out import held_out, one_fold
+from vitascope.loading.held_out import held_out, one_fold
 
 
 def photograph(rng, side=80):

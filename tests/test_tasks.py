@@ -15,19 +15,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitascope.commands import main
 from vitascope.data.sources.vqa import VQAFolder
-from vitascope.errors import UserError
+from vitascope.errors import Interrupted, UserError
 from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, vqa_score
 from vitascope.models.vilt import vilt
+from vitascope.papers.budget import TASKS
 from vitascope.record import load
 from vitascope.report.tables.task import METRICS
-from vitascope.studies.papers.budget import TASKS
-from vitascope.studies.tasks.segmentation import Segmentation, build_segmenter, class_names
-from vitascope.studies.tasks.vqa import VQA, build_vilt, common_answers
-from vitascope.train import recipe
-from vitascope.train.run_folder.metrics_log import MetricsLog
-from vitascope.train.run_folder.run import load_task_run
-from vitascope.train.trainer.loop import train_task
-from vitascope.train.trainer.stop import Interrupted
+from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter, class_names
+from vitascope.runs.tasks.vqa import VQA, build_vilt, common_answers
+from vitascope.training import recipe
+from vitascope.training.run_folder.metrics_log import MetricsLog
+from vitascope.training.run_folder.run import load_task_run
+from vitascope.training.trainer.loop import train_task
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from model_making import small_vit
 from vitascope import data
-from vitascope.train import Interrupted, load_run, recipe, train
+from vitascope.errors import Interrupted
+from vitascope.training import load_run, recipe, train
 
 
 class StopAt:

@@ -16,8 +16,8 @@ from model_making import Says
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.reliability import bin_sums
-from vitascope.train import evaluate, load_run
-from vitascope.train.predictions import Collector, load_predictions
+from vitascope.training import evaluate, load_run
+from vitascope.training.predictions import Collector, load_predictions
 
 
 def batches(logits, labels, size=7):

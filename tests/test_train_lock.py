@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from vitascope.errors import UserError
-from vitascope.train.run_folder.lock import lock_folder
+from vitascope.training.run_folder.lock import lock_folder
 
 HOLD = """
 import sys
-from vitascope.train.run_folder.lock import lock_folder
+from vitascope.training.run_folder.lock import lock_folder
 with lock_folder(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

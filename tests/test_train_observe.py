@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from model_making import small_vit
 from vitascope import data
-from vitascope.train import at_epochs, every, keep_weights, log_spaced, recipe, train
+from vitascope.training import at_epochs, every, keep_weights, log_spaced, recipe, train
 
 
 def go(folder, observers=(), **changes):

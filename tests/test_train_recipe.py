@@ -14,9 +14,9 @@ from timm.scheduler import CosineLRScheduler
 
 from model_making import few_digits, small_vit
 from vitascope.errors import UserError
-from vitascope.train import RECIPES, Recipe, load_run, recipe, train
-from vitascope.train.trainer.optimizer import build_optimizer, parameter_groups
-from vitascope.train.trainer.schedule import learning_rate
+from vitascope.training import RECIPES, Recipe, load_run, recipe, train
+from vitascope.training.trainer.optimizer import build_optimizer, parameter_groups
+from vitascope.training.trainer.schedule import learning_rate
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -167,7 +167,7 @@ def test_vectors_and_what_the_model_names_are_not_decayed_and_gates_travel_faste
 
 
 def test_listing_recipes_does_not_load_torch():
-    script = "import sys; from vitascope.train import recipe; recipe('deit'); "
+    script = "import sys; from vitascope.training import recipe; recipe('deit'); "
     script += "print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -17,10 +17,10 @@ from torch import nn
 
 from model_making import small_vit
 from vitascope import data
-from vitascope.errors import UserError
-from vitascope.train import Diverged, Interrupted, load_run, recipe, train
-from vitascope.train.run_folder.files import save_tensors
-from vitascope.train.run_folder.resume_file import Checkpoint, latest, load, save
+from vitascope.errors import Interrupted, UserError
+from vitascope.training import Diverged, load_run, recipe, train
+from vitascope.training.run_folder.files import save_tensors
+from vitascope.training.run_folder.resume_file import Checkpoint, latest, load, save
 
 # Compared with processes of their own, which run without noise.
 pytestmark = pytest.mark.bit_exact("a resumed run has the bits of one that was not stopped")

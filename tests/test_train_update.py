@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from model_making import few_digits, small_vit
 from vitascope import data
 from vitascope.errors import UserError
-from vitascope.train import Teacher, device, recipe, train
-from vitascope.train.distributed import TrainingProcess
-from vitascope.train.trainer.distill import distillation_loss
-from vitascope.train.trainer.ema import Average
-from vitascope.train.trainer.optimizer import build_optimizer, frozen
-from vitascope.train.trainer.sam import frozen_running_statistics
-from vitascope.train.trainer.update import Update, memory_format_of
+from vitascope.training import Teacher, device, recipe, train
+from vitascope.training.distributed import TrainingProcess
+from vitascope.training.trainer.distill import distillation_loss
+from vitascope.training.trainer.ema import Average
+from vitascope.training.trainer.optimizer import build_optimizer, frozen
+from vitascope.training.trainer.sam import frozen_running_statistics
+from vitascope.training.trainer.update import Update, memory_format_of
 
 
 def tiny(seed=0):

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 from vitascope import _imports
 
 if TYPE_CHECKING:
-    from vitascope import capture, data, layers, measure, models, train
-    from vitascope.commands.python import compare, evaluate, export, inspect, load, predict, study
+    from vitascope import capture, data, layers, measure, models, training
+    from vitascope.commands.python import (
+        compare,
+        evaluate,
+        export,
+        inspect,
+        load,
+        predict,
+        study,
+        train,
+    )
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
@@ -39,6 +48,7 @@ __all__ = [
     "predict",
     "study",
     "train",
+    "training",
 ]
 
 _HOME = {
@@ -54,6 +64,7 @@ _HOME = {
     "load": "vitascope.commands.python",
     "predict": "vitascope.commands.python",
     "study": "vitascope.commands.python",
+    "train": "vitascope.commands.python",
 }
 
 _imports.install()

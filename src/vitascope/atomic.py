@@ -21,9 +21,18 @@ try:
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_write", "flush", "regular", "replacing", "sweep", "write_text"]
+__all__ = ["atomic_write", "file_name", "flush", "regular", "replacing", "sweep", "write_text"]
 
 _LEFT = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # as tempfile makes them
+
+
+def file_name(text: str) -> str:
+    """A name, of a model for instance, as the name of a file.
+
+    >>> file_name("timm:vit_micro+cb")
+    'timm_vit_micro_cb'
+    """
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
 
 
 @contextmanager

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-__all__ = ["UserError", "reason", "unknown"]
+__all__ = ["Interrupted", "UserError", "reason", "unknown"]
 
 
 class UserError(ValueError):
@@ -11,6 +14,25 @@ class UserError(ValueError):
 
     The command line prints it as one line and exits with code 2.
     """
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped and saved first; ``finished``: it had just ended."""
+
+    def __init__(
+        self, folder: Path, step: int, signal_name: str, *, finished: bool = False
+    ) -> None:
+        self.folder, self.step, self.signal_name = folder, step, signal_name
+        self.finished = finished
+        self.hint = f"the same command with --resume goes on from step {step}"
+        if finished:
+            self.hint = "the run is finished"
+        super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickling, from a worker process to its parent."""
+        how = partial(type(self), finished=self.finished)
+        return how, (self.folder, self.step, self.signal_name)
 
 
 def reason(error: BaseException) -> str:

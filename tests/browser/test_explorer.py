@@ -15,9 +15,9 @@ from explorer_making import (
     token_shares,
     with_evil_names,
 )
+from vitascope.explorer.live import Live
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.explorer.page import page
-from vitascope.studies.explorer.live import Live
 
 PIXELS = "(canvas) => canvas.toDataURL()"
 # By the page's own clock, which a busy machine slows: words are said 150 ms after a frame is drawn.

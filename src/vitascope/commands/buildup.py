@@ -55,11 +55,11 @@ class Buildup:
 
 def run(options: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
+    from vitascope.comparison.buildup import BuildUp, build_up
     from vitascope.report.sections.buildup import says
     from vitascope.report.tables.buildup import buildup_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.buildup import BuildUp, build_up
-    from vitascope.studies.grid.train_command import pairs, recipe_from
+    from vitascope.runs.train_model import pairs, recipe_from
 
     question = made_from(
         options,

@@ -118,15 +118,15 @@ def run(options: Compare) -> Result:
     if options.probe_only:
         raise UserError("--probe-only is for --pretrained; give that too")
     if options.print_commands:
-        from vitascope.studies.comparison.compare import commands
+        from vitascope.comparison.compare import commands
 
         lines = commands(question_of(options), options.out)
         return Result(records={}, summary="\n".join(lines), values={"commands": lines})
     from vitascope import record
+    from vitascope.comparison.compare import compare as compared
+    from vitascope.comparison.planning import PlanOptions
     from vitascope.report.sections.comparison_record import ComparisonRecord
     from vitascope.report.tables.comparison import comparison_text
-    from vitascope.studies.comparison.compare import compare as compared
-    from vitascope.studies.comparison.planning import PlanOptions
 
     plan = made_from(options, PlanOptions)
     answer = compared(question_of(options), options.out, this_machine(options), plan)
@@ -155,7 +155,7 @@ def _with_page(
 
 def _source_of(options: Compare) -> str:
     """The images, with their groups and class names."""
-    from vitascope.studies.images import described
+    from vitascope.data.sources.load import described
 
     names = None if options.class_names is None else str(options.class_names)
     return described(options.data, options.groups, names)
@@ -163,9 +163,9 @@ def _source_of(options: Compare) -> str:
 
 def question_of(options: Compare) -> Any:
     """What a comparison trains."""
-    from vitascope.studies.comparison.patch_sizes import at_patch_sizes
-    from vitascope.studies.comparison.question import Comparison, rates_from
-    from vitascope.studies.grid.train_command import recipe_from
+    from vitascope.comparison.patch_sizes import at_patch_sizes
+    from vitascope.comparison.question import Comparison, rates_from
+    from vitascope.runs.train_model import recipe_from
 
     models = at_patch_sizes(options.models, options.patch_sizes)
     return made_from(
@@ -183,8 +183,8 @@ def _pretrained(options: Compare) -> Result:
     """Probe and fine-tune pretrained networks, and recommend one."""
     _refuse_others(options)
     check_weights_can_be_had(_models(options))
+    from vitascope.comparison.pretrained.answer import choose_pretrained
     from vitascope.report.tables.pretrained import pretrained_text
-    from vitascope.studies.pretrained.answer import choose_pretrained
 
     with Progress("probing", quiet=options.quiet or options.json) as bar:
         answer = choose_pretrained(
@@ -224,9 +224,9 @@ def _models(options: Compare) -> tuple[str, ...]:
 
 def pretrained_question(options: Compare) -> Any:
     """What is probed and fine-tuned."""
-    from vitascope.studies.comparison.budget import seconds_from
-    from vitascope.studies.grid.train_command import recipe_from
-    from vitascope.studies.pretrained.question import PretrainedQuestion
+    from vitascope.comparison.budget import seconds_from
+    from vitascope.comparison.pretrained.question import PretrainedQuestion
+    from vitascope.runs.train_model import recipe_from
 
     name = "finetune" if options.recipe == Compare.recipe else options.recipe
     return made_from(

@@ -30,12 +30,12 @@ class DataOptions:
 
 def run(options: DataOptions) -> Result:
     """Look at the images."""
+    from vitascope.data.survey import file_sizes, surveyed
     from vitascope.report.tables.table import Table, row
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.images import sizes_of, surveyed
 
     found = surveyed(options.source)
-    sizes = sizes_of(options.source)
+    sizes = file_sizes(options.source)
     values = {**found.values(), "sizes": sizes}
     table = Table(
         name="classes",

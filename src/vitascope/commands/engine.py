@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def engine_of(options: "StudyOptions") -> Any:
     """Where the runs of a study are made."""
-    from vitascope.studies.grid.executor import Engine
-    from vitascope.studies.grid.train_command import pairs
+    from vitascope.runs.executor import Engine
+    from vitascope.runs.train_model import pairs
 
     return made_from(
         options,
@@ -28,7 +28,7 @@ def engine_of(options: "StudyOptions") -> Any:
 
 def this_machine(options: "Compare | Buildup") -> Any:
     """Runs side by side, in processes of this machine."""
-    from vitascope.studies.grid.executor import Engine
+    from vitascope.runs.executor import Engine
 
     return Engine(processes=processes_of(options), quiet=options.quiet or options.json)
 

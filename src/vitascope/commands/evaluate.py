@@ -17,7 +17,7 @@ from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
-    from vitascope.studies.inspection.robustness import Trial
+    from vitascope.inspection.robustness import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +94,8 @@ def run(options: Evaluate) -> Result:
     if options.pretrained:
         check_weights_can_be_had([options.model])
     use_threads(options.threads)
-    from vitascope.studies.session.models import class_pairs
-    from vitascope.studies.tasks.training import load_task_run
+    from vitascope.loading.opening import class_pairs
+    from vitascope.runs.tasks.training import load_task_run
 
     done = load_task_run(options.model)
     if done is not None:
@@ -115,7 +115,7 @@ def _task(options: Evaluate, done: Any) -> Result:
     """Mean IoU of a segmentation run, the VQA score of one that answers questions."""
     from vitascope.report.tables.task import task_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.tasks.training import evaluate_task
+    from vitascope.runs.tasks.training import evaluate_task
 
     usual = {each.name: each.default for each in dataclasses.fields(Evaluate)}
     others = ("on", "weights", "pretrained", "map_classes", "split", "images", "image_size")
@@ -134,9 +134,9 @@ def _task(options: Evaluate, done: Any) -> Result:
 
 
 def _accuracy(options: Evaluate, how: dict[str, Any]) -> Result:
+    from vitascope.inspection.evaluation import evaluate_subject
     from vitascope.report.tables.evaluation import evaluation_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.session.evaluation import evaluate_subject
 
     found = evaluate_subject(options.model, options.data, seed=options.seed, **how)
     if options.out is not None:
@@ -155,10 +155,10 @@ def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _robustness(options: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
+    from vitascope.inspection.evaluation import evaluate_on
     from vitascope.report.instruments.robustness_readings import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.session.evaluation import evaluate_on
 
     with Progress("measuring", quiet=options.quiet or options.json) as bar:
         records = evaluate_on(options.model, options.data, trial=trial, on_step=bar.show, **how)
@@ -179,7 +179,7 @@ def _robustness(options: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
 
 def _trial(options: Evaluate) -> "Trial":
     """The robustness measures that ``--on`` names, with the options that are given."""
-    from vitascope.studies.inspection.robustness import ROBUSTNESS, Trial, on_names
+    from vitascope.inspection.robustness import ROBUSTNESS, Trial, on_names
 
     wanted = fields_of(options, dict.fromkeys(chain(*ROBUSTNESS.values())))
     if options.epsilons is not None:

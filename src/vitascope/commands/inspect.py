@@ -14,8 +14,8 @@ from vitascope.threads import use_threads
 if TYPE_CHECKING:
     from torch import nn
 
+    from vitascope.inspection.inspect import InspectRequest
     from vitascope.record import Record
-    from vitascope.studies.inspection.inspect import InspectRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     if options.pretrained:
         check_weights_can_be_had([options.model])
     use_threads(options.threads)
-    from vitascope.studies.inspection.inspect import inspect_subject, list_units
+    from vitascope.inspection.inspect import inspect_subject, list_units
 
     asked = settings_of(options)
     if options.list:
@@ -159,10 +159,10 @@ def _units(found: "Record", options: Inspect) -> Result:
 
 def settings_of(options: Inspect) -> "InspectRequest":
     """What is measured, from the options."""
-    from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.inspect import InspectRequest
-    from vitascope.studies.session.models import class_pairs
-    from vitascope.train.run_folder.run import run_folder
+    from vitascope.inspection.curvature import Curvature
+    from vitascope.inspection.inspect import InspectRequest
+    from vitascope.loading.opening import class_pairs
+    from vitascope.training.run_folder.run import run_folder
 
     curvature = made_from(
         options,

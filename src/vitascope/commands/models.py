@@ -52,9 +52,9 @@ class Models:
 def run(options: Models) -> Result:
     """List, count, time or draw."""
     if options.attention_map is not None:
+        from vitascope.inspection.first_maps import initial_maps
         from vitascope.report.figures.paper_renderer import write_figure
         from vitascope.report.instruments.heads import first_maps
-        from vitascope.studies.inspection.first_maps import initial_maps
 
         path = write_figure(first_maps(initial_maps().to_record()), options.attention_map)
         return Result(records={}, summary=str(path), values={"path": str(path)})
@@ -62,16 +62,16 @@ def run(options: Models) -> Result:
         return _table(options)
     if options.speed is not None:
         return _speed(options)
-    from vitascope.studies.session.model_sizes import names
+    from vitascope.loading.model_sizes import names
 
     matching = names(options.pattern)
     return Result(records={}, summary="\n".join(matching), values=matching)
 
 
 def _table(options: Models) -> Result:
+    from vitascope.loading.model_sizes import PAPER, names, table1, to_record
     from vitascope.report.tables.models import model_sizes_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.session.model_sizes import PAPER, names, table1, to_record
 
     started = perf_counter()
     chosen = [n for n in names(options.pattern) if options.pattern] or list(PAPER)
@@ -95,10 +95,10 @@ def _speed(options: Models) -> Result:
     use_threads(options.threads)
     import torch
 
+    from vitascope.loading.opening import open_session
     from vitascope.measure.throughput import by_turns
     from vitascope.report.tables.models import throughput_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.session.models import open_session
 
     sessions = {
         name: open_session(name, image_size=options.image_size, device=options.device)

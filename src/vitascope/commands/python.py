@@ -7,22 +7,23 @@
     >>> print(str(found).splitlines()[1].split()[:4])
     ['gates', 'share', 'of', 'position,']
 
-``vitascope.compare``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and ``load``
-are these functions. The command line and they are made from the same options, so both give the
-same records. Torch is loaded when one is called.
+``vitascope.compare``, ``train``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and
+``load`` are these functions. The command line and they are made from the same options, so both give
+the same records. Torch is loaded when one is called.
 """
 
 import inspect as signatures
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from vitascope.commands import buildup, spectra
 from vitascope.commands import compare as compare_command
 from vitascope.commands import evaluate as evaluate_command
 from vitascope.commands import inspect as inspect_command
 from vitascope.commands import study as study_command
+from vitascope.commands import train as train_command
 from vitascope.commands.parsing import from_python, typed_line
 from vitascope.commands.result import Result
 from vitascope.deploy.export import Exported, export
@@ -46,9 +47,11 @@ __all__ = [
     "load",
     "predict",
     "study",
+    "train",
 ]
 
 P = ParamSpec("P")
+R = TypeVar("R")  # a result, or None in the other processes of a distributed run
 
 
 def _of_options(
@@ -65,11 +68,11 @@ def _of_options(
 
 
 def _of_model(
-    name: str, kind: Callable[Concatenate[str, P], Any], run: Callable[..., Result]
-) -> "Callable[Concatenate[str | Path | nn.Module, P], Result]":
+    name: str, kind: Callable[Concatenate[str, P], Any], run: Callable[..., R]
+) -> "Callable[Concatenate[str | Path | nn.Module, P], R]":
     """The function of a command about a model: its name, its folder, or the model itself."""
 
-    def function(model: "str | Path | nn.Module", /, *args: P.args, **options: P.kwargs) -> Result:
+    def function(model: "str | Path | nn.Module", /, *args: P.args, **options: P.kwargs) -> R:
         if args:
             raise UserError(f"{name} takes all arguments but the model by name: {name}(model, ...)")
         if isinstance(model, str | Path):
@@ -86,7 +89,7 @@ def _of_model(
     return _documented(function, name, kind)
 
 
-def _documented(function: Callable[P, Result], name: str, kind: Any) -> Callable[P, Result]:
+def _documented(function: Callable[P, R], name: str, kind: Any) -> Callable[P, R]:
     """Give a function the name, the parameters and the help of a command."""
     hints = get_type_hints(kind) | {"model": "str | Path | nn.Module"}
     parameters = [
@@ -119,6 +122,9 @@ compare = _of_options("compare", compare_command.Compare, compare_command.run)
 
 inspect = _of_model("inspect", inspect_command.Inspect, inspect_command.run)
 """Look inside a model, given by name, folder or itself: the options of `vitascope inspect`."""
+
+train = _of_model("train", train_command.Train, train_command.run)
+"""Train a model, given by name: the options of `vitascope train`, by name."""
 
 evaluate = _of_model("evaluate", evaluate_command.Evaluate, evaluate_command.run)
 """Measure how good a model is, given by name or folder: the options of `vitascope evaluate`."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from vitascope.errors import UserError
 
 if TYPE_CHECKING:
-    from vitascope.studies.explorer.live import Live
+    from vitascope.explorer.live import Live
 
 HOST = "127.0.0.1"
 LOOK = "/look"
@@ -49,8 +49,8 @@ class Server(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_address[1]}/"
 
     def _page(self) -> bytes:
+        from vitascope.explorer.live import MOST_BYTES
         from vitascope.report.explorer.page import page
-        from vitascope.studies.explorer.live import MOST_BYTES
 
         live = {"path": LOOK, "token": self.token, "most": MOST_BYTES}
         return page(self.live.records, live).encode("utf-8")
@@ -118,8 +118,8 @@ class Handler(BaseHTTPRequestHandler):
             self.server.room.release()
 
     def _look(self) -> None:
+        from vitascope.explorer.live import MOST_BYTES, Refusal
         from vitascope.report.explorer.data import data_of
-        from vitascope.studies.explorer.live import MOST_BYTES, Refusal
 
         length = self.headers.get("Content-Length")
         if length is None or "Transfer-Encoding" in self.headers:
@@ -210,7 +210,7 @@ def _tried(port: int) -> None:
 
 def serve(paths: Sequence[str], *, port: int = 8000, data: str | None = None) -> None:
     """Open the models, say where the page is, and answer until Ctrl-C."""
-    from vitascope.studies.explorer.live import Live
+    from vitascope.explorer.live import Live
 
     _tried(port)  # before models are opened, which takes longer
     with make_server(Live.open(paths, data), port) as server:

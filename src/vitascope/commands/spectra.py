@@ -54,10 +54,10 @@ class Spectra:
 def run(options: Spectra) -> Result:
     """Compare the Hessian spectra of runs."""
     use_threads(options.threads)
+    from vitascope.inspection.curvature import Curvature
+    from vitascope.inspection.spectra import spectra
     from vitascope.report.tables.spectra import spectra_table
     from vitascope.report.tables.writers import as_text
-    from vitascope.studies.inspection.curvature import Curvature
-    from vitascope.studies.inspection.spectra import spectra
 
     curvature = made_from(
         options, Curvature, num_batches=options.batches, num_eigenvalues=options.eigenvalues

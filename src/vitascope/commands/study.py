@@ -158,7 +158,7 @@ def main(words: Sequence[str]) -> None:
 
 def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], StudyOptions]:
     """The studies that ``name`` stands for (all of them for ``--all``), and their options."""
-    from vitascope.studies.papers.catalog import catalog, find
+    from vitascope.papers.catalog import catalog, find
 
     near = get_close_matches(name, SEARCHES)
     if near and not get_close_matches(name, catalog(), cutoff=0.9):
@@ -169,9 +169,9 @@ def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], StudyOpt
 
 def run(name: str, options: StudyOptions) -> Result:
     """Answer one study of a paper and write the page of its folder."""
+    from vitascope.papers.answer import check_images
+    from vitascope.papers.catalog import find
     from vitascope.report.page import write_folder_page
-    from vitascope.studies.papers.answer import check_images
-    from vitascope.studies.papers.catalog import find
 
     study = find(name)
     check_images({study.name: study.plan(scale_of(study, options))})
@@ -180,8 +180,8 @@ def run(name: str, options: StudyOptions) -> Result:
 
 def _answered(study: Any, options: StudyOptions) -> Result:
     """Answer one study of a paper, whose images are known to be there."""
+    from vitascope.papers.answer import answer
     from vitascope.report.tables.study import study_text
-    from vitascope.studies.papers.answer import answer
 
     found = answer(
         study, scale_of(study, options), options.out, engine_of(options), options.records
@@ -191,7 +191,7 @@ def _answered(study: Any, options: StudyOptions) -> Result:
 
 def scale_of(study: Any, options: StudyOptions) -> Any:
     """The scale of a study, with what the request changes."""
-    from vitascope.studies.papers.scale import SCALES
+    from vitascope.papers.scale import SCALES
 
     needed = study.data["paper"].lower()  # of several sources, the kind that the study names
     fitting = [word for word in options.data if f"{word.partition(':')[0]}:" in needed]
@@ -208,10 +208,10 @@ def scale_of(study: Any, options: StudyOptions) -> Any:
 
 def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
+    from vitascope.papers.answer import check_images
     from vitascope.report.page import write_folder_page
     from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
-    from vitascope.studies.grid.keep import keep
-    from vitascope.studies.papers.answer import check_images
+    from vitascope.runs.keep import keep
 
     if options.keep is not None and options.plan:
         raise UserError("--plan runs nothing, so there is nothing to --keep; give one of them")
@@ -258,9 +258,9 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
 
 def planned(study: Any, options: StudyOptions) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
-    from vitascope.studies.grid.runs import command as line
-    from vitascope.studies.papers.answer import command
-    from vitascope.studies.papers.budget import budget
+    from vitascope.papers.answer import command
+    from vitascope.papers.budget import budget
+    from vitascope.runs.cache import command as line
 
     scale = scale_of(study, options)
     plan = study.plan(scale)
@@ -278,9 +278,9 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
         extra = [f"--engine slurm {size}"]
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {options.out}")
     if scale.name == "desk":
-        from vitascope.studies.papers.answer import check_images
-        from vitascope.studies.papers.core_hours import core_hours
-        from vitascope.studies.papers.earlier import earlier_runs
+        from vitascope.papers.answer import check_images
+        from vitascope.papers.core_hours import core_hours
+        from vitascope.papers.earlier import earlier_runs
 
         check_images({study.name: plan})
         known = earlier_runs(options.records, study.name, scale, plan).runs
@@ -304,9 +304,9 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
 
 def listed() -> list[dict[str, Any]]:
     """Every study: what it covers, the claim, the data, how long it takes at each scale."""
-    from vitascope.studies.papers.budget import budget, laptop_minutes
-    from vitascope.studies.papers.catalog import catalog
-    from vitascope.studies.papers.scale import LAPTOP, PAPER
+    from vitascope.papers.budget import budget, laptop_minutes
+    from vitascope.papers.catalog import catalog
+    from vitascope.papers.scale import LAPTOP, PAPER
 
     rows = []
     for study in catalog().values():

@@ -1,7 +1,7 @@
 """``vitascope train``: one model, one data set, one recipe, one folder; for any task."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +11,7 @@ from vitascope.errors import UserError
 from vitascope.settings import Seed
 
 if TYPE_CHECKING:
-    from vitascope.train import Run
+    from vitascope.training import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Train:
       vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
-    model: str
+    model: str = field(kw_only=False)
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
     data: fields.Data
@@ -109,7 +109,7 @@ def run(options: Train) -> Result | None:
 
 
 def _classification(options: Train, given: dict[str, Any]) -> Result | None:
-    from vitascope.studies.grid.train_command import train_once
+    from vitascope.runs.train_model import train_once
 
     del given["task"], given["no_tracking"], given["pictures"]
     given |= {"trackers": () if options.no_tracking else options.trackers}
@@ -123,7 +123,7 @@ def _classification(options: Train, given: dict[str, Any]) -> Result | None:
 
 def _other(options: Train, given: dict[str, Any]) -> Result:
     from vitascope.report.tables.task import METRICS
-    from vitascope.studies.tasks.training import train_task_once
+    from vitascope.runs.tasks.training import train_task_once
 
     usual = {field.name: field.default for field in dataclasses.fields(Train)}
     for name in sorted(set(given) - set(_ANY_TASK)):

@@ -1,7 +1,7 @@
 """Data sets, subsets, augmentation and loaders.
 
 Subpackages: `sources` (readers), `augment` (batched augmentation). Imports none of our packages but
-`errors`, `settings` and `atomic`; used by `train` and `studies`.
+`errors`, `settings` and `atomic`; used by `training` and all above it.
 
     >>> from vitascope import data
     >>> digits = data.load("digits")

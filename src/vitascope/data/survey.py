@@ -9,6 +9,7 @@ Accuracy on a test image that is also a training image says nothing about new im
 one image cannot both be learned.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from vitascope.data.dataset import Dataset
 from vitascope.data.images import ImageSet, resize
 from vitascope.data.memory import headers
 from vitascope.data.sources.folder import list_files, parts_of
+from vitascope.data.sources.load import load
 
 SIDE = 64  # of the images that are compared
 BITS = 4  # of 64, by which near duplicates differ at most
@@ -123,6 +125,13 @@ def _balance(imbalance: float) -> str:
     return f"the largest {imbalance:.1f} times the smallest"
 
 
+def surveyed(source: str) -> Survey:
+    """Survey the images of a source; loaded small, whatever their size."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # broken images: the survey names them
+        return survey(load(source, image_size=SIDE))
+
+
 def survey(dataset: Dataset) -> Survey:
     """Look at images that were loaded; any size will do, they are compared at 64 x 64."""
     parts = [dataset.train, dataset.test]
@@ -167,9 +176,12 @@ def _some(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def file_sizes(folder: str | Path) -> str:
-    """Smallest, median and largest file of a folder of class folders, in pixels."""
-    roots = [root for root in parts_of(Path(folder).expanduser()) if root is not None]
+def file_sizes(source: str) -> str | None:
+    """Smallest, median and largest file of a folder of class folders, in pixels; else None."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return None
+    roots = [root for root in parts_of(folder) if root is not None]
     found = [size for root in roots for size, _ in headers(list_files(root))[0]]
     ordered = sorted(found, key=lambda size: size[0] * size[1])
     low, middle, high = (ordered[place] for place in (0, len(ordered) // 2, -1))

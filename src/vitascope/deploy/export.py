@@ -22,7 +22,7 @@ from vitascope.atomic import replacing
 from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import UserError
 from vitascope.record import load_config
-from vitascope.train.run_folder.run import run_folder
+from vitascope.training.run_folder.run import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from vitascope import record
 from vitascope.capture import logits_of
 from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import listed
-from vitascope.studies.session.models import rebuilt
+from vitascope.loading.opening import rebuilt
 
 SHOWN = 50  # class names in the card
 

@@ -66,7 +66,7 @@ def load(run: str | Path, *, device: str | None = None) -> Loaded:
     Raises:
         UserError: If there is no finished run.
     """
-    from vitascope.studies.session.models import open_session
+    from vitascope.loading.opening import open_session
 
     if not Path(run).is_dir():
         raise UserError(f"there is no folder {run}; give the folder of a finished run")

@@ -13,7 +13,7 @@ From the smallest part up:
 `attention_path` chooses between the fused kernel and plain products; plain multi-head
 self-attention is timm's on that path.
 
-Subpackages: `context_broadcasting`. Imports `capture`; used by `models` and `studies`.
+Subpackages: `context_broadcasting`. Imports `capture`; used by `models`.
 """
 
 from timm.layers import Attention as SelfAttention

@@ -4,7 +4,7 @@
 :func:`together` runs several in one pass over the images.
 
 Subpackages: `attention`, `features`, `ablation`, `relevance`, `robustness`, `curvature`,
-`streaming` (how instruments run over batches). Imports `capture` and `record`; used by `studies`.
+`streaming` (how instruments run over batches). Imports `capture` and `record`.
 """
 
 from types import FunctionType

@@ -3,7 +3,7 @@
 Subpackages: `vit`, `convit`, `resnet` (with AlterNet), `segmentation`. `registry` has the sizes and
 enters them into timm's registry, `suffix` reads ``NAME+lsa+cb``, `weights` loads and saves
 checkpoints.
-Imports `layers` and `record`; used by `studies`.
+Imports `layers` and `record`; used by `loading`.
 """
 
 from contextlib import nullcontext

@@ -2,5 +2,5 @@
 
 `attention_flow` follows attention back to the image (rollout, gradient-weighted attention),
 `grad_cam` weights feature maps, `faithfulness` hides regions in the stated order, `relevance` is
-the instrument. Used by `studies`.
+the instrument.
 """

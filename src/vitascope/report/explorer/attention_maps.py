@@ -16,7 +16,7 @@ import numpy as np
 
 from vitascope.record import Record
 
-FLOOR = 1e-5  # the weight of level 1, as vitascope.studies.explorer.compression writes it
+FLOOR = 1e-5  # the weight of level 1, as vitascope.explorer.compression writes it
 
 
 def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What a model gets wrong: which class for which, class by class, and pictures of the images.
 
-From values and arrays that :mod:`vitascope.studies.session.mistakes` made, in the record of an
+From values and arrays that :mod:`vitascope.inspection.mistakes` made, in the record of an
 evaluation or of a comparison. A picture is a small PNG or JPEG in the record; where it has none
 (made by an earlier version, or the files were gone) the list is a table of files.
 """
@@ -54,7 +54,7 @@ def mistake_parts(
     """Confusion, class by class, and the lists: pictures where the record has them, else tables.
 
     Args:
-        values: What :func:`vitascope.studies.session.mistakes.mistakes` gave.
+        values: What :func:`vitascope.inspection.mistakes.mistakes` gave.
         arrays: The same.
         model: Whose mistakes they are, where a page has several.
         known: What the others that are right are called, by name.

@@ -1,0 +1,272 @@
+"""The recommendation of a comparison in sentences: which model, by how much, on what evidence.
+
+The rule is :func:`vitascope.stats.recommend`, on the most training images. It sees the
+images that choose (validation, or out of fold); accuracy and leads are told of images that chose
+nothing (test).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vitascope import stats
+from vitascope.comparison.cautions import Trainings, cautions
+from vitascope.comparison.evidence import Evidence, FractionResults, tabulate
+from vitascope.comparison.patch_sizes import finer_grids
+from vitascope.stats.recommendation import SPELT_OUT, undecided_between
+
+FEW_TESTS = 500  # below these images in folds say more
+
+Metric = Literal["top1", "balanced"]
+METRICS: Mapping[Metric, str] = {"top1": "top-1", "balanced": "balanced accuracy"}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The answer in words, and the evidence for it."""
+
+    model: str
+    headline: str
+    badge: str  # how far the headline can be trusted
+    sentences: tuple[str, ...]
+    evidence: tuple[str, ...]
+    confidence: Literal["clear", "equivalent", "undecided"]
+    cautions: tuple[str, ...]  # reasons not to trust it, the gravest first
+    margin: float  # points of accuracy that a cheaper model may be behind
+    accuracy: Mapping[str, Any]  # of the model, on images that chose nothing
+
+
+def advise(
+    chosen: Evidence,
+    reported: Evidence,
+    cost: Mapping[str, float],
+    reference: str,
+    *,
+    margin: float = 1.0,
+    metric: Metric = "top1",
+    trainings: Trainings | None = None,
+    notes: Sequence[str] = (),
+) -> Advice:
+    """Which model to take for these images: the best on all of them, or a cheaper equivalent.
+
+    Args:
+        chosen: What the runs said about the images that choose.
+        reported: What they said about images that chose nothing; the same object where there are
+            none.
+        cost: Multiply-adds of each model.
+        reference: The model that gains are relative to.
+        margin: Points that do not matter where a model is cheaper.
+        metric: What the accuracy is called.
+        trainings: What else is known of the runs.
+        notes: What a reader must know of how they were planned.
+    """
+    most = chosen.most
+    found = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
+    correct = reported.correct(most)
+    level = stats.accuracy(correct[found.model], **reported.kinds)
+    rows = tabulate(reported, reference)
+    against = cautions(
+        rows,
+        trainings or Trainings(),
+        margin,
+        model=found.model,
+        chosen=chosen,
+        reported=reported,
+        may_be_behind=margin if found.verdict == "equivalent" else 0.0,
+    )
+    return Advice(
+        model=found.model,
+        headline=_headline(found, level, chosen, reported, margin, METRICS[metric]),
+        badge=_badge(found, margin, [each.words for each in against]),
+        sentences=(
+            *(each.sentence for each in against),
+            *_why(found, chosen),
+            *_leads(found.model, reported, chosen),
+            *_grids(reported, cost),
+            *notes,
+            *_few(chosen, reported),
+            *_trend(rows, reference),
+        ),
+        evidence=tuple(_says(row, reference) for row in rows),
+        confidence=found.verdict,
+        cautions=tuple(each.sentence for each in against),
+        margin=margin,
+        accuracy={"mean": level.value, "low": level.low, "high": level.high},
+    )
+
+
+def _headline(
+    found: stats.Recommendation,
+    level: stats.Estimate,
+    chosen: Evidence,
+    reported: Evidence,
+    margin: float,
+    metric: str,
+) -> str:
+    interval = f"[{level.low:.1f}, {level.high:.1f}]"
+    what = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
+    if len(found.accuracy) == 1:
+        return f"{found.model}: {what}."
+    by = f", by {chosen.called}" if chosen is not reported else ""
+    if found.verdict == "undecided":
+        between = undecided_between(found.best, found.rivals)
+        return f"{between}{by}; {found.best}, the highest mean, has {what}."
+    if found.verdict == "clear":
+        return f"Take {found.model}: {what}; ahead of the rest{by}."
+    cheaper = ", and cheaper" if found.model != found.best else ""
+    near = f"shown to be within {margin:g} {_points(margin)} of the best"
+    return f"Take {found.model}: {what}; {near}{by}{cheaper}."
+
+
+def _badge(found: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
+    """How far the headline can be trusted; cautions come first."""
+    if against:
+        return f"With caution: {'; '.join(against)}"
+    if found.verdict == "clear":
+        return "A clear result"
+    if found.verdict == "equivalent":
+        return f"Shown to be within {margin:g} {_points(margin)} of the best"
+    if len(found.accuracy) == 1:
+        return "One model: nothing to compare it with"
+    return "Undecided: the models are too close for these runs and images"
+
+
+def _points(number: float) -> str:
+    return "point" if number == 1 else "points"
+
+
+def _why(found: stats.Recommendation, chosen: Evidence) -> list[str]:
+    """The reason of the choice, with the images it was made by."""
+    if len(found.accuracy) == 1:
+        return [found.reason]
+    order = sorted(found.accuracy.items(), key=lambda pair: -pair[1])
+    shown = list(found.accuracy.items()) if len(order) <= SPELT_OUT else order[:2]
+    means = ", ".join(f"{name} {mean:.1f} %" for name, mean in shown)
+    if len(shown) < len(order):
+        means += f", {len(order) - len(shown)} others down to {order[-1][1]:.1f} %"
+    return [f"Chosen by {chosen.called}: {means}. {found.reason}"]
+
+
+def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
+    """How far the model is ahead of each other one on images that chose nothing."""
+    correct = reported.correct(reported.most)
+    if chosen is reported or len(correct) < 2:
+        return []
+    found = {
+        other: stats.difference(correct[model], runs, **reported.kinds)
+        for other, runs in correct.items()
+        if other != model
+    }
+    said = _each_lead(found) if len(correct) <= SPELT_OUT else _grouped_leads(found)
+    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(said)}."]
+
+
+def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
+    """What each finer grid of a network brings, and what it costs."""
+    correct = reported.correct(reported.most)
+    said = []
+    for grid in finer_grids(correct):
+        fine, coarse = grid.names
+        lead = stats.difference(correct[fine], correct[coarse], **reported.kinds)
+        noise = "" if _shown(lead) else ", within noise,"
+        said.append(
+            f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, brings "
+            f"{grid.model} {lead.value:+.1f} points {_interval(lead)}{noise} for "
+            f"{cost[fine] / cost[coarse]:.1f} times the multiply-adds."
+        )
+    return said
+
+
+def _shown(lead: stats.Estimate) -> bool:
+    """Whether the interval excludes 0, and speaks of more than two single runs."""
+    return (lead.low > 0 or lead.high < 0) and not lead.one_run
+
+
+def _interval(lead: stats.Estimate) -> str:
+    return f"[{lead.low:+.1f}, {lead.high:+.1f}]"
+
+
+def _each_lead(found: Mapping[str, stats.Estimate]) -> list[str]:
+    """One part of a sentence for each other model."""
+    parts = []
+    for other, lead in found.items():
+        interval = f"{_interval(lead)}{'' if _shown(lead) else ', within noise'}"
+        if abs(lead.value) < 0.05:
+            parts.append(f"level with {other} {interval}")
+            continue
+        how = "ahead of" if lead.value > 0 else "behind"
+        parts.append(f"{how} {other} by {abs(lead.value):.1f} points {interval}")
+    return parts
+
+
+def _grouped_leads(found: Mapping[str, stats.Estimate]) -> list[str]:
+    """The same of many models: those it is ahead of, not told from, and behind."""
+    groups: dict[str, list[tuple[str, stats.Estimate]]] = {"ahead": [], "level": [], "behind": []}
+    for other, lead in sorted(found.items(), key=lambda pair: pair[1].value):
+        how = "level" if not _shown(lead) else "ahead" if lead.value > 0 else "behind"
+        groups[how].append((other, lead))
+
+    def names(how: str) -> str:
+        given = [name for name, _ in groups[how]]
+        return given[0] if len(given) == 1 else f"{len(given)} others"
+
+    parts = []
+    if groups["ahead"]:
+        least = groups["ahead"][0][1]
+        more = " or more" if len(groups["ahead"]) > 1 else ""
+        parts.append(
+            f"ahead of {names('ahead')} by {least.value:.1f} points {_interval(least)}{more}"
+        )
+    if groups["level"]:
+        ends = [groups["level"][0][1], *([groups["level"][-1][1]] * (len(groups["level"]) > 1))]
+        spans = " to ".join(f"{lead.value:+.1f} points {_interval(lead)}" for lead in ends)
+        parts.append(f"not told from {names('level')} ({spans})")
+    if groups["behind"]:
+        most = groups["behind"][0][1]
+        upto = "up to " if len(groups["behind"]) > 1 else ""
+        parts.append(
+            f"behind {names('behind')} by {upto}{-most.value:.1f} points {_interval(most)}"
+        )
+    return parts
+
+
+def _few(chosen: Evidence, reported: Evidence) -> list[str]:
+    if chosen.folds is not None or reported.num_images >= FEW_TESTS:
+        return []
+    return [
+        f"{reported.called} tell little about small differences: with --folds 5 every image "
+        "of the training part is tested once."
+    ]
+
+
+def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
+    """How each lead over the reference changes from the most images to the fewest."""
+    if len(rows) < 2:
+        return []
+    said = []
+    for entry in rows[-1].entries:
+        few = rows[0].entry(entry.model)
+        ends = (few.points_low, few.points_high, entry.points_low, entry.points_high)
+        if entry.model == reference or None in ends or entry.points is None or few.points is None:
+            continue
+        few_low, few_high, many_low, many_high = (end or 0.0 for end in ends)
+        apart = few_low > many_high or few_high < many_low
+        change = "grows" if few.points > entry.points else "shrinks"
+        how = f"{change} with fewer images" if apart else "does not change beyond the noise"
+        said.append(
+            f"The lead of {entry.model} over {reference} {how}: {few.points:+.1f} points at "
+            f"{rows[0].num_images:,} images, {entry.points:+.1f} at {rows[-1].num_images:,}."
+        )
+    return said
+
+
+def _says(row: FractionResults, reference: str) -> str:
+    parts = []
+    for entry in row.entries:
+        spread = f" ± {entry.std:.1f}" if entry.std is not None else ""
+        part = f"{entry.model} {entry.mean:.1f}{spread} %"
+        if entry.points is not None:
+            part += f" ({entry.points:+.1f} points [{entry.points_low:+.1f}, "
+            part += f"{entry.points_high:+.1f}] against {reference}: {entry.verdict})"
+        parts.append(part)
+    return f"{row.num_images:,} images: " + "; ".join(parts)

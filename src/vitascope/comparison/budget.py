@@ -1,0 +1,119 @@
+"""Time budget of a comparison: what is left out, and in which order, until it fits.
+
+Fractions go first, the smallest before the others: the answer is about most images. Then
+candidates, the most expensive first, down to two. Then epochs, down to a tenth. Seeds stay: below
+three the spread between runs is hardly known.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from vitascope.comparison.question import Comparison
+from vitascope.errors import UserError
+from vitascope.progress import time_in_words
+from vitascope.runs.spec import changed_recipe
+
+LEAST_MODELS = 2
+LEAST_EPOCHS = 0.1  # of those that were asked for
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A comparison within its budget."""
+
+    question: Comparison
+    left_out: tuple[str, ...]  # in sentences
+    seconds: float
+
+
+def seconds_from(words: str) -> float:
+    """A time as it is typed.
+
+    >>> seconds_from("90s"), seconds_from("20m"), seconds_from("1.5h")
+    (90.0, 1200.0, 5400.0)
+    """
+    number, unit = words[:-1], words[-1:]
+    try:
+        found = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise UserError(f"--budget takes a time such as 90s, 20m or 2h, not {words!r}")
+    return found
+
+
+def in_words(seconds: float) -> str:
+    """A time as a person says it.
+
+    >>> in_words(40), in_words(400), in_words(40_000)
+    ('40 seconds', '7 minutes', '11.1 hours')
+    """
+    return time_in_words(seconds, ("seconds", "minutes", "hours"))
+
+
+def fit(
+    question: Comparison,
+    budget: float,
+    duration: Callable[[Comparison], float],
+    cost: Mapping[str, float],
+) -> Fitted:
+    """Leave out as much as must be.
+
+    Args:
+        question: What was asked.
+        budget: Seconds there are.
+        duration: Seconds that a question takes.
+        cost: Seconds of one image of each model, to know the most expensive.
+
+    Raises:
+        UserError: If even the least takes longer; it says how long.
+    """
+    if len(question.seeds) < 3:
+        raise UserError(
+            f"--budget keeps at least three seeds, and there are {len(question.seeds)}; "
+            "give --seeds 0 1 2"
+        )
+    left_out: list[str] = []
+    fractions: list[str] = []
+    while duration(question) > budget and len(question.fractions) > 1:
+        fewest = min(question.fractions)
+        kept = tuple(fraction for fraction in question.fractions if fraction != fewest)
+        question, fractions = replace(question, fractions=kept), [*fractions, f"{100 * fewest:g} %"]
+    if fractions:
+        left_out.append(f"the runs on {' and '.join(fractions)} of the images")
+    models: list[str] = []
+    while duration(question) > budget and len(question.models) > LEAST_MODELS:
+        others = [name for name in question.models if name != question.reference]
+        dearest = max(others, key=lambda name: cost[name])
+        kept_models = tuple(name for name in question.models if name != dearest)
+        question, models = replace(question, models=kept_models), [*models, dearest]
+    if models:
+        left_out.append(f"the candidate{'s' if len(models) > 1 else ''} {', '.join(models)}")
+    wanted = question.recipe.epochs
+    if duration(question) > budget:
+        question = _fewer_epochs(question, budget, duration)
+        left_out.append(f"{wanted - question.recipe.epochs} of {wanted} epochs")
+    return Fitted(question, tuple(left_out), duration(question))
+
+
+def _fewer_epochs(
+    question: Comparison, budget: float, duration: Callable[[Comparison], float]
+) -> Comparison:
+    """As many epochs as fit, by bisection."""
+
+    def with_epochs(epochs: int) -> Comparison:
+        return replace(question, recipe=changed_recipe(question.recipe, epochs, {}))
+
+    low, high = max(1, round(LEAST_EPOCHS * question.recipe.epochs)), question.recipe.epochs
+    least = duration(with_epochs(low))
+    if least > budget:
+        raise UserError(
+            f"the budget of {in_words(budget)} does not suffice: {len(question.models)} models "
+            f"with {len(question.seeds)} seeds take about {in_words(least)} at {low} epochs; give "
+            "more time, fewer models or smaller images"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if duration(with_epochs(middle)) <= budget else (low, middle)
+    return with_epochs(low)

@@ -1,0 +1,339 @@
+"""Train the models of a comparison on the user's images, and answer.
+
+Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
+Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and gates
+and nonlocality are measured at log-spaced epochs. Validation images, held out of the training
+images, choose the model; its accuracy and its leads are told of test images, which chose nothing.
+With folds every training image is held out once and chooses. Images of a group (a patient, a
+video) are never on two sides, and count together in every interval. The answer is a record that a
+page is made from.
+
+`vitascope compare --data digits` takes about four minutes on two cores.
+"""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vitascope.atomic import file_name
+from vitascope.comparison.advice import advise
+from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.evidence import Evidence, crossings, tabulate
+from vitascope.comparison.finished_runs import FinishedRuns, Key
+from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
+from vitascope.comparison.question import LOOKS, SAME, Comparison
+from vitascope.comparison.timing import START
+from vitascope.comparison.tuning import tuning_record, tuning_runs
+from vitascope.data import Dataset
+from vitascope.data.survey import surveyed
+from vitascope.errors import UserError
+from vitascope.explorer.explore import explore
+from vitascope.loading.built_in_locality import built_in
+from vitascope.loading.held_out import check_groups
+from vitascope.loading.model_sizes import count
+from vitascope.loading.opening import build, reopen
+from vitascope.progress import Progress
+from vitascope.record import Record, provenance
+from vitascope.runs.cache import (
+    command,
+    images_of,
+    reading_of,
+    recipe_of,
+    refuse_other,
+)
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.train_model import load_images
+from vitascope.settings import flat
+from vitascope.training import Run, check_trainable, lock_folder
+
+
+def commands(question: Comparison, out: str | Path) -> list[str]:
+    """One ``vitascope train`` per run, for any scheduler; `compare` then finds them finished."""
+    return [
+        command(training, seed, Path(out), images_of(training))
+        for training, _, seed in question.runs()
+    ]
+
+
+def compare(
+    question: Comparison,
+    out: str | Path,
+    engine: Engine | None = None,
+    options: PlanOptions | None = None,
+) -> Record:
+    """Train what is not trained yet, and answer. The record is ``out/compare.json``.
+
+    Args:
+        question: What to ask; more models, fractions or seeds may be asked of the same folder
+            later.
+        out: Folder for runs and record.
+        engine: Where the runs are made; one after the other in this process when left out.
+        options: A budget of time, tuned learning rates, matched widths.
+
+    Raises:
+        UserError: For what cannot work, before anything is written; or if another process is at
+            work in ``out``, or the folder holds another comparison.
+    """
+    out, started, made = Path(out), perf_counter(), provenance()
+    engine, options = engine or Engine(), options or PlanOptions()
+    load_images.cache_clear()  # they may have changed since
+    dataset = load_images(question.data, question.image_size, split=question.folds is None)
+    _check_labels(dataset)
+    _check_models(question)
+    _check_groups(question, dataset)
+    with Progress(quiet=engine.quiet) as progress:
+        plan = _planned(question, options, out, engine.processes, started)
+        with lock_folder(out):
+            refuse_other(out / "compare", plan.question.config, SAME, "comparison")
+            save_plan(plan, question, options, out)
+            seen = surveyed(question.data)
+            for line in (seen.short, *plan.lines):
+                progress.tell(line)
+            question = _tuned(plan, out, engine)
+            run_all(
+                question.runs(has_test=len(dataset.test) > 0),
+                out,
+                engine,
+                cost=plan.seconds_of_epoch,
+                beside=plan.seconds_beside,
+            )
+            done = FinishedRuns(question=question, dataset=dataset, out=out)
+            leak = seen.leak if seen.leaks else ""
+            return _answer(done, plan, leak, made, perf_counter() - started)
+
+
+def _planned(
+    question: Comparison, options: PlanOptions, out: Path, processes: int, began: float
+) -> ComparisonPlan:
+    most = max(question.fractions)
+    trainings = {name: question.training(name, most) for name in question.models}
+    images = images_of(trainings[question.models[0]])
+    recipes = {name: recipe_of(each, question.seeds[0], images) for name, each in trainings.items()}
+    return make_plan(question, options, images, recipes, out, processes, began)
+
+
+def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
+    """The question with the learning rates that suit its models, if they are to be tuned."""
+    if not plan.tune:
+        return plan.question
+    run_all(
+        tuning_runs(plan.question),
+        out,
+        engine,
+        cost=plan.seconds_of_epoch,
+        beside=lambda training: START,
+        what="tuning",
+    )
+    return replace(plan.question, rates=tuning_record(plan.question, out).values["rates"])
+
+
+def _check_labels(dataset: Dataset) -> None:
+    if dataset.label_sets is not None:
+        raise UserError(f"{dataset.name} has sets of labels; a comparison needs one label an image")
+
+
+def _check_groups(question: Comparison, dataset: Dataset) -> None:
+    """Refuse parts that hold one group alone, before anything is trained."""
+    check_groups(dataset.test, "test")
+    if question.folds is None:
+        images = images_of(question.training(question.models[0], max(question.fractions)))
+        check_groups(images.test, "validation")
+
+
+def _check_models(question: Comparison) -> None:
+    """Refuse a model that cannot be trained on the images, before anything is made."""
+    for (name, _), training in question.trainings().items():
+        images = images_of(training)
+        plan = recipe_of(training, question.seeds[0], images)
+        subject = build(name, images, drop_path=plan.drop_path, **training.model_args)
+        check_trainable(subject.model, images, plan)
+
+
+def _describe(name: str, dataset: Dataset, **model_args: Any) -> dict[str, Any]:
+    """What a model is and costs."""
+    subject = build(name, dataset, **model_args)
+    parameters, multiply_adds = count(subject.model, dataset.train.size)
+    kind, locality = built_in(subject.model)
+    label = name.removeprefix("timm:")
+    costs = {"parameters": parameters, "multiply_adds": multiply_adds}
+    return {"name": name, "label": label, "kind": kind, "locality": locality, **costs}
+
+
+def _answer(
+    done: FinishedRuns, plan: ComparisonPlan, leak: str, made: dict[str, Any], seconds: float
+) -> Record:
+    question, dataset, runs = done.question, done.dataset, done.by_key
+    reference = question.reference or question.models[0]
+    sizes = {
+        name: _describe(name, dataset, **question.model_args.get(name, {}))
+        for name in question.models
+    }
+    for name, size in sizes.items():
+        own = [run for key, run in runs.items() if key[0] == name]
+        size["images_per_second"] = median(
+            row["images_per_second"] for run in own for row in run.metrics
+        )
+        size["lr"] = own[0].recipe.lr
+    curves = [_curve(key, run) for key, run in runs.items()]
+    most = max(question.fractions)
+    grown = [(curve["model"], curve["top1"]) for curve in curves if curve["fraction"] == most]
+    advice = advise(
+        done.chosen,
+        done.reported,
+        {name: size["multiply_adds"] for name, size in sizes.items()},
+        reference,
+        margin=question.margin,
+        metric=question.metric,
+        trainings=Trainings(curves=grown, never=done.never(), leak=leak),
+        notes=[*plan.notes, *_rates_in_words(question)],
+    )
+    looks, arrays = _looks(question, done.out)
+    arrays |= _correct(done.reported, "correct")
+    wrong, pictures = done.mistakes(advice.model)
+    arrays |= pictures
+    if done.chosen is not done.reported:
+        arrays |= _correct(done.chosen, "chosen")
+    best = done.by_key[advice.model, most, question.seeds[0], 0]
+    values = {
+        "question": "Which model, with how much built-in locality, for these images?",
+        "data": {
+            "name": dataset.name,
+            "num_train": len(dataset.train),
+            "num_test": len(dataset.test),
+            "num_classes": len(dataset.classes),
+            "classes": list(dataset.classes),
+            "size": list(dataset.train.size),
+            "notes": list(dataset.notes),
+        },
+        "models": list(sizes.values()),
+        "reference": reference,
+        "fractions": sorted(question.fractions),
+        "seeds": list(question.seeds),
+        "metric": question.metric,
+        "chosen_by": {
+            "images": done.chosen.name,
+            "count": done.chosen.num_images,
+            "share": None if question.folds else question.validation,
+            "folds": question.folds,
+        },
+        "reported_on": {"images": done.reported.name, "count": done.reported.num_images},
+        "cells": [_cell(key, done) for key in runs],
+        "table": [row.plain() for row in tabulate(done.reported, reference)],
+        "table_chosen": [row.plain() for row in tabulate(done.chosen, reference)],
+        "crossings": crossings(done.reported),
+        "recommendation": {**asdict(advice), "run": str(best.folder)},
+        "mistakes": wrong,
+        "curves": curves,
+        **looks,
+        "correct": [
+            {"model": model, "fraction": fraction, "array": f"correct/{model}/{fraction:g}"}
+            for model, fraction in question.trainings()
+        ],
+        "subset_per_seed": question.subset_per_seed,
+        "recipe": flat(question.recipe.to_dict()),
+        "command": question.command,
+        "expected_seconds": plan.seconds,
+        "left_out": list(plan.left_out),
+        "rates": dict(question.rates),
+        "training_seconds": sum(run.seconds for run in runs.values()),
+    }
+    answer = Record(
+        kind="compare",
+        values=values,
+        arrays=arrays,
+        config=question.config,
+        seed=question.seeds[0],
+        seconds=seconds,
+        made=made,
+    )
+    answer.save(done.out / "compare")
+    _explore(done)
+    return answer
+
+
+def _rates_in_words(question: Comparison) -> list[str]:
+    if not question.rates:
+        return []
+    said = ", ".join(f"{name} {rate:g}" for name, rate in question.rates.items())
+    return [f"Learning rates were chosen for each model, not on test images: {said}."]
+
+
+def _correct(evidence: Evidence, name: str) -> dict[str, np.ndarray]:
+    """Which images every run got right, by model and fraction. (runs, images) uint8"""
+    return {
+        f"{name}/{model}/{fraction:g}": runs.astype(np.uint8)
+        for fraction in {run.fraction for run in evidence.runs}
+        for model, runs in evidence.correct(fraction).items()
+    }
+
+
+def _explore(done: FinishedRuns) -> None:
+    """The attention of every patch in the run on most images, of each model that has any."""
+    question = done.question
+    fraction, seed = max(question.fractions), question.seeds[0]
+    images = done.dataset if len(done.dataset.test) else None  # or the run's own fold
+    for model in question.models:
+        run = done.by_key[model, fraction, seed, 0]
+        about = f"{run.config['data']['train_images']:,} images, seed {seed}"
+        try:
+            found = explore(reopen(run.folder, images=images), about=about)
+        except UserError:
+            continue  # no attention on a grid
+        found.save(done.out / "explorer" / file_name(model))
+
+
+def _cell(key: Key, done: FinishedRuns) -> dict[str, Any]:
+    model, fraction, seed, fold = key
+    run = done.by_key[key]
+    final = run.final
+    test = done.tests.get(key)
+    found = test.values if test is not None else {**final, "nll": final["test_nll"]}
+    return {
+        "model": model,
+        "fraction": fraction,
+        "seed": seed,
+        **({} if done.question.folds is None else {"fold": fold}),
+        "num_images": run.config["data"]["train_images"],
+        "epochs": run.epochs,
+        "top1": 100 * found["top1"],
+        "top5": None if found.get("top5") is None else 100 * found["top5"],
+        "nll": found["nll"],
+        "ece": found.get("ece"),
+        "chosen_top1": 100 * final["top1"],
+        "train_nll": final.get("train_nll"),
+        "seconds": run.seconds,
+        "images_per_second": median(row["images_per_second"] for row in run.metrics),
+        "folder": str(run.folder.relative_to(done.out)),
+    }
+
+
+def _curve(key: Key, run: Run) -> dict[str, Any]:
+    rows = [row for row in run.metrics if row["top1"] is not None]
+    curve = {"epochs": [r["epoch"] for r in rows], "top1": [100 * r["top1"] for r in rows]}
+    curve["train_nll"] = [r.get("train_nll") for r in rows]
+    return {"model": key[0], "fraction": key[1], "seed": key[2], **curve}
+
+
+def _looks(question: Comparison, out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Gates and nonlocality of each model and fraction, averaged over seeds."""
+    found: dict[str, Any] = {"gates": [], "nonlocality": []}
+    arrays = {}
+    trainings = question.trainings()
+    for model in question.models:
+        for fraction in sorted(question.fractions):
+            training = trainings[model, fraction]
+            read = [reading_of(training, LOOKS, seed, out) for seed in question.seeds]
+            looks = [each for each in read if each is not None]
+            for name in found:
+                if any(name not in each.arrays for each in looks):
+                    continue
+                key = f"{name}/{model}/{fraction:g}"
+                arrays[key] = np.mean([each.arrays[name] for each in looks], axis=0)
+                entry = {"model": model, "fraction": fraction, "array": key}
+                entry |= {"epochs": looks[0].values["epochs"], **looks[0].values[name]}
+                found[name].append(entry)
+    return found, arrays

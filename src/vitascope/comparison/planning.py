@@ -1,0 +1,205 @@
+"""Plan of a comparison: matched widths, expected time, time budget and tuning of learning rates.
+
+The plan is kept as ``plan.json`` in the folder, so that the same command resumes it, though timed
+steps differ a little every time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from vitascope import record
+from vitascope.comparison.budget import fit, in_words, seconds_from
+from vitascope.comparison.matching import matched_widths
+from vitascope.comparison.question import Comparison
+from vitascope.comparison.timing import (
+    ImageCounts,
+    Speed,
+    duration_of,
+    seconds_beside,
+    seconds_of_epoch,
+    time_steps,
+)
+from vitascope.comparison.tuning import FACTORS, SHARE
+from vitascope.data import Dataset
+from vitascope.record import Record, plain
+from vitascope.runs.spec import Training, changed_recipe
+from vitascope.training import Recipe
+
+SLACK = 1.25  # a busy machine takes longer than the timed steps say, and the page comes last
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Time budget, tuning of learning rates and matching of cost."""
+
+    budget: str | None = None  # a time such as 20m
+    tune: bool = False
+    match: str | None = None  # "compute"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonPlan:
+    """What is trained, and how long that will take."""
+
+    question: Comparison
+    tune: bool
+    seconds: float  # expected
+    speeds: Mapping[str, Speed]
+    counts: ImageCounts
+    left_out: tuple[str, ...]  # to end within the budget
+    budget: float | None
+
+    def seconds_of_epoch(self, training: Training) -> float:
+        """For the progress and the time left."""
+        plan = training.full_recipe
+        return seconds_of_epoch(plan, self.counts, self.speeds[training.model])
+
+    def seconds_beside(self, training: Training) -> float:
+        """Of a run besides its epochs."""
+        plan = training.full_recipe
+        return seconds_beside(plan, self.counts, self.speeds[training.model])
+
+    @property
+    def lines(self) -> list[str]:
+        """What will be trained, in words."""
+        asked = self.question
+        parts = [
+            f"{len(asked.models)} models ({', '.join(asked.models)})",
+            f"{len(asked.fractions)} fraction{'s' if len(asked.fractions) > 1 else ''}",
+            f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}",
+            *([f"{asked.folds} folds"] if asked.folds else []),
+        ]
+        short = f", after {len(asked.models) * len(FACTORS)} short ones to tune"
+        epochs = asked.recipe.epochs
+        said = (
+            f"{' x '.join(parts)}: {len(asked.runs())} runs of {epochs} epoch{'s' * (epochs > 1)}"
+        )
+        said += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
+        return [said, *self.notes]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out, for the record and the page."""
+        if not self.left_out or self.budget is None:
+            return []
+        return [f"Left out to end within {in_words(self.budget)}: {'; '.join(self.left_out)}."]
+
+
+def make_plan(
+    asked: Comparison,
+    options: PlanOptions,
+    dataset: Dataset,
+    recipes: Mapping[str, Recipe],
+    out: Path,
+    processes: int,
+    began: float | None = None,
+) -> ComparisonPlan:
+    """Decide what is trained.
+
+    Args:
+        asked: The question.
+        options: Budget, tuning and matching.
+        dataset: Images that a run trains on and is measured on.
+        recipes: Of each model on the most images, for the timed steps.
+        out: Folder of the comparison, which may hold a plan.
+        processes: Runs at a time.
+        began: When the comparison did, by ``perf_counter``: what it took so far, the timed steps
+            among it, is off the budget.
+
+    Raises:
+        UserError: If the budget does not suffice, or widths cannot be matched.
+    """
+    began = perf_counter() if began is None else began
+    budget = None if options.budget is None else seconds_from(options.budget)
+    if options.match == "compute":
+        asked = replace(asked, model_args=matched_widths(asked.models, dataset))
+    config = plain({**asked.config, **asdict(options)})
+    kept = _kept(out, config)
+    if kept is not None:
+        return _from_record(kept, asked, budget)
+    speeds = {
+        name: time_steps(name, dataset, recipes[name], **asked.model_args.get(name, {}))
+        for name in asked.models
+    }
+    counts = ImageCounts.of(dataset)
+
+    def lasts(question: Comparison) -> float:
+        return duration_of(question, counts, speeds, processes)
+
+    def tuning(question: Comparison) -> float:
+        short = changed_recipe(question.recipe, max(1, round(SHARE * question.recipe.epochs)), {})
+        one = replace(question, recipe=short, fractions=(max(question.fractions),))
+        return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None))
+
+    def all_of(question: Comparison) -> float:
+        return lasts(question) + (tuning(question) if options.tune else 0.0)
+
+    question, tune = asked, options.tune
+    left_out: tuple[str, ...] = ()
+    if budget is not None:
+        batch = asked.recipe.batch_size
+        cost = {name: speed.step + speed.update / batch for name, speed in speeds.items()}
+        spent = perf_counter() - began
+        fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
+        question, left_out = fitted.question, fitted.left_out
+        room = budget - spent - SLACK * lasts(question)
+        tune = options.tune or (not left_out and SLACK * tuning(question) <= room)
+    seconds = lasts(question) + (tuning(question) if tune else 0.0)
+    return ComparisonPlan(
+        question=question,
+        tune=tune and not question.rates,
+        seconds=seconds,
+        speeds=speeds,
+        counts=counts,
+        left_out=left_out,
+        budget=budget,
+    )
+
+
+def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out: Path) -> None:
+    """Keep the plan, so that the same command goes on with it."""
+    values = {
+        "models": plan.question.models,
+        "fractions": plan.question.fractions,
+        "epochs": plan.question.recipe.epochs,
+        "tune": plan.tune,
+        "seconds": plan.seconds,
+        "speeds": {name: asdict(speed) for name, speed in plan.speeds.items()},
+        "counts": asdict(plan.counts),
+        "left_out": plan.left_out,
+    }
+    config = plain({**asked.config, "model_args": plan.question.model_args, **asdict(options)})
+    Record(kind="plan", values=values, config=config).save(out / "plan")
+
+
+def _kept(out: Path, config: Mapping[str, Any]) -> Record | None:
+    """The plan of the same question in the same folder."""
+    if not (out / "plan.json").exists():
+        return None
+    found = record.load(out / "plan")
+    return found if found.config == config else None
+
+
+def _from_record(kept: Record, asked: Comparison, budget: float | None) -> ComparisonPlan:
+    values = kept.values
+    recipe = asked.recipe
+    if values["epochs"] != recipe.epochs:
+        recipe = changed_recipe(recipe, values["epochs"], {})
+    question = replace(
+        asked,
+        models=tuple(values["models"]),
+        fractions=tuple(values["fractions"]),
+        recipe=recipe,
+    )
+    return ComparisonPlan(
+        question=question,
+        tune=values["tune"],
+        seconds=values["seconds"],
+        speeds={name: Speed(**speed) for name, speed in values["speeds"].items()},
+        counts=ImageCounts(**values["counts"]),
+        left_out=tuple(values["left_out"]),
+        budget=budget,
+    )

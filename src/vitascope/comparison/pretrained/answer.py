@@ -1,0 +1,442 @@
+"""Which pretrained backbone for these images, and how good will it get?
+
+1. Probe every candidate: frozen features, nearest neighbours and a linear classifier.
+2. Race: fine-tune the best few and the best of each kind of locality; the winner's network also
+   from random weights, which shows what pretraining added.
+3. Answer: accuracy against cost, and one recommendation, or that it is undecided: a candidate and
+   the way to use it, with a linear head on its frozen features or fine-tuned, whichever is better.
+   It is there as a run, for `predict`. Beside it the order by ImageNet accuracy, which shows what
+   probing added.
+
+Choice and report are those of a comparison from scratch (:func:`advise`): validation images, held
+out of the training images, or every training image out of its fold choose; test images, which
+chose nothing, tell how good it is and by how much it leads.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vitascope import stats
+from vitascope.comparison.advice import advise
+from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.evidence import Evidence
+from vitascope.comparison.finished_runs import FinishedRuns
+from vitascope.comparison.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
+from vitascope.comparison.pretrained.probing import (
+    OnImage,
+    ProbedCandidate,
+    Tell,
+    evidence_of,
+    parts_of,
+    probe_all,
+)
+from vitascope.comparison.pretrained.question import PretrainedQuestion
+from vitascope.comparison.pretrained.race import RacePlan, Runner, order_of, planned, runners
+from vitascope.comparison.question import TEST, Comparison
+from vitascope.data import Dataset
+from vitascope.data.survey import surveyed
+from vitascope.inspection.mistakes import mistakes
+from vitascope.loading.opening import is_named, split_file
+from vitascope.record import Record, provenance
+from vitascope.runs.cache import folder_of, on_so_many, reading_of
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.spec import changed_recipe
+from vitascope.runs.train_model import load_images
+from vitascope.settings import changed, command_line
+from vitascope.training import load_run, lock_folder
+
+MOST = 1.0  # all images: the only fraction
+LINEAR, TUNED = "linear head", "fine-tuned"  # the ways to use pretrained weights
+
+
+@dataclass(frozen=True)
+class Way:
+    """A candidate and how its weights are used."""
+
+    model: str
+    how: str  # LINEAR or TUNED
+
+    def __str__(self) -> str:
+        """As the answer calls it.
+
+        >>> print(Way("resnet18", LINEAR))
+        resnet18 (linear head)
+        """
+        return f"{self.model} ({self.how})"
+
+
+def choose_pretrained(
+    question: PretrainedQuestion,
+    out: str | Path,
+    engine: Engine | None = None,
+    *,
+    tell: Tell = lambda line: None,
+    on_image: OnImage = lambda model, done, total: None,
+) -> Record:
+    """Probe, race and answer. The record is ``out/pretrained.json``, the features are kept there.
+
+    Args:
+        question: What to ask.
+        out: Folder for features, runs and record.
+        engine: Where the runs are made; one after the other in this process when left out.
+        tell: Told, in one line each, what every candidate is and found.
+        on_image: Told of the probe's progress.
+
+    Raises:
+        UserError: If no candidate can be had, or another process is at work in ``out``.
+    """
+    out, started, made = Path(out), perf_counter(), provenance()
+    engine = engine or Engine()
+    load_images.cache_clear()  # they may have changed since
+    with lock_folder(out):
+        tried = at_least_one(opened(question.models, question.image_size))
+        look = surveyed(question.data)
+        tell(look.short)
+        candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
+        chosen, reported = evidence_of(question, candidates, images)
+        chosen, reported = _called(LINEAR, chosen, reported)
+        trainings = Trainings(leak=look.leak if look.leaks else "")
+        plan, race, scratch = RacePlan((), 0, ()), None, None
+        if not question.probe_only:
+            left = None if question.budget is None else question.budget - (perf_counter() - started)
+            plan = _plan(question, candidates, left, engine)
+            for line in plan.notes:
+                tell(line)
+        if plan.models:
+            asked = question.race(plan.models, plan.epochs, "pretrained")
+            race = _raced(asked, candidates, images, out, engine)
+            tuned = _called(TUNED, race.chosen, race.reported)
+            chosen, reported = _joined((chosen, reported), tuned)
+            curves = [(f"{Way(k[0], TUNED)}", _curve(r.metrics)) for k, r in race.by_key.items()]
+            never = {f"{Way(name, TUNED)}": said for name, said in race.never().items()}
+            trainings = replace(trainings, curves=curves, never=never)
+        ways = {
+            f"{way}": way for model in candidates for way in (Way(model, LINEAR), Way(model, TUNED))
+        }
+        costs = {  # at work the two ways cost the same; a head alone is the cheaper to make
+            name: float(candidates[way.model].cost.multiply_adds + (way.how == TUNED))
+            for name, way in ways.items()
+        }
+        found = stats.recommend(chosen.correct(MOST), costs, question.margin, **chosen.kinds)
+        advice = advise(
+            chosen,
+            reported,
+            costs,
+            found.best,
+            margin=question.margin,
+            metric=question.metric,
+            trainings=trainings,
+        )
+        taken, best = ways[advice.model], ways[found.best]
+        if race is not None and candidates[best.model].opened.rebuildable:
+            alone = question.race((best.model,), plan.epochs, "random")
+            scratch = _raced(alone, candidates, images, out, engine).reported
+        wrong, pictures = (
+            race.mistakes(taken.model)
+            if race is not None and taken.how == TUNED
+            else _mistakes(question, candidates[taken.model], images)
+        )
+        answer = Record(
+            kind="pretrained",
+            values={
+                "question": "Which pretrained backbone for these images, and how good will it get?",
+                **_lists(candidates, chosen, reported, found.best),
+                **_images(question, images, chosen, reported),
+                "recommendation": {
+                    **asdict(advice),
+                    "model": taken.model,
+                    "way": taken.how,
+                    "verdict": found.verdict,
+                    "best": best.model,
+                    "reason": found.reason,
+                    "rivals": list(found.rivals),
+                    "stage": "probe" if race is None else "race",
+                    **_in_use(question, taken, candidates, images, plan, out, engine),
+                },
+                "race": [] if race is None else _lines(race.reported, plan),
+                "race_left_out": list(plan.left_out),
+                "race_notes": list(plan.notes),
+                "fine_tuning": None if race is None else _added(candidates, race),
+                "scratch": None if scratch is None else _gained(best, reported, scratch),
+                "skipped": skipped,
+                "images": look.values(),
+                "mistakes": wrong,
+                "metric": question.metric,
+                "seeds": list(question.seeds),
+            },
+            arrays={**_arrays(candidates, race, scratch), **pictures},
+            config=question.config,
+            seed=question.seeds[0],
+            seconds=perf_counter() - started,
+            made=made,
+        )
+        answer.save(out / "pretrained")
+    return answer
+
+
+def _called(how: str, *evidence: Evidence) -> list[Evidence]:
+    """The same evidence with the way in every name; what was one object stays one."""
+    found = {
+        id(each): replace(
+            each, runs=tuple(replace(run, model=f"{Way(run.model, how)}") for run in each.runs)
+        )
+        for each in evidence
+    }
+    return [found[id(each)] for each in evidence]
+
+
+def _joined(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evidence]:
+    """Evidence on the same images together; what was one object stays one."""
+    found = {
+        id(one): replace(one, runs=(*one.runs, *other.runs))
+        for one, other in zip(first, second, strict=True)
+    }
+    return [found[id(one)] for one in first]
+
+
+def _in_use(
+    question: PretrainedQuestion,
+    taken: Way,
+    candidates: Mapping[str, ProbedCandidate],
+    images: Dataset,
+    plan: RacePlan,
+    out: Path,
+    engine: Engine,
+) -> dict[str, Any]:
+    """The recommended way as a run, made unless it is there, and the command for all images.
+
+    ``run`` and ``run_top1`` are None after a probe alone; all are where no run can build the model.
+    """
+    nothing = {"run": None, "run_top1": None, "command": None}
+    source = candidates[taken.model].opened.found
+    if source is None or source.config is None:
+        return nothing
+    asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
+    training, seed = asked.training(taken.model, MOST), question.seeds[0]
+    plain = changed_recipe(asked.recipe.name, asked.recipe.epochs, {}).to_dict()
+    options = [
+        ("--model", taken.model),
+        ("--pretrained", is_named(taken.model) and split_file(taken.model)[1] is None),
+        ("--data", question.data),
+        ("--image-size", question.image_size),
+        ("--recipe", asked.recipe.name),
+        ("--epochs", plan.epochs if taken.how == TUNED else None),
+        ("--set", changed(asked.recipe.to_dict(), plain)),
+        ("--out", out / "model"),
+    ]
+    command = command_line(["vitascope", "train"], options)
+    if question.probe_only:
+        return {**nothing, "command": command}
+    tests = (TEST,) if TEST in asked.readings and len(images.test) else ()
+    run_all([(training, tests, seed)], out, engine)
+    folder = folder_of(training, seed, out)
+    read = reading_of(training, TEST, seed, out)
+    right = (
+        load_run(folder).final["top1"]
+        if read is None
+        else float((read.arrays["predicted"] == read.arrays["label"]).mean())
+    )
+    return {"run": str(folder), "run_top1": right, "command": command}
+
+
+def _plan(
+    question: PretrainedQuestion,
+    candidates: Mapping[str, ProbedCandidate],
+    left: float | None,
+    engine: Engine,
+) -> RacePlan:
+    """Who is fine-tuned: of those that a run can build again."""
+    able = {name: each for name, each in candidates.items() if each.opened.rebuildable}
+    wanted = runners(
+        [
+            Runner(
+                model=name,
+                kind=each.opened.kind,
+                linear=each.inner,
+                seconds=each.cost.usual_milliseconds / 1000,
+            )
+            for name, each in able.items()
+        ]
+    )
+    num_images = next(iter(candidates.values())).num_train
+    plan = planned(
+        wanted,
+        num_images=num_images,
+        num_seeds=len(question.seeds) * (question.folds or 1),
+        epochs=on_so_many(question.recipe, num_images).epochs,
+        budget=left,
+        processes=engine.processes,
+    )
+    return replace(plan, unable=tuple(name for name in candidates if name not in able))
+
+
+def _raced(
+    asked: Comparison,
+    candidates: Mapping[str, ProbedCandidate],
+    images: Dataset,
+    out: Path,
+    engine: Engine,
+) -> FinishedRuns:
+    """The runs of a comparison of some candidates, made unless they are there."""
+    run_all(
+        asked.runs(has_test=len(images.test) > 0),
+        out,
+        engine,
+        cost=lambda training: float(candidates[training.model].cost.multiply_adds),
+    )
+    return FinishedRuns(question=asked, dataset=images, out=out)
+
+
+def _curve(metrics: Any) -> list[float]:
+    return [100 * row["top1"] for row in metrics if row["top1"] is not None]
+
+
+def _lists(
+    candidates: Mapping[str, ProbedCandidate], chosen: Evidence, reported: Evidence, best: str
+) -> dict[str, Any]:
+    """Every candidate, and the orders."""
+    final, by = reported.correct(MOST), chosen.correct(MOST)
+    rows, tuned = [], {}
+    for name, each in candidates.items():
+        ways = [way for way in (Way(name, LINEAR), Way(name, TUNED)) if f"{way}" in final]
+        own = max(ways, key=lambda way: by[f"{way}"].mean())  # its better one, of those that choose
+        if len(ways) > 1:
+            tuned[name] = float(final[f"{ways[1]}"].mean())
+        line = {**_row(name, each, tuned.get(name)), "way": own.how}
+        right = {"knn": each.reported["knn"]}
+        right |= {
+            key: final[f"{w}"] for key, w in zip(("linear", "fine_tuned"), ways, strict=False)
+        }
+        line["intervals"] = {
+            key: _interval(stats.accuracy(found, **reported.kinds)) for key, found in right.items()
+        }
+        if f"{own}" != best:
+            pair = (final[best], final[f"{own}"])
+            line["behind"] = _interval(stats.difference(*pair, **reported.kinds))
+        rows.append(line)
+    return {
+        "probe": rows,
+        "table": rows,
+        "order": {
+            "imagenet": order_of({line["model"]: line["imagenet"] for line in rows}),
+            "probe": order_of({line["model"]: line["linear"] for line in rows}),
+            "race": order_of(tuned),
+        },
+    }
+
+
+def _images(
+    question: PretrainedQuestion, images: Dataset, chosen: Evidence, reported: Evidence
+) -> dict[str, Any]:
+    """Which images there are, which chose and which report."""
+    return {
+        "data": {
+            "name": images.name,
+            "num_train": len(images.train),
+            "num_test": len(images.test),
+            "classes": list(images.classes),
+            "notes": list(images.notes),
+        },
+        "chosen_by": {
+            "images": chosen.name,
+            "count": chosen.num_images,
+            "share": None if question.folds else question.validation,
+            "folds": question.folds,
+        },
+        "reported_on": {"images": reported.name, "count": reported.num_images},
+    }
+
+
+def _lines(reported: Evidence, plan: RacePlan) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": name,
+            "top1": float(right.mean()),
+            "per_seed": [float(share) for share in right.mean(axis=1)],
+            "epochs": plan.epochs,
+        }
+        for name, right in reported.correct(MOST).items()
+    ]
+
+
+def _added(candidates: Mapping[str, ProbedCandidate], race: FinishedRuns) -> dict[str, Any]:
+    """What fine-tuning added to the linear head of the network that it suited best."""
+    means = {name: right.mean() for name, right in race.chosen.correct(MOST).items()}
+    best = max(means, key=lambda name: means[name])
+    frozen = candidates[best].reported["linear"]
+    gain = stats.difference(race.reported.correct(MOST)[best], frozen, **race.reported.kinds)
+    return {"model": best, "linear": 100 * float(frozen.mean()), "gain": _interval(gain)}
+
+
+def _gained(best: Way, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
+    """What the pretrained weights added to the best network."""
+    (right,) = scratch.correct(MOST).values()
+    gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
+    return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
+
+
+def _interval(found: stats.Estimate) -> dict[str, float]:
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+def _arrays(
+    candidates: Mapping[str, ProbedCandidate], race: FinishedRuns | None, scratch: Evidence | None
+) -> dict[str, np.ndarray]:
+    """Which images each got right: ``correct/`` those that report, ``chosen/`` those that chose."""
+    found = {}
+    for name, each in candidates.items():
+        for kind in ("linear", "knn"):
+            found[f"correct/{kind}/{name}"] = each.reported[kind]
+            found[f"chosen/{kind}/{name}"] = each.chosen[kind]
+    if race is not None:
+        found |= {f"correct/race/{n}": right for n, right in race.reported.correct(MOST).items()}
+        found |= {f"chosen/race/{n}": right for n, right in race.chosen.correct(MOST).items()}
+    if scratch is not None:
+        (found["correct/scratch"],) = scratch.correct(MOST).values()
+    return {name: right.astype(np.uint8) for name, right in found.items()}
+
+
+def _mistakes(
+    question: PretrainedQuestion, taken: ProbedCandidate, images: Dataset
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the linear head of a candidate gets wrong, of the first seed and fold."""
+    part = images.test
+    if not len(part):
+        part = images.train.take(parts_of(question, images)[0][1])
+    values, arrays = mistakes(taken.first, images.classes, part)
+    told = {"model": taken.opened.text, "seed": question.seeds[0]}
+    return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
+
+
+def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:
+    """One candidate, as ``--json`` has it."""
+    found = each.opened.found
+    assert found is not None
+    how = found.preprocessing
+    top1, where = IMAGENET.get(plain_name(name), (None, ""))
+    return {
+        "model": name,
+        **each.shares,
+        "k": each.k,
+        "c": each.c,
+        "fine_tuned": fine_tuned,
+        "kind": each.opened.kind,
+        "locality": each.opened.locality,
+        "size": list(how.size),
+        "mean": list(how.mean),
+        "std": list(how.std),
+        "interpolation": how.interpolation,
+        "crop_pct": how.crop_pct,
+        "weights": found.weights_key,
+        "line": found.line,
+        "license": found.license,
+        "imagenet": top1,
+        "imagenet_source": where,
+        "twice": None if each.twice is None else asdict(each.twice),
+        **asdict(each.cost),
+    }

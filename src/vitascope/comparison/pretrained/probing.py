@@ -1,0 +1,246 @@
+"""Every candidate probed on the images of a question.
+
+The training images are parted as for the race: a share is held out and chooses, or every fold in
+turn. Each seed trains its classifiers on the rest; they are right or wrong on the held-out images,
+which choose, and on the test images, which report.
+
+Shapes: S seeds, F folds (1 without), n held-out images in all, M test images.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vitascope.comparison.evidence import Evidence, RunResult
+from vitascope.comparison.pretrained.candidates import Opened
+from vitascope.comparison.pretrained.cost import Cost, cost_of
+from vitascope.comparison.pretrained.question import PretrainedQuestion
+from vitascope.comparison.pretrained.twice import SHARES, Twice, twice
+from vitascope.data import Dataset
+from vitascope.errors import UserError
+from vitascope.inspection.features import frozen_features
+from vitascope.inspection.probe import Probed, linear, probe
+from vitascope.loading.held_out import check_groups, positions
+from vitascope.loading.pretrained import images_for
+from vitascope.training.predictions import Predictions
+
+Tell = Callable[[str], None]
+OnImage = Callable[[str, int, int], None]
+Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on, and held out
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedCandidate:
+    """A candidate that was probed."""
+
+    opened: Opened
+    chosen: Mapping[str, np.ndarray]  # "knn", "linear" on the images that choose. (S, n) bool
+    reported: Mapping[str, np.ndarray]  # on those that report. (S x F, M) bool
+    k: int
+    c: float
+    first: Predictions  # of the linear classifier of the first seed, on those that report
+    inner: float  # share of the linear classifier in the inner cross-validation
+    cost: Cost
+    num_train: int  # images of one training
+    twice: Twice | None  # the linear probe with twice the images
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Accuracies in [0, 1] on the images that report."""
+        return {name: float(right.mean()) for name, right in self.reported.items()}
+
+
+def probe_all(
+    question: PretrainedQuestion,
+    candidates: Iterable[Opened],
+    folder: Path,
+    tell: Tell,
+    on_image: OnImage,
+) -> tuple[dict[str, ProbedCandidate], dict[str, str], Dataset]:
+    """Every candidate that can be had, why others cannot, and the images.
+
+    Args:
+        question: What is asked.
+        candidates: At least one of them can be had.
+        folder: Where features are kept.
+        tell: Told in one line what every candidate is and found.
+        on_image: Told of the progress.
+
+    Raises:
+        UserError: If the images cannot be parted.
+    """
+    found: dict[str, ProbedCandidate] = {}
+    skipped: dict[str, str] = {}
+    images = None
+    more = {} if question.folds is None else {"test_fraction": 0.0}
+    for each in candidates:
+        if each.found is None:
+            skipped[each.text] = each.problem
+            tell(f"skipped {each.text}: {each.problem}")
+            continue
+        images = images_for(question.data, each.found, **more)
+        parts = parts_of(question, images)
+        tell(each.found.line)
+        found[each.text] = _probed(question, each, images, parts, folder, on_image)
+        shares = found[each.text].shares
+        reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
+        tell(
+            f"{each.text}: k-NN {100 * shares['knn']:.1f} %, linear {100 * shares['linear']:.1f} % "
+            f"of {reported} images"
+        )
+    assert images is not None
+    return found, skipped, images
+
+
+def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
+    """How the training images are parted; nothing is held out where test images choose.
+
+    Raises:
+        UserError: If there are none, or a part holds one group alone.
+    """
+    check_groups(images.test, "test")
+    if question.folds is None and not question.validation:
+        if not len(images.train):
+            raise UserError(f"{images.name} has no training images; give a source that has some")
+        return [(np.arange(len(images.train)), np.arange(0))]
+    parts = positions(images, question.validation, question.folds)
+    if question.folds is None:
+        check_groups(images.train.take(parts[0][1]), "validation")
+    return parts
+
+
+def _probed(
+    question: PretrainedQuestion,
+    each: Opened,
+    images: Dataset,
+    parts: list[Part],
+    folder: Path,
+    on_image: OnImage,
+) -> ProbedCandidate:
+    assert each.found is not None
+    total, done = len(images.train) + len(images.test), 0
+
+    def step(count: int) -> None:
+        nonlocal done
+        done += count
+        on_image(each.text, done, total)
+
+    train = frozen_features(each.found, images.train, folder, on_step=step)
+    test = frozen_features(each.found, images.test, folder, on_step=step)
+    labels, groups = images.train.labels, images.train.groups
+    probed: list[Probed] = [
+        probe(
+            train[kept],
+            labels[kept],
+            np.concatenate([train[out], test]),
+            np.concatenate([labels[out], images.test.labels]),
+            seeds=question.seeds,
+            groups=None if groups is None else groups[kept],
+        )
+        for kept, out in parts
+    ]
+    chosen, reported = {}, {}
+    for name in ("knn", "linear"):
+        right = [(getattr(p, name), len(out)) for p, (_, out) in zip(probed, parts, strict=True)]
+        chosen[name] = np.concatenate([each[:, :held] for each, held in right], axis=1)
+        reported[name] = np.concatenate([each[:, held:] for each, held in right])
+    if not chosen["linear"].shape[1]:
+        chosen = reported
+    kept, out = parts[0]
+    first = probed[0]
+    measured = (test, images.test.labels) if len(images.test) else (train[out], labels[out])
+    return ProbedCandidate(
+        opened=each,
+        chosen=chosen,
+        reported=reported if len(images.test) else chosen,
+        k=first.k,
+        c=first.c,
+        first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
+        inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
+        cost=cost_of(each.found.model, each.found.preprocessing.size),
+        num_train=len(kept),
+        twice=_twice(
+            question.seeds,
+            first.c,
+            (train[kept], labels[kept]),
+            measured,
+            None if groups is None else groups[kept],
+        ),
+    )
+
+
+def _twice(
+    seeds: tuple[int, ...],
+    c: float,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    groups: np.ndarray | None,
+) -> Twice | None:
+    """The learning curve of the linear probe, and what it says of twice the images."""
+    (features, labels), counts, errors = train, [], []
+    for share in SHARES:
+        for seed in seeds:
+            part = some(labels, share, seed, groups)
+            if len(np.unique(labels[part])) < 2:
+                continue
+            model = linear(c).fit(features[part], labels[part])
+            counts.append(len(part))
+            errors.append(float((model.predict(test[0]) != test[1]).mean()))
+    return twice(counts, errors)
+
+
+def some(
+    labels: np.ndarray, share: float, seed: int, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Positions of a share of each class, at least one image, drawn with the seed; or of groups.
+
+    >>> some(np.array([0, 0, 1, 1]), 0.5, 0).shape
+    (2,)
+    """
+    rng, found = np.random.default_rng(seed), []
+    if groups is not None:
+        names = rng.permutation(np.unique(groups))
+        return np.flatnonzero(np.isin(groups, names[: max(1, round(share * len(names)))]))
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        found.append(rng.permutation(members)[: max(1, round(share * len(members)))])
+    return np.sort(np.concatenate(found))
+
+
+def evidence_of(
+    question: PretrainedQuestion, candidates: Mapping[str, ProbedCandidate], images: Dataset
+) -> tuple[Evidence, Evidence]:
+    """What the linear probes said about the images that choose and about those that report.
+
+    They are the same object where the same images do both.
+    """
+
+    def runs(which: str) -> tuple[RunResult, ...]:
+        return tuple(
+            RunResult(name, 1.0, number, each.num_train, right)
+            for name, each in candidates.items()
+            for number, right in enumerate(getattr(each, which)["linear"])
+        )
+
+    balanced = question.metric == "balanced"
+    tests = Evidence(
+        name="test",
+        runs=runs("reported"),
+        labels=images.test.labels if balanced else None,
+        groups=images.test.groups,
+    )
+    if question.folds is None and not question.validation:
+        return tests, tests
+    parts = parts_of(question, images)
+    order = np.concatenate([out for _, out in parts])
+    dealt = np.repeat(np.arange(len(parts)), [len(out) for _, out in parts])
+    held = Evidence(
+        name="validation" if question.folds is None else "held-out",
+        runs=runs("chosen"),
+        labels=images.train.labels[order] if balanced else None,
+        folds=None if question.folds is None else dealt,
+        groups=None if images.train.groups is None else images.train.groups[order],
+    )
+    return (held, tests) if len(images.test) else (held, held)

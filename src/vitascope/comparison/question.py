@@ -1,0 +1,172 @@
+"""What a comparison asks: which models, on which images, trained and chosen how."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Literal
+
+from vitascope.atomic import file_name
+from vitascope.comparison.advice import Metric
+from vitascope.errors import UserError
+from vitascope.runs.executor import Wanted
+from vitascope.runs.spec import Reading, Training
+from vitascope.settings import Seed, Side, Within, check, command_line
+from vitascope.training import Recipe
+
+LOOKS = Reading(name="looks")  # gates and nonlocality over training
+TEST = Reading(name="test")  # the test images, of a run that was measured on others
+
+# What must not change in a folder; more models, fractions or seeds use the same runs.
+SAME = ("data", "image_size", "recipe", "subset_per_seed", "validation", "folds")
+
+
+def rates_from(words: Sequence[str], models: Sequence[str]) -> dict[str, float]:
+    """Learning rates as they are typed.
+
+    >>> rates_from(["vit_micro=1e-3"], ["vit_micro", "resnet_micro"])
+    {'vit_micro': 0.001}
+    """
+    found = {}
+    for word in words:
+        name, _, value = word.rpartition("=")
+        if name not in models:
+            raise UserError(f"--rates {word!r} names none of the models {', '.join(models)}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < float("inf"):
+            raise UserError(f"--rates takes NAME=VALUE with a positive number, not {word!r}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Models to choose from, images and seeds to choose by, and how it is done."""
+
+    data: str
+    models: tuple[str, ...]
+    seeds: tuple[Seed, ...] = (0, 1, 2)
+    recipe: Recipe
+    image_size: Side | None = None  # the models' own when left out
+    # points that a cheaper model may be behind
+    margin: Annotated[float, Within(0, 100)] = 1.0
+    # share of the training images that choose the model; 0: the test images do
+    validation: Annotated[float, Within(0, 1, open_high=True)] = 0.2
+    folds: Annotated[int, Within(2, 100)] | None = None  # every image chooses, once a seed
+    metric: Metric = "top1"
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in self.several():
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise UserError(f"{name} must be one or more different ones, not {list(values)}")
+
+    def several(self) -> tuple[str, ...]:
+        """Fields that take one or more different values."""
+        return ("models", "seeds")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """In plain types."""
+        return {**asdict(self), "recipe": self.recipe.to_dict()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Choice):
+    """The question in full."""
+
+    models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
+    fractions: tuple[float, ...] = (0.1, 1.0)
+    reference: str | None = None  # gains are relative to it; by default the first model
+    overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
+    subset_per_seed: bool = True  # a fraction is drawn anew with each seed
+    rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
+    model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
+    start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`
+
+    def several(self) -> tuple[str, ...]:
+        """Fields that take one or more different values."""
+        return ("models", "fractions", "seeds")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.several():
+            values = getattr(self, name)
+            short = [f"{v:g}" if isinstance(v, float) else file_name(str(v)) for v in values]
+            if len(set(short)) != len(values):
+                raise UserError(
+                    f"{name} {', '.join(map(str, values))} are too much alike: their results would "
+                    f"share the names {', '.join(short)}"
+                )
+        if not all(0 < fraction <= 1 for fraction in self.fractions):
+            raise UserError(f"fractions lie in (0, 1], not {list(self.fractions)}")
+        if self.reference is not None and self.reference not in self.models:
+            raise UserError(f"the reference {self.reference} is not among the models")
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What is read off a run: of one that chose by other images, also the test images."""
+        looks = () if self.start else (LOOKS,)
+        return (*looks, TEST) if self.validation or self.folds else looks
+
+    def trainings(self) -> dict[tuple[str, float], Training]:
+        """By model and fraction, the largest fractions first."""
+        return {
+            (model, fraction): self.training(model, fraction)
+            for fraction in sorted(self.fractions, reverse=True)
+            for model in self.models
+        }
+
+    def training(self, model: str, fraction: float, **changes: Any) -> Training:
+        """Of one model on a fraction of the images, on the first fold where there are any."""
+        rate = {"lr": self.rates[model]} if model in self.rates else {}
+        return Training(
+            model=model,
+            model_args=self.model_args.get(model, {}),
+            data=self.data,
+            image_size=self.image_size,
+            validation=None if self.folds else self.validation or None,
+            fold=(0, self.folds) if self.folds else None,
+            recipe=self.recipe,
+            changes={"subset.fraction": fraction, **rate, **changes},
+            subset_per_seed=self.subset_per_seed,
+            start=self.start,
+        )
+
+    def on_every_fold(self, training: Training) -> list[Training]:
+        """The training once for each fold; itself where there are none."""
+        if self.folds is None:
+            return [training]
+        return [training.but(fold=(which, self.folds)) for which in range(self.folds)]
+
+    def runs(self, *, has_test: bool = True) -> list[Wanted]:
+        """Every training with every seed and fold; gates are followed on the first fold."""
+        wanted: list[Wanted] = []
+        tests = tuple(reading for reading in self.readings if has_test or reading != TEST)
+        for training in self.trainings().values():
+            for number, part in enumerate(self.on_every_fold(training)):
+                read = tests if number == 0 else tuple(r for r in tests if r != LOOKS)
+                wanted += [(part, read, seed) for seed in self.seeds]
+        return wanted
+
+    @property
+    def command(self) -> str:
+        """What to type to get this again."""
+        options = [
+            ("--data", self.data),
+            ("--recipe", self.recipe.name),
+            ("--epochs", self.recipe.epochs),
+            ("--models", self.models),
+            ("--fractions", tuple(f"{fraction:g}" for fraction in self.fractions)),
+            ("--seeds", self.seeds),
+            ("--image-size", self.image_size),
+            ("--set", self.overrides),
+            ("--margin", self.margin if self.margin != 1.0 else None),
+            ("--validation", self.validation if self.validation != 0.2 else None),
+            ("--folds", self.folds),
+            ("--metric", self.metric if self.metric != "top1" else None),
+            ("--rates", tuple(f"{name}={rate:g}" for name, rate in self.rates.items())),
+            ("--match", "compute" if self.model_args else None),
+        ]
+        return command_line(["vitascope", "compare"], options)

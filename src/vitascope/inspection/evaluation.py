@@ -1,0 +1,164 @@
+"""How good a model is on labelled images: top-1, top-5, NLL, ECE; and on images that were changed.
+
+Both commands of ``vitascope evaluate``: plain, and with ``--on`` the robustness measures.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from vitascope.data import EvalBatches
+from vitascope.errors import UserError
+from vitascope.inspection.mistakes import mistakes
+from vitascope.inspection.robustness import SomeClasses, Trial, measure_robustness
+from vitascope.loading.opening import open_session
+from vitascope.loading.session import Session
+from vitascope.progress import OnStep, Steps
+from vitascope.record import Record
+from vitascope.training import evaluate
+from vitascope.training.classes import IMAGENET, relabelled_like
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledSession:
+    """A model with batches of images that have its classes."""
+
+    session: Session
+    batches: EvalBatches
+    class_map: np.ndarray | None  # where the model has more classes than the images
+    label_sets: tuple[frozenset[int], ...] | None  # ImageNet-ReaL
+    config: Mapping[str, Any]
+
+
+def open_labelled(
+    subject: str,
+    data: str | None = None,
+    *,
+    weights: str | None = None,
+    pretrained: bool = False,
+    image_size: int | None = None,
+    batch_size: int = 256,
+    num_workers: int = 0,
+    device: str | None = None,
+    split: str = "test",
+    num_images: int | None = None,
+    seed: int = 0,
+    map_classes: Mapping[str, str] | None = None,
+) -> LabelledSession:
+    """Open the model and load the images in its size and normalisation.
+
+    A run brings its data with it; ``data`` may name other images. Their classes are the run's by
+    name, all or some of them; ``map_classes`` says which of the run's a class is that has another
+    name. ``num_images`` images are drawn with the seed; all when left out. With ``split`` all, no
+    test set is split off images that have none.
+    """
+    if num_images is not None and num_images < 1:
+        raise UserError(f"give at least 1 for --images, not {num_images}")
+    session = open_session(
+        subject,
+        data,
+        pretrained=pretrained,
+        weights=weights,
+        image_size=image_size,
+        seed=seed,
+        device=device,
+        map_classes=map_classes,
+        new_head=False,
+    )
+    if split == "all":
+        session = replace(session, whole=True)
+        if len(session.loaded.train):
+            raise UserError(
+                f"{session.source} has a test set of its own; give --split test or train"
+            )
+    images = session.labelled_images
+    positions = session.draw(num_images, seed, split)
+    label_sets = None if split == "train" else images.label_sets
+    if label_sets is not None:
+        label_sets = tuple(label_sets[i] for i in positions)
+    some = session.num_outputs == IMAGENET != len(images.classes)
+    return LabelledSession(
+        session=session,
+        batches=session.batches(positions, batch_size, split=split, num_workers=num_workers),
+        class_map=images.class_map if some else None,
+        label_sets=label_sets,
+        config={
+            "subject": subject,
+            **session.config,
+            "data": session.source,
+            "split": split,
+            "weights": weights,
+            "image_size": image_size or (session.size[1] if session.size else None),
+            "num_images": num_images,
+            "map_classes": dict(map_classes or {}),
+            "notes": list(images.notes),
+        },
+    )
+
+
+def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Record:
+    """Top-1, top-5, NLL and ECE of a model; ``how`` are the arguments of :func:`open_labelled`."""
+    started = perf_counter()
+    opened = open_labelled(subject, data, **how)
+    result = evaluate(
+        opened.session.model,
+        opened.batches,
+        class_map=opened.class_map,
+        label_sets=opened.label_sets,
+    )
+    made = replace(result.to_record(**opened.config), seconds=perf_counter() - started)
+    if result.predictions is None:
+        return made
+    images = opened.batches.images
+    whole = len(images) == len(result.predictions.label)  # no file was left out
+    classes = opened.session.labelled_images.classes
+    values, arrays = mistakes(result.predictions, classes, images if whole else None)
+    return replace(made, values={**made.values, **values}, arrays={**made.arrays, **arrays})
+
+
+def evaluate_on(
+    subject: str,
+    data: str | None = None,
+    *,
+    trial: Trial,
+    on_step: OnStep = lambda what, done, total: None,
+    **how: Any,
+) -> dict[str, Record]:
+    """A record of each measure of ``trial``; ``how`` are the arguments of :func:`open_labelled`."""
+    opened = open_labelled(subject, data, seed=trial.seed, **how)
+    session, batches = opened.session, opened.batches
+    if opened.label_sets is not None:
+        raise UserError(
+            f"{session.source} has sets of labels, --on needs one label an image; "
+            "measure on imagenet:PATH, or without --on"
+        )
+    model = session.model
+    if opened.class_map is not None:
+        if "corrupted" in trial.given:
+            raise UserError(
+                "--corrupted has all of the model's classes, --data only some: give others"
+            )
+        model = SomeClasses(model, opened.class_map)
+    relabel = partial(
+        relabelled_like,
+        first=session.loaded.classes,
+        known=session.labelled_images.classes,
+        given=session.map_classes,
+    )
+    steps = Steps(on_step, len(trial.on) * len(batches))
+    records = {}
+    for done, name in enumerate(trial.on, start=1):
+        later = (len(trial.on) - done) * len(batches)
+
+        def advance(what: str, ahead: int, later: int = later) -> None:
+            steps(what, ahead + later)
+
+        found = measure_robustness(
+            name, trial, model, batches, session.statistics, advance, relabel
+        )
+        records[name] = replace(found, config={**opened.config, **found.config})
+    return records

@@ -1,0 +1,173 @@
+"""What frozen features know of the classes: nearest neighbours and a linear classifier.
+
+- *k-NN*: the k training images of highest cosine similarity vote, each with the inverse of its
+  distance; k is 5 or 20.
+- *linear*: logistic regression on standardised features, its inverse penalty C among 10^-4 … 1.
+
+k and C are those that are right most often in an inner cross-validation of the training images
+(three folds, class by class; images of a group stay together), never by the test images. Both
+classifiers are scikit-learn's. Each seed trains on its own 90 % of each class, or of the groups:
+with one training set there is no telling how much the answer owes to it. Shares are means over
+seeds.
+
+Scores of transferability (LogME and its kin) are left out on purpose: nearest neighbours on frozen
+features predict the order after fine-tuning better.
+
+Shapes: N training images, M test images, D features, S seeds.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from vitascope.data.subsets import split
+from vitascope.training.predictions import Predictions
+
+KS = (5, 20)
+CS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+INNER = 3  # folds
+LEFT_OUT = 0.1  # of each class, by each seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What was right, and with which settings."""
+
+    knn: np.ndarray  # (S, M) bool
+    linear: np.ndarray  # (S, M) bool
+    k: int
+    c: float
+    inner: dict[str, float]  # share in the inner cross-validation: "5", "20", "0.01", …
+    first: Predictions  # of the linear classifier with the first seed
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Accuracies in [0, 1]."""
+        return {"knn": float(self.knn.mean()), "linear": float(self.linear.mean())}
+
+
+def neighbours(k: int, count: int) -> KNeighborsClassifier:
+    """The nearest of ``count`` images by cosine."""
+    return KNeighborsClassifier(min(k, count), metric="cosine", weights="distance")
+
+
+def linear(c: float) -> Pipeline:
+    """Logistic regression on standardised features."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=500, tol=1e-3))
+
+
+def fitted(features: np.ndarray, labels: np.ndarray, groups: np.ndarray | None = None) -> Pipeline:
+    """Logistic regression with its C chosen by the inner cross-validation, on all images."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="The least populated class")
+        inner = _inner(features, labels, groups, ks=())
+        return linear(_best_c(inner)).fit(features, labels)
+
+
+def _best_c(inner: Mapping[str, float]) -> float:
+    return max(CS, key=lambda each: (inner[f"{each:g}"], -each))
+
+
+def probe(
+    train: np.ndarray,
+    train_labels: np.ndarray,
+    test: np.ndarray,
+    test_labels: np.ndarray,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    groups: np.ndarray | None = None,
+) -> Probed:
+    """Both classifiers on features.
+
+    Args:
+        train: (N, D)
+        train_labels: (N,)
+        test: (M, D)
+        test_labels: (M,)
+        seeds: One training set each.
+        groups: Of the training images, which stay together in the inner cross-validation and in
+            what a seed leaves out. (N,)
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.arange(60) % 2
+    >>> features = rng.normal(size=(60, 4)) + 9 * np.eye(4)[labels]
+    >>> probe(features[:40], labels[:40], features[40:], labels[40:]).shares
+    {'knn': 1.0, 'linear': 1.0}
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="The least populated class")
+        inner = _inner(train, train_labels, groups)
+        k = max(KS, key=lambda each: (inner[f"{each}"], -each))
+        c = _best_c(inner)
+        nearest: list[np.ndarray] = []
+        straight: list[np.ndarray] = []
+        said: list[Predictions] = []
+        for seed in seeds:
+            kept = _kept(train_labels, seed, groups)
+            features, labels = train[kept], train_labels[kept]
+            if len(np.unique(labels)) == 1:  # nothing to tell apart
+                shares = np.ones((len(test_labels), 1))
+                nearest.append(test_labels == labels[0])
+                said.append(_said(shares, labels[:1], test_labels))
+            else:
+                near, line = neighbours(k, len(kept)), linear(c).fit(features, labels)
+                nearest.append(near.fit(features, labels).predict(test) == test_labels)
+                said.append(_said(line.predict_proba(test), line.classes_, test_labels))
+            straight.append(said[-1].correct)
+    return Probed(
+        knn=np.stack(nearest), linear=np.stack(straight), k=k, c=c, inner=inner, first=said[0]
+    )
+
+
+def _said(shares: np.ndarray, classes: np.ndarray, labels: np.ndarray) -> Predictions:
+    """Predictions from the probabilities (M, K) of these classes (K,)."""
+    true = np.where(labels[:, None] == classes, shares, 0.0).sum(1)  # 0 for a class not trained on
+    return Predictions(
+        predicted=classes[shares.argmax(1)],
+        probability=true.astype(np.float32),
+        label=labels,
+        confidence=shares.max(1).astype(np.float32),
+    )
+
+
+def _kept(labels: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarray:
+    """Positions of the training images of one seed; of few groups one is left out."""
+    count = None if groups is None else len(np.unique(groups))
+    if count == 1:
+        return np.arange(len(labels))
+    return split(labels, LEFT_OUT if count is None else max(LEFT_OUT, 1 / count), seed, groups)[0]
+
+
+def _inner(
+    features: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray | None,
+    ks: Sequence[int] = KS,
+) -> dict[str, float]:
+    """The share that each setting gets right, by its name."""
+    right = {f"{setting:g}": 0.0 for setting in (*ks, *CS)}
+    most = int(np.bincount(labels).max())
+    folds = min(INNER, most, len(labels) if groups is None else len(np.unique(groups)))
+    if folds < 2:
+        return right
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    parts = kind(folds, shuffle=True, random_state=0).split(features, labels, groups)
+    for inside, outside in parts:
+        if len(np.unique(labels[inside])) < 2:
+            continue
+        models = [(f"{k}", neighbours(k, len(inside))) for k in ks]
+        models += [(f"{c:g}", linear(c)) for c in CS]
+        for name, model in models:
+            said = model.fit(features[inside], labels[inside]).predict(features[outside])
+            right[name] += float((said == labels[outside]).sum()) / len(labels)
+    return right

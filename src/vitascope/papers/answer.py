@@ -1,0 +1,303 @@
+"""Answer a study at a scale: make its runs, fill its tables, judge its claims, write its record."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+
+from vitascope.data import load
+from vitascope.errors import UserError, listed
+from vitascope.figure import Figure, restored, stored
+from vitascope.loading.built_in_locality import built_in
+from vitascope.models import create_model
+from vitascope.papers.catalog import order_of
+from vitascope.papers.core_hours import RunCosts
+from vitascope.papers.earlier import (
+    Earlier,
+    EarlierRun,
+    earlier_runs,
+    of_accuracy_alone,
+)
+from vitascope.papers.judging import judged
+from vitascope.papers.plan import FINAL, Ask, Findings, Plan, Sheet, Study
+from vitascope.papers.scale import SCALES, Scale
+from vitascope.record import Record, provenance
+from vitascope.runs.cache import folder_of, is_finished, reading_of
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.spec import Reading, Training
+from vitascope.settings import command_line
+from vitascope.training import load_run
+
+
+def answer(
+    study: Study,
+    scale: Scale,
+    out: str | Path,
+    engine: Engine,
+    earlier: Sequence[str | Path] = (),
+) -> Record:
+    """Run what is not there yet and write ``out/<study>.json``.
+
+    Args:
+        study: The question.
+        scale: Its size.
+        out: Folder of the runs.
+        engine: Where they are made.
+        earlier: Records of studies; runs that they tell enough about are not made again.
+    """
+    out, made = Path(out), provenance()
+    plan = study.plan(scale)
+    known = _not_here(earlier_runs(earlier, study.name, scale, plan), plan, scale, out)
+    runs = [
+        (training, tuple(readings.values()), seed)
+        for seed in scale.seeds
+        for key, (training, readings) in plan.wanted().items()
+        if (key, seed) not in known.runs
+    ]
+    if engine.quiet and engine.processes == 1:  # nobody asks how long, and the order is the same
+        run_all(runs, out, engine)
+    else:
+        costs = RunCosts(plan)
+        run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
+    findings = gathered(plan, scale, out, known)
+    drawn, seeds = _drawn(plan, scale, out, known, findings)
+    found = replace(_record(study, scale, plan, findings, drawn), made=made)
+    if known.runs:
+        more = {"earlier": _told(known.runs.values()), "figure_seeds": list(seeds)}
+        found = replace(found, values={**found.values, **more})
+    found.save(out / study.name)
+    return found
+
+
+def check_images(plans: Mapping[str, Plan]) -> None:
+    """All images must be there before anything starts: to train on, and to be read on elsewhere.
+
+    Args:
+        plans: By the name of their study.
+
+    Raises:
+        UserError: If some are not, or if a set is named without its place.
+    """
+    known = set()
+    for name, plan in plans.items():
+        for source in _sources(plan):
+            if source in known:
+                continue
+            known.add(source)
+            if source[0] in ("imagenet", "cifar100"):
+                raise UserError(f"say where the images are: --data {source[0]}:PATH")
+            try:
+                load(source[0], image_size=source[1])
+            except UserError as error:
+                raise UserError(f"{name} has no images {source[0]}: {error}") from None
+
+
+def _sources(plan: Plan) -> Iterator[tuple[str, int | None]]:
+    """Images and the size they are wanted in."""
+    for training, readings in plan.wanted().values():
+        yield training.data, training.image_size
+        for reading in readings.values():
+            if "data" in reading.options:
+                yield reading.options["data"], training.image_size
+
+
+def _not_here(known: Earlier, plan: Plan, scale: Scale, out: Path) -> Earlier:
+    """What is known of the seeds that are asked for and is not in ``out``."""
+    wanted, alone = plan.wanted(), of_accuracy_alone(plan)
+    studies = {
+        seed: found
+        for seed, found in known.studies.items()
+        if seed in scale.seeds
+        and not all(is_finished(t, tuple(rs.values()), seed, out) for t, rs in wanted.values())
+    }
+    runs = {
+        (key, seed): run
+        for (key, seed), run in known.runs.items()
+        if seed in studies
+        or (seed in scale.seeds and key in alone and not is_finished(wanted[key][0], (), seed, out))
+    }
+    return Earlier(runs=runs, studies=studies)
+
+
+def gathered(plan: Plan, scale: Scale, out: Path, known: Earlier | None = None) -> Findings:
+    """All records that the plan wants, from the runs in ``out``, and what was ``known`` before."""
+    known = known or Earlier(runs={}, studies={})
+    records: dict[tuple[str, str], list[Record | None]] = {}
+    for key, (training, readings) in plan.wanted().items():
+        for name, reading in readings.items():
+            found: list[Record | None] = []
+            for seed in scale.seeds:
+                run = known.runs.get((key, seed))
+                if run is None:
+                    found.append(_found(training, reading, seed, out))
+                else:
+                    found.append(run.final if reading == FINAL else None)
+            records[key, name] = found
+    return Findings(records, known.numbers(plan, scale.seeds))
+
+
+def _found(training: Training, reading: Reading, seed: int, out: Path) -> Record:
+    """A reading of a run; its predictions are in that of its final line."""
+    found = reading_of(training, reading, seed, out)
+    if found is None:
+        raise UserError(f"{training.key} has no {reading.name} yet in {out}")
+    if reading != FINAL:
+        return found
+    kept = load_run(folder_of(training, seed, out)).predictions
+    return found if kept is None else replace(found, arrays={**found.arrays, **kept.arrays})
+
+
+def _drawn(
+    plan: Plan, scale: Scale, out: Path, known: Earlier, findings: Findings
+) -> tuple[Sequence[Figure], Sequence[int]]:
+    """The figures and their seeds: all, or those in ``out``, or an earlier record's if more."""
+    if plan.figures is None or not known.studies:
+        return plan.figures(findings) if plan.figures else (), scale.seeds
+    here = tuple(seed for seed in scale.seeds if seed not in known.studies)
+    largest = max(known.studies.values(), key=lambda study: len(_figure_seeds(study)))
+    seeds = _figure_seeds(largest)
+    if len(here) < len(seeds):
+        found = [restored(item, largest.arrays) for item in largest.values["figures"]]
+        told = seeds != largest.values["seeds"]  # there already
+    else:
+        seeds, told = here, False
+        found = list(plan.figures(gathered(plan, replace(scale, seeds=here), out, known)))
+    if told or set(seeds) == set(scale.seeds):
+        return found, seeds
+    numbers = listed(list(map(str, seeds)), most=len(seeds))
+    said = f"Drawn of the seeds {numbers}." if len(seeds) > 1 else f"Drawn of seed {numbers}."
+    return [replace(figure, reading=f"{figure.reading} {said}") for figure in found], seeds
+
+
+def _figure_seeds(study: Record) -> Sequence[int]:
+    """The seeds that a study's figures are drawn of."""
+    found: Sequence[int] = study.values.get("figure_seeds", study.values["seeds"])
+    return found
+
+
+def _told(runs: Iterable[EarlierRun]) -> list[dict[str, Any]]:
+    """The records that runs were taken from, and how many."""
+    sources: dict[str, list[EarlierRun]] = {}
+    for run in runs:
+        sources.setdefault(run.source, []).append(run)
+    return [{**found[0].told(), "num_runs": len(found)} for found in sources.values()]
+
+
+def filled(table: Sheet, findings: Findings, arrays: Container[str] = ()) -> dict[str, Any]:
+    """A table with its numbers, as the record holds it.
+
+    An accuracy on the run's own test images names the array of those that it got right, if that is
+    among ``arrays``.
+    """
+    rows = []
+    for row in table.rows:
+        cells = []
+        for ask in row.cells:
+            values = [] if ask is None else findings.values(ask)
+            cells.append(
+                {
+                    "ours": values,
+                    "mean": fmean(values) if values else None,
+                    "std": stdev(values) if len(values) > 1 else None,
+                    "paper": None if ask is None else ask.paper,
+                    "correct": _correct(ask, arrays),
+                }
+            )
+        rows.append({"label": row.label, "paper_label": row.paper_label, "cells": cells})
+    stored = {each.name: getattr(table, each.name) for each in fields(table)}
+    return {**stored, "columns": list(table.columns), "rows": rows}
+
+
+def _correct(ask: Ask | None, arrays: Container[str]) -> str | None:
+    """The array of images that an accuracy is the mean of."""
+    if ask is None or ask.reading != FINAL or ask.key != "top1":
+        return None
+    name = f"correct/{ask.training.key}"
+    return name if name in arrays else None
+
+
+def _record(
+    study: Study, scale: Scale, plan: Plan, findings: Findings, drawn: Sequence[Figure]
+) -> Record:
+    correct = _hits(plan, findings)
+    tables = [filled(table, findings, correct) for table in plan.tables]
+    asked = {table.name: table for table in plan.tables}
+    finals = [r for t, _ in plan.wanted().values() for r in findings.of(t)]
+    num_test = max((r.values["num_test"] for r in finals), default=None)
+    claims = [judged(claim, asked[claim.table], findings, num_test) for claim in plan.claims]
+    figures = [stored(figure) for figure in drawn]
+    arrays = {name: array for _, more in figures for name, array in more.items()}
+    values = {
+        "study": study.name,
+        "order": order_of(study.name),
+        "title": study.title,
+        "claim": study.claim,
+        "covers": list(study.covers),
+        "scale": scale.name,
+        "data": scale.data,
+        "num_test": num_test,
+        "seeds": list(scale.seeds),
+        "tables": tables,
+        "claims": claims,
+        "figures": [figure for figure, _ in figures],
+        "num_runs": len(plan.wanted()) * len(scale.seeds),
+        "kinds": kinds_of(plan),
+        **_spent(findings),
+        "command": command(study.name, scale),
+    }
+    return Record(
+        kind="study",
+        values=values,
+        arrays={**arrays, **correct},
+        config=asdict(scale),
+        seed=scale.seeds[0],
+        seconds=sum(_spent(findings).values()),
+    )
+
+
+def _hits(plan: Plan, findings: Findings) -> dict[str, np.ndarray]:
+    """The test images that every run got right, as ``correct/<training>``. (seeds, images)
+
+    A training whose runs kept no predictions is left out.
+    """
+    found = {key: findings.sample(Ask(training=t)) for key, (t, _) in plan.wanted().items()}
+    return {f"correct/{key}": row.astype(np.uint8) for key, row in found.items() if row is not None}
+
+
+def kinds_of(plan: Plan) -> dict[str, str]:
+    """Each network's kind, by which pages colour it."""
+    return {t.model: _kind_of(t.model) for t, _ in plan.wanted().values()}
+
+
+@cache
+def _kind_of(model: str) -> str:
+    """The kind of a network, built without memory."""
+    with torch.device("meta"):
+        return built_in(create_model(model))[0]
+
+
+def _spent(findings: Findings) -> dict[str, float]:
+    """Seconds of one core behind the numbers; shared runs are counted in every study."""
+    records = [(name, r) for (_, name), rs in findings.records.items() for r in rs if r]
+    training = sum(r.values["seconds"] for name, r in records if name == FINAL.key)
+    reading = sum(r.seconds or 0.0 for _, r in records)
+    return {"training_seconds": training, "reading_seconds": reading}
+
+
+def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
+    """What to type to get the study again."""
+    usual = SCALES[scale.name].recipe
+    options = [
+        ("--scale", scale.name),
+        ("--data", scale.data),
+        ("--seeds", scale.seeds),
+        ("--epochs", scale.epochs),
+        ("--image-size", scale.image_size),
+        ("--recipe", scale.recipe if scale.recipe != usual else None),
+    ]
+    return " ".join([command_line(["vitascope", "study", name], options), *extra])

@@ -1,0 +1,85 @@
+"""All studies of the papers' tables and figures, found by name or by what they cover.
+
+>>> find("ConViT Table 3").name, find("convit-fig-10").name
+('ablation', 'distillation')
+"""
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+
+from vitascope.errors import UserError
+from vitascope.papers.plan import Study
+
+_FILES = (
+    "convit.sample_efficiency",
+    "convit.sizes",
+    "convit.long_training",
+    "convit.parts",
+    "convit.inside",
+    "convit.locality",
+    "vit.landscape",
+    "vit.convexity",
+    "vit.overfitting",
+    "vit.augmentation",
+    "vit.features",
+    "vit.stages",
+    "vit.alternet",
+    "vit.smoothing",
+    "broadcasting.accuracy",
+    "broadcasting.robustness",
+    "broadcasting.positions",
+    "dial.fine_grid",
+    "dial.accuracy",
+)
+
+
+def catalog() -> dict[str, Study]:
+    """Every study by name, in the order of the papers."""
+    found: dict[str, Study] = {}
+    for name in _FILES:
+        for study in import_module(f"vitascope.papers.{name}").STUDIES:
+            assert study.name not in found, study.name
+            found[study.name] = study
+    return found
+
+
+def order_of(name: str) -> int:
+    """Where a study stands in the order of the papers; one that is not of them comes last.
+
+    >>> order_of("sample-efficiency"), order_of("mine") == len(catalog())
+    (0, True)
+    """
+    names = list(catalog())
+    return names.index(name) if name in names else len(names)
+
+
+def covered() -> Iterator[tuple[str, str]]:
+    """(table or figure, study) of everything."""
+    for study in catalog().values():
+        yield from ((what, study.name) for what in study.covers)
+
+
+def _plain(text: str) -> str:
+    """ "ConViT Fig. 10 left" as words that a person may type differently.
+
+    >>> _plain("ConViT Figure 10"), _plain("convit-fig-10")
+    ('convit fig 10', 'convit fig 10')
+    """
+    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
+    return " ".join("fig" if word == "figure" else word for word in words)
+
+
+def find(text: str) -> Study:
+    """The study of this name, or the first one that covers this table or figure."""
+    studies = catalog()
+    if text in studies:
+        return studies[text]
+    wanted = _plain(text)
+    for what, name in covered():
+        if wanted and re.match(rf"{re.escape(wanted)}(\b|$)", _plain(what)):
+            return studies[name]
+    raise UserError(
+        f"no study {text!r}; there are: {', '.join(studies)}; or name a table or figure, as "
+        "convit-table-2 (vitascope study --list shows them all)"
+    )

@@ -1,0 +1,87 @@
+"""A new head that begins as logistic regression on the frozen features.
+
+A random head sends large, random gradients back and spoils good features before it knows anything;
+with few images they never recover. So the head is fitted first, on what goes into it, and only then
+is anything trained on: linear probing, then fine-tuning (Kumar et al. 2022,
+https://arxiv.org/abs/2202.10054). Fitted alone it is the recipe ``linear``.
+
+On features x with mean m and standard deviation s, logistic regression gives V (x - m) / s + a; as
+a linear layer that is W = V / s, b = a - W m. Of two classes V is one row v: W is -v/2 and v/2.
+
+Shapes: N images, D features, K classes.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.pipeline import Pipeline
+from torch import nn
+
+from vitascope.capture import evaluating
+from vitascope.data.batches import Normalize
+from vitascope.data.images import ImageSet
+from vitascope.errors import UserError
+from vitascope.inspection.features import BATCH, into_last_linear
+from vitascope.inspection.probe import fitted
+from vitascope.loading.pretrained import Pretrained
+
+NEVER = -30.0  # logit of a class that none of the images have
+
+
+def fit_head(found: Pretrained, images: ImageSet) -> Pretrained:
+    """Give the new head of a model the weights of a logistic regression; changed in place.
+
+    Args:
+        found: With a new head (:meth:`Pretrained.for_classes`); a head that was kept stays.
+        images: To fit it on, as :func:`images_for` loads them for the model.
+
+    Raises:
+        UserError: If the model does not end in a linear layer with a bias and an output for each
+            class, or features are not finite.
+    """
+    if not found.new:
+        return found
+    how, parts = found.preprocessing, []
+    normalize, layer = Normalize(how.mean, how.std), nn.Linear(1, 1)
+    device = next(found.model.parameters()).device
+    with evaluating(found.model):
+        for start in range(0, len(images), BATCH):
+            pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
+            layer, into = into_last_linear(found.model, normalize(pixels).to(device))
+            parts.append(into.float().cpu().numpy())
+    features, labels = np.concatenate(parts), images.labels
+    if layer.bias is None or layer.out_features <= labels.max():
+        raise UserError(
+            f"{found.text} ends in {layer}, which cannot hold a logistic regression of these "
+            "classes; begin with a random head: --recipe finetune --set head=random"
+        )
+    if not np.isfinite(features).all():
+        raise UserError(f"{found.text} gives features that are not finite for these images")
+    if len(np.unique(labels)) < 2:
+        return found  # nothing to tell apart
+    weight, bias = as_linear(fitted(features, labels, images.groups), layer.out_features)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(weight))
+        layer.bias.copy_(torch.from_numpy(bias))
+    return replace(found, head=f"{found.head}, fitted to the frozen features")
+
+
+def as_linear(regression: Pipeline, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weight (K, D) and bias (K,) of the linear layer that says what the regression says.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, labels = rng.normal(size=(30, 4)), np.arange(30) % 3
+    >>> found = fitted(x, labels)
+    >>> weight, bias = as_linear(found, 3)
+    >>> bool((found.predict(x) == (x @ weight.T + bias).argmax(1)).all())
+    True
+    """
+    scaler, last = regression[0], regression[-1]
+    weight, bias = last.coef_ / scaler.scale_, last.intercept_
+    bias = bias - weight @ scaler.mean_
+    if len(weight) == 1:
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    rows, shifts = np.zeros((num_classes, weight.shape[1])), np.full(num_classes, NEVER)
+    rows[last.classes_], shifts[last.classes_] = weight, bias
+    return rows, shifts

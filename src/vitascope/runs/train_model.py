@@ -1,0 +1,277 @@
+"""One training from the words of a command: which model, which images, which recipe."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from torch import nn
+
+from vitascope.data import Dataset, load
+from vitascope.errors import UserError, unknown
+from vitascope.models import create_model
+from vitascope.record import plain
+from vitascope.settings import Seed, check_value
+from vitascope.runs.spec import changed_recipe
+from vitascope.inspection.while_training import Draw, picture_heads
+from vitascope.loading.held_out import held_out, one_fold
+from vitascope.loading.hugging_face import PREFIX
+from vitascope.loading.opening import build, reopen, split_file
+from vitascope.loading.pretrained import Pretrained, images_for, open_pretrained
+from vitascope.training import RECIPES, Observer, Recipe, Run, Teacher, train
+from vitascope.training.trackers import require_pictures
+from vitascope.training.trainer.loop import chosen_images
+from vitascope.training.trainer.optimizer import BACKBONE
+
+
+def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
+    """``NAME=VALUE`` words as a mapping, values read as YAML.
+
+    >>> pairs(["lr=1e-3", "ema=null", "global_pool=avg"], "--set")
+    {'lr': '1e-3', 'ema': None, 'global_pool': 'avg'}
+    """
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UserError(f"{what} takes NAME=VALUE, not {word!r}")
+        try:
+            found[name.strip()] = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
+            raise UserError(f"{what} {word!r}: the value cannot be read") from None
+    return found
+
+
+def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields: Any) -> Recipe:
+    """A named recipe with what the command line changes.
+
+    >>> recipe_from("deit", 30, ["lr=1e-3"]).lr
+    0.001
+    """
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    given = pairs(changes, "--set")
+    if "name" in given:
+        raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
+    overrides = given | {k: v for k, v in fields.items() if v is not None}
+    return changed_recipe(name, epochs, overrides)
+
+
+def on_so_many(plan: Recipe, count: int) -> Recipe:
+    """The recipe on so many images: at least four steps per epoch, and the recipe's least steps."""
+    batch = min(plan.batch_size, max(2, count // 4 // 2 * 2))
+    return plan.override(batch_size=batch).for_images(count)
+
+
+def fold_from(words: str) -> tuple[int, int]:
+    """A fold as ``WHICH/COUNT``, counted from 1.
+
+    >>> fold_from("2/5")
+    (1, 5)
+    """
+    which, slash, count = words.partition("/")
+    if not (slash and which.isdecimal() and count.isdecimal() and 0 < int(which) <= int(count)):
+        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {words!r}")
+    return int(which) - 1, int(count)
+
+
+def teacher_from(name: str) -> Teacher:
+    """A finished run, or a timm model with its weights."""
+    if Path(name).is_dir():
+        subject = reopen(name)
+        size = subject.size[1:] if subject.size else None
+        statistics = {"mean": subject.mean, "std": subject.std}
+        return Teacher(subject.model, **statistics, image_size=size, classes=subject.classes)
+    return Teacher.of_timm(create_model(name, pretrained=True))
+
+
+@lru_cache(maxsize=3)
+def load_images(
+    source: str,
+    image_size: int | None,
+    validation: float | None = None,
+    fold: tuple[int, int] | None = None,
+    start: str = "",
+    *,
+    split: bool = True,
+) -> Dataset:
+    """Images, loaded once in each process (``load_images.cache_clear()`` forgets them).
+
+    Args:
+        source: Where from.
+        image_size: Side to resize them to.
+        validation: This share of each class's training images takes the test images' place.
+        fold: This fold of so many of them does; where the source has no test images, of all.
+        start: Pretrained weights whose preprocessing is used, as :func:`open_pretrained` has it.
+        split: Split test images off where the source has none; otherwise there are none.
+    """
+    if fold is not None:
+        return one_fold(load_images(source, image_size, start=start, split=False), fold)
+    if validation is not None:
+        return held_out(load_images(source, image_size, start=start), validation)
+    more: dict[str, Any] = {} if split else {"test_fraction": 0.0}
+    if start:
+        return images_for(source, open_pretrained(start, image_size=image_size), **more)
+    return load(source, image_size=image_size, **more)
+
+
+def train_model(
+    model: str,
+    dataset: Dataset,
+    plan: Recipe,
+    out: Path,
+    *,
+    seed: int,
+    model_args: Mapping[str, Any],
+    start: Pretrained | None = None,
+    keep_head: bool = False,
+    emptied: bool = False,
+    teacher: str | None = None,
+    draw: Draw | None = None,
+    **how: Any,
+) -> Run:
+    """Build a model for these images and train it.
+
+    Args:
+        model: Its name.
+        dataset: The images.
+        plan: The complete recipe.
+        out: The run's folder.
+        seed: Of the first weights and the training.
+        model_args: Arguments of the model.
+        start: Pretrained weights to begin with, and the network they are of.
+        keep_head: With their head.
+        emptied: Only their network and preprocessing, with random weights.
+        teacher: A run's folder, or a timm model's name.
+        draw: Draws the attention heads while the model trains, for the trackers.
+        **how: See :func:`vitascope.training.train`.
+    """
+    how["teacher"] = teacher_from(teacher) if teacher else None
+    if start is None:
+        if BACKBONE in plan.freeze:
+            raise UserError(
+                f"recipe {plan.name} keeps the backbone as it is: start from pretrained weights, "
+                "with --pretrained, NAME@FILE or a run's folder"
+            )
+        subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
+        config = dict(subject.config)
+        how["observers"] = _pictured(subject.model, dataset, plan, draw, quiet=how.get("quiet"))
+        return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start.config is None:
+        raise UserError(
+            f"{model} cannot be built again from a run's config; give a model of timm's, NAME@FILE "
+            "or a run's folder"
+        )
+    found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
+    if emptied:
+        found = found.emptied(seed)
+    elif plan.head == "fitted":
+        from vitascope.runs.fitted_head import fit_head  # scikit-learn takes a second
+
+        found = fit_head(found, chosen_images(dataset, plan)[0])
+    if not how.get("quiet"):
+        print(found.line, file=sys.stderr)
+    config = plain({**(found.config or {}), "origin": found.line})
+    how["observers"] = _pictured(found.model, dataset, plan, draw, quiet=how.get("quiet"))
+    return train(found.model, dataset, plan, out, seed=seed, model_config=config, **how)
+
+
+def _pictured(
+    model: nn.Module, dataset: Dataset, plan: Recipe, draw: Draw | None, *, quiet: bool | None
+) -> list[Observer]:
+    """The observer that draws, if wanted; a model without attention is trained without it."""
+    if draw is None or not _first_process():
+        return []
+    try:
+        return [picture_heads(model, dataset, plan.total_epochs, draw)]
+    except UserError as error:
+        if not quiet:
+            print(f"note: no pictures: {' '.join(str(error).split())}", file=sys.stderr)
+        return []
+
+
+def _first_process() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str | None:
+    """What :func:`open_pretrained` is to open for the words of a command; None for a new model.
+
+    >>> (
+    ...     pretrained_source("vit_micro", False, Path("a.pt")),
+    ...     pretrained_source("vit_micro", False, None),
+    ... )
+    ('vit_micro@a.pt', None)
+    """
+    brings = Path(model).is_dir() or model.startswith(PREFIX) or split_file(model)[1] is not None
+    if sum((brings, pretrained, weights is not None)) > 1:
+        raise UserError(
+            f"{model} with more than one source of weights; give NAME@FILE, hf:NAME, a run's "
+            "folder, --pretrained or --weights"
+        )
+    if weights is not None:
+        return f"{model}@{weights}"
+    return model if brings or pretrained else None
+
+
+def train_once(
+    *,
+    model: str,
+    data: str,
+    out: Path,
+    recipe: str,
+    epochs: int | None = None,
+    fraction: float | None = None,
+    validation: float | None = None,
+    fold: str | None = None,
+    changes: Sequence[str] = (),
+    model_args: Sequence[str] = (),
+    image_size: int | None = None,
+    pretrained: bool = False,
+    weights: Path | None = None,
+    keep_head: bool = False,
+    distillation: str = "none",
+    seed: int = 0,
+    **how: Any,
+) -> Run | None:
+    """Train from the words of a command; None in the helping processes of a distributed run.
+
+    ``how`` are further arguments of :func:`train_model`.
+    """
+    check_value(seed, Seed, "seed")
+    if how.get("draw") is not None:
+        require_pictures(how.get("trackers"))
+    fields: dict[str, Any] = {"subset.fraction": fraction}
+    if distillation != "none":
+        fields["distillation"] = distillation
+    plan = recipe_from(recipe, epochs, changes, **fields)
+    given = pairs(model_args, "--model-args")
+    if validation is not None and fold is not None:
+        raise UserError("--validation and --fold both name images to measure on; give one")
+    source = pretrained_source(model, pretrained, weights)
+    if source is None and keep_head:
+        raise UserError("--keep-head is for pretrained weights; give --pretrained or --weights too")
+    load_images.cache_clear()  # they may have changed since
+    which = None if fold is None else fold_from(fold)
+    start = None
+    if source is None:
+        dataset = load_images(data, image_size, validation, which)
+    else:
+        start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
+        dataset = images_for(data, start, **({} if which is None else {"test_fraction": 0.0}))
+        dataset = dataset if which is None else one_fold(dataset, which)
+        dataset = dataset if validation is None else held_out(dataset, validation)
+    count = len(chosen_images(dataset, plan)[0])
+    if count < plan.batch_size and "batch_size" not in pairs(changes, "--set"):
+        full, plan = plan.batch_size, on_so_many(plan, count)
+        if not how.get("quiet") and _first_process():
+            short = f"{count} training images do not fill a batch of {full}"
+            print(f"note: {short}: batches of {plan.batch_size}", file=sys.stderr)
+    else:
+        plan = plan.for_images(count)
+    how |= {"start": start, "keep_head": keep_head}
+    done = train_model(model, dataset, plan, out, seed=seed, model_args=given, **how)
+    return done if _first_process() else None

@@ -1,4 +1,0 @@
-"""Tables and figures of ConViT (d'Ascoli et al. 2021).
-
-Definitions only; listed in the catalogue of `studies.papers`.
-"""

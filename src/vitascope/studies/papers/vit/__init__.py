@@ -1,4 +1,0 @@
-"""Tables and figures of "How do vision transformers work?" (Park and Kim 2022).
-
-Definitions only; listed in the catalogue of `studies.papers`.
-"""

@@ -1,4 +1,0 @@
-"""Recipes: every setting of a training run (`config`), and the named ones (`named`).
-
-Imports no torch. Used through `vitascope.train`.
-"""
