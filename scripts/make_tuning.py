@@ -16,7 +16,7 @@ import torch
 
 from vitascope.comparison.tuning import FACTORS, Tried, best_rates
 from vitascope.data import Augmentation, augment, load
-from vitascope.loading.held_out import held_out
+from vitascope.data.held_out import held_out
 from vitascope.loading.opening import build
 from vitascope.record import Record
 from vitascope.training import Run, recipe, train

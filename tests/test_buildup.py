@@ -13,8 +13,8 @@ from report_making import write_record_figures
 from vitascope import data
 from vitascope.commands import main
 from vitascope.comparison.buildup import candidates, improves
+from vitascope.data.held_out import held_out
 from vitascope.errors import UserError
-from vitascope.loading.held_out import held_out
 from vitascope.loading.opening import reopen
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles

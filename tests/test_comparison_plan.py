@@ -23,8 +23,8 @@ from vitascope.comparison.timing import (
     time_steps,
 )
 from vitascope.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
+from vitascope.data.held_out import held_out
 from vitascope.errors import UserError
-from vitascope.loading.held_out import held_out
 from vitascope.loading.model_sizes import count
 from vitascope.loading.opening import build
 from vitascope.record import load

@@ -11,11 +11,11 @@ from PIL import Image
 import vitascope
 from vitascope.commands import main, plain_warnings
 from vitascope.data import load
+from vitascope.data.held_out import held_out, one_fold
 from vitascope.data.sources.load import described
 from vitascope.data.subsets import folds, split
 from vitascope.data.survey import survey
 from vitascope.errors import UserError
-from vitascope.loading.held_out import held_out, one_fold
 
 
 def photograph(rng, side=80):

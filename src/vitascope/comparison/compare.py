@@ -29,11 +29,11 @@ from vitascope.comparison.question import LOOKS, SAME, Comparison
 from vitascope.comparison.timing import START
 from vitascope.comparison.tuning import tuning_record, tuning_runs
 from vitascope.data import Dataset
+from vitascope.data.held_out import check_groups
 from vitascope.data.survey import surveyed
 from vitascope.errors import UserError
 from vitascope.explorer.explore import explore
 from vitascope.loading.built_in_locality import built_in
-from vitascope.loading.held_out import check_groups
 from vitascope.loading.model_sizes import count
 from vitascope.loading.opening import build, reopen
 from vitascope.progress import Progress

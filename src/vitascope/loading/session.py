@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
+from vitascope.data.held_out import one_fold
 from vitascope.errors import UserError
-from vitascope.loading.held_out import one_fold
 from vitascope.training.classes import joined
 
 FALLBACK = 224  # side of an image for a model that does not say

@@ -15,12 +15,12 @@ import torch
 from vitascope import record
 from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
-from vitascope.record import Record
-from vitascope.settings import changed, command_line
-from vitascope.runs.readings import read
-from vitascope.runs.train_model import load_images, on_so_many, train_model
-from vitascope.runs.spec import Reading, Training
 from vitascope.loading.pretrained import open_pretrained
+from vitascope.record import Record
+from vitascope.runs.readings import read
+from vitascope.runs.spec import Reading, Training
+from vitascope.runs.train_model import load_images, on_so_many, train_model
+from vitascope.settings import changed, command_line
 from vitascope.training import Recipe, Run, load_run, log_spaced
 from vitascope.training import recipe as named
 from vitascope.training.run_folder.run import differences

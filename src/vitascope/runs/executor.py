@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from vitascope.errors import UserError
-from vitascope.settings import Processes, Within, check
 from vitascope.processes import side_by_side
 from vitascope.runs.cache import (
     command,
@@ -26,6 +25,7 @@ from vitascope.runs.cache import (
     train_and_read,
 )
 from vitascope.runs.spec import Reading, Training
+from vitascope.settings import Processes, Within, check
 
 FIRST_PORT, NUM_PORTS = 10_000, 20_000  # below the ports that systems give out by themselves
 

@@ -12,19 +12,19 @@ import numpy as np
 from vitascope import measure
 from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
-from vitascope.measure.throughput import throughput
-from vitascope.models.weights import load_weights
-from vitascope.record import Record
-from vitascope.runs.train_model import load_images
-from vitascope.runs.spec import Reading, Training
+from vitascope.inspection.evaluation import evaluate_subject
 from vitascope.inspection.inspect import (
     MEASURES,
     ON_REQUEST,
     InspectRequest,
     inspect_subject,
 )
-from vitascope.inspection.evaluation import evaluate_subject
 from vitascope.loading.opening import reopen
+from vitascope.measure.throughput import throughput
+from vitascope.models.weights import load_weights
+from vitascope.record import Record
+from vitascope.runs.spec import Reading, Training
+from vitascope.runs.train_model import load_images
 from vitascope.training import Run, evaluate
 from vitascope.training.device import device_of
 

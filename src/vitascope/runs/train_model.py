@@ -11,16 +11,16 @@ import yaml
 from torch import nn
 
 from vitascope.data import Dataset, load
+from vitascope.data.held_out import held_out, one_fold
 from vitascope.errors import UserError, unknown
-from vitascope.models import create_model
-from vitascope.record import plain
-from vitascope.settings import Seed, check_value
-from vitascope.runs.spec import changed_recipe
 from vitascope.inspection.while_training import Draw, picture_heads
-from vitascope.loading.held_out import held_out, one_fold
 from vitascope.loading.hugging_face import PREFIX
 from vitascope.loading.opening import build, reopen, split_file
 from vitascope.loading.pretrained import Pretrained, images_for, open_pretrained
+from vitascope.models import create_model
+from vitascope.record import plain
+from vitascope.runs.spec import changed_recipe
+from vitascope.settings import Seed, check_value
 from vitascope.training import RECIPES, Observer, Recipe, Run, Teacher, train
 from vitascope.training.trackers import require_pictures
 from vitascope.training.trainer.loop import chosen_images

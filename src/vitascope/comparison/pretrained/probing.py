@@ -19,10 +19,10 @@ from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.question import PretrainedQuestion
 from vitascope.comparison.pretrained.twice import SHARES, Twice, twice
 from vitascope.data import Dataset
+from vitascope.data.held_out import check_groups, positions
 from vitascope.errors import UserError
 from vitascope.inspection.features import frozen_features
 from vitascope.inspection.probe import Probed, linear, probe
-from vitascope.loading.held_out import check_groups, positions
 from vitascope.loading.pretrained import images_for
 from vitascope.training.predictions import Predictions
 
