@@ -18,6 +18,7 @@ from vitascope.data import Dataset, load
 from vitascope.explorer.explore import explore
 from vitascope.explorer.live import Live
 from vitascope.loading.opening import build
+from vitascope.loading.session import Session
 from vitascope.record import Record
 
 EVIL = "</script><img src=x onerror=window.hit=1>"
@@ -49,7 +50,9 @@ def digits() -> Dataset:
 def explorer_record(name: str, num_images: int = 3, epochs: int = 1) -> Record:
     """A record of ``name`` on some digits; each epoch is the last one, stirred once more."""
     torch.manual_seed(0)
-    session = build(name, digits(), **(SMALL if name == CAIT else {}))
+    images = digits()
+    opened = build(name, images, **(SMALL if name == CAIT else {}))
+    session = Session(opened=opened, given=images)
     with TemporaryDirectory() as folder:
         weights = {}
         for epoch in range(epochs):

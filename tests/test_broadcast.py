@@ -19,7 +19,7 @@ from vitascope.layers.context_broadcasting.broadcast import context_broadcast, m
 from vitascope.layers.context_broadcasting.sublayers import attentions, mlps
 from vitascope.layers.context_broadcasting.whole_image import visible
 from vitascope.loading.model_sizes import count
-from vitascope.loading.opening import open_session, reopen
+from vitascope.loading.opening import open_model, open_run
 from vitascope.models.suffix import read_name
 from vitascope.models.weights import load_weights
 from vitascope.runs.train_model import train_once
@@ -383,10 +383,10 @@ def test_names_with_a_suffix_build_the_model_and_put_it_in():
 
 
 def test_an_opened_model_may_have_a_suffix_and_places():
-    session = open_session("vit_micro+cb:front:msa")
+    session = open_model("vit_micro+cb:front:msa")
     assert session.name == "vit_micro+cb:front:msa"
     assert broadcast_cost(session.model).layers[0] == "blocks.0.attn.context_broadcast"
-    made = open_session(f"{__name__}:small+cb")
+    made = open_model(f"{__name__}:small+cb")
     assert len(broadcast_cost(made.model).layers) == 2
 
 
@@ -395,7 +395,7 @@ def test_a_run_of_such_a_name_opens_again(tmp_path):
     how = {"data": "digits", "recipe": "laptop", "epochs": 1, "fraction": 0.05, "quiet": True}
     how |= {"model_args": ["scale_init=0.5"], "changes": ["scale_epochs=false"], "trackers": ()}
     train_once(model=name, out=out, **how)
-    session = reopen(out)
+    session = open_run(out)
     assert session.name == name
     scales = [p for n, p in session.model.named_parameters() if n.endswith("broadcast.scale")]
     assert [len(scale) for scale in scales] == [288] * 4

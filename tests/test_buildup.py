@@ -15,7 +15,7 @@ from vitascope.commands import main
 from vitascope.comparison.buildup import candidates, improves
 from vitascope.data.held_out import held_out
 from vitascope.errors import UserError
-from vitascope.loading.opening import reopen
+from vitascope.loading.opening import open_run
 from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
@@ -228,7 +228,7 @@ def test_a_run_says_its_kinds_and_is_built_again_from_them(folder):
     assert config["model"]["kinds"] == ["cc", "cc", "ca"]
     assert config["data"]["test_images"] == 287
     assert any("held 20 %" in note for note in config["data"]["notes"])
-    assert reopen(run).model.kinds == ("cc", "cc", "ca")
+    assert open_run(run).model.kinds == ("cc", "cc", "ca")
     test = load(run / "readings/test")
     assert row["test_top1"] == pytest.approx(100 * test.values["top1"])
     assert test.values["num_images"] == len(test.arrays["predicted"]) == 359

@@ -13,7 +13,7 @@ from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.explorer.explore import explore
 from vitascope.inspection.evaluation import evaluate_subject
-from vitascope.loading.opening import open_session
+from vitascope.loading.session import open_session
 from vitascope.runs.train_model import teacher_from
 from vitascope.training import load_run
 from vitascope.training.classes import class_pairs, columns, joined

@@ -24,7 +24,7 @@ from vitascope.comparison.question import Comparison
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
 from vitascope.inspection.mistakes import LISTS
-from vitascope.loading.opening import build, reopen
+from vitascope.loading.opening import build, open_run
 from vitascope.papers.scale import LAPTOP
 from vitascope.record import load
 from vitascope.runs.cache import folder_of, images_of, is_finished, reading_of, recipe_of
@@ -460,7 +460,7 @@ def test_gates_and_nonlocality_of_drawn_images_are_those_of_these_images(tmp_pat
     assert (found.values["num_images"], usual.values["num_images"]) == (40, 128)
     digits = data.load("digits")
     chosen = np.sort(np.random.default_rng(3).permutation(len(digits.test))[:40])
-    model = reopen(folder_of(made, 3, tmp_path)).model
+    model = open_run(folder_of(made, 3, tmp_path)).model
     batches = data.EvalBatches(
         digits.test.take(chosen), batch_size=40, mean=digits.mean, std=digits.std
     )

@@ -15,7 +15,8 @@ from vitascope.explorer.compression import FLOOR, TOLERANCE, compress
 from vitascope.explorer.explore import explore
 from vitascope.explorer.grid_maps import grid_layout, separable
 from vitascope.explorer.selection import choose_images, counts_that_fit
-from vitascope.loading.opening import build, open_session
+from vitascope.loading.opening import build
+from vitascope.loading.session import Session, open_session
 from vitascope.measure.attention.entropy import row_entropy
 from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
@@ -88,7 +89,7 @@ def digits():
 @pytest.fixture(scope="module", params=["convit_micro", "vit_micro"])
 def pair(request, digits):
     torch.manual_seed(0)
-    session = build(request.param, digits)
+    session = Session(opened=build(request.param, digits), given=digits)
     with torch.no_grad():
         for name, value in session.model.named_parameters():
             if name.endswith(("gating_param", "pos_proj.weight", "qk.weight", "qkv.weight")):
@@ -193,7 +194,7 @@ def test_patches_with_a_hole_among_them_are_no_grid():
 
 def test_a_record_stays_within_its_bytes_and_says_what_it_leaves_out(digits):
     torch.manual_seed(0)
-    session = build("vit_micro", digits)
+    session = Session(opened=build("vit_micro", digits), given=digits)
     record = explore(session, num_images=6, most_bytes=6_000)
     stored = sum(v.nbytes for k, v in record.arrays.items() if not k.startswith("image/"))
     assert stored <= 6_000
@@ -246,7 +247,7 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(comparison,
 
 
 def test_a_network_without_attention_has_maps_of_relevance_alone(digits):
-    session = build("resnet_micro", digits)
+    session = Session(opened=build("resnet_micro", digits), given=digits)
     record = explore(session, num_images=3)
     assert record.values["layers"] == []
     assert [one["method"] for one in record.values["relevance"]] == ["grad-cam"]
@@ -258,7 +259,7 @@ def test_a_network_without_attention_has_maps_of_relevance_alone(digits):
 
 
 def test_a_network_without_features_on_a_grid_is_refused_in_a_line(digits):
-    session = build("vit_micro", digits)
+    session = Session(opened=build("vit_micro", digits), given=digits)
     session = replace(
         session, model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     )

@@ -33,7 +33,7 @@ from vitascope.errors import UserError
 from vitascope.inspection.features import features_of, frozen_features
 from vitascope.inspection.mistakes import LISTS
 from vitascope.inspection.probe import _kept, fitted, probe
-from vitascope.loading.pretrained import images_for, open_pretrained
+from vitascope.loading.opening import open_pretrained
 from vitascope.models import create_model
 from vitascope.runs.fitted_head import as_linear, fit_head
 from vitascope.stats import difference, recommend
@@ -102,7 +102,7 @@ def test_features_of_a_cnn_are_pooled_and_of_any_module_the_input_of_its_last_li
 
 def test_the_cache_knows_weights_preprocessing_and_image_content(folder, tmp_path):
     found = open_pretrained(candidate(folder), image_size=SIDE)
-    images = images_for(str(folder / "photos"), found).test
+    images = found.preprocessing.load(str(folder / "photos")).test
     calls = []
     found.model.register_forward_pre_hook(lambda *_: calls.append(1))
 
@@ -142,7 +142,7 @@ def test_features_are_of_images_with_the_candidates_mean_and_std(folder, tmp_pat
     found = open_pretrained(candidate(folder), image_size=SIDE)
     how = replace(found.preprocessing, mean=(0.1, 0.2, 0.3), std=(0.9, 0.8, 0.7))
     found = replace(found, preprocessing=how)
-    images = images_for(str(folder / "photos"), found)
+    images = found.preprocessing.load(str(folder / "photos"))
     assert (images.mean, images.std) == (how.mean, how.std)
     pixels = images.test.pixels(np.arange(len(images.test))) / 255
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (how.mean, how.std))
@@ -153,7 +153,7 @@ def test_features_are_of_images_with_the_candidates_mean_and_std(folder, tmp_pat
 
 def test_a_damaged_cache_is_made_anew(folder, tmp_path):
     found = open_pretrained(candidate(folder), image_size=SIDE)
-    images = images_for(str(folder / "photos"), found).test
+    images = found.preprocessing.load(str(folder / "photos")).test
     first = frozen_features(found, images, tmp_path)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:50])
@@ -319,7 +319,7 @@ def test_the_recommended_way_is_there_as_a_run(answered, folder, tmp_path, capsy
 
 def test_a_fitted_head_says_what_the_regression_says(folder):
     found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
-    images = images_for(str(folder / "photos"), found)
+    images = found.preprocessing.load(str(folder / "photos"))
     found = found.for_classes(images.classes)
     before = {name: value.clone() for name, value in found.model.state_dict().items()}
     fit_head(found, images.train)
@@ -336,7 +336,7 @@ def test_a_fitted_head_says_what_the_regression_says(folder):
 
 def test_a_head_without_a_bias_cannot_be_fitted_and_says_so(folder):
     found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
-    images = images_for(str(folder / "photos"), found)
+    images = found.preprocessing.load(str(folder / "photos"))
     found = found.for_classes(images.classes)
     found.model.get_classifier().register_parameter("bias", None)
     with pytest.raises(UserError, match="cannot hold a logistic regression.*head=random"):

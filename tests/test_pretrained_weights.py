@@ -20,8 +20,8 @@ from vitascope.data import load
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
 from vitascope.errors import UserError
-from vitascope.loading.opening import open_session, reopen, split_file
-from vitascope.loading.pretrained import head_seed, images_for, open_pretrained
+from vitascope.loading.model import head_seed
+from vitascope.loading.opening import open_model, open_pretrained, open_run, split_file
 from vitascope.models import create_model
 from vitascope.models.weights import read_state
 from vitascope.record import load_config
@@ -85,7 +85,7 @@ def test_a_file_gives_all_weights_but_the_head(source):
         if name not in found.new:
             torch.testing.assert_close(value, theirs[name], rtol=0, atol=0)
     assert state["head.weight"].shape[0] == 2
-    assert found.num_loaded == len(theirs) - 2
+    assert found.origin.num_tensors == len(theirs) - 2
     for words in ("3 x 160 x 160", "mean 0.5", "new head for 2 classes", str(file)):
         assert words in found.line
 
@@ -104,7 +104,7 @@ def test_equal_numbers_of_classes_do_not_keep_the_head_unless_asked(source):
 
 
 def test_the_seed_of_a_head_is_its_own():
-    first = open_session("vit_micro", seed=0).model  # as a source began
+    first = open_model("vit_micro", seed=0).model  # as a source began
     torch.manual_seed(head_seed(0))
     assert head_seed(0) != 0
     fresh = torch.nn.Linear(first.head.in_features, first.head.out_features)
@@ -126,7 +126,7 @@ def test_position_embeddings_are_resampled_for_other_images(source, run):
     _, file = source
     for text, side in ((f"timm:test_vit@{file}", 96), (str(run), 12)):
         found = open_pretrained(text, image_size=side)
-        assert found.resampled
+        assert found.origin.resampled
         assert "position embeddings resampled" in found.line
         with torch.no_grad():
             assert found.model(torch.zeros(1, *found.preprocessing.size)).isfinite().all()
@@ -145,7 +145,7 @@ def test_a_file_that_does_not_fit_is_one_line(source, tmp_path):
 def test_images_come_in_the_models_own_size_crop_and_normalisation(source, photos):
     _, file = source
     found = open_pretrained(f"timm:test_vit@{file}")
-    images = images_for(str(photos), found)
+    images = found.preprocessing.load(str(photos))
     how = found.preprocessing
     assert images.train.size == how.size == (3, 160, 160)
     assert (images.mean, images.std) == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -177,8 +177,8 @@ def test_training_from_a_file_keeps_its_preprocessing_for_later(source, photos, 
     data = load_config(out)["data"]
     assert data["size"] == [3, 32, 32]
     assert data["mean"] == [0.5, 0.5, 0.5]
-    session = reopen(out)
-    assert session.crop_pct == data["crop_pct"] < 1
+    session = open_run(out)
+    assert session.preprocessing.crop_pct == data["crop_pct"] < 1
     loaded = vitascope.load(out)
     image = photos / "test" / "bees" / "1.png"
     wanted = to_tensor(fit(Image.open(image), 32, 32, data["crop_pct"])) / 255

@@ -8,7 +8,8 @@ from torch import nn
 
 from vitascope import capture, data
 from vitascope.errors import UserError
-from vitascope.loading.opening import build, is_named, open_session, reopen
+from vitascope.loading.opening import build, is_named, open_model, open_run
+from vitascope.loading.session import Session, open_session
 from vitascope.runs.train_model import pairs, recipe_from, train_once
 
 
@@ -52,12 +53,12 @@ def test_any_model_is_built_for_the_images(digits, name):
 
 
 def test_a_run_is_opened_with_its_weights_data_and_statistics(run):
-    session = reopen(run.folder)
-    assert (session.name, session.data, session.size) == ("convit_micro", "digits", (1, 8, 8))
-    assert len(session.model.blocks) == 2
-    assert len(session.mean) == 1
-    early = reopen(run.folder, epoch=0)
-    assert (early.model.head.weight - session.model.head.weight).abs().max() > 0
+    opened = open_run(run.folder)
+    assert (opened.name, opened.preprocessing.size) == ("convit_micro", (1, 8, 8))
+    assert len(opened.model.blocks) == 2
+    assert len(opened.preprocessing.mean) == 1
+    early = open_run(run.folder, epoch=0)
+    assert (early.model.head.weight - opened.model.head.weight).abs().max() > 0
     assert (early.model.blocks[0].attn.gate > 0.73).all()
 
 
@@ -69,9 +70,9 @@ def test_images_of_no_name_are_not_taken_for_those_of_the_run(run):
 
 
 def test_names_and_factories_are_opened(run):
-    assert open_session(str(run.folder)).data == "digits"
-    assert open_session("timm:test_vit").size == (3, 160, 160)
-    assert open_session("test_session:tiny").size is None
+    assert open_session(str(run.folder)).source == "digits"
+    assert open_model("timm:test_vit").preprocessing.size == (3, 160, 160)
+    assert open_model("test_session:tiny").preprocessing.size is None
 
 
 @pytest.mark.parametrize(
@@ -100,8 +101,7 @@ def test_a_hugging_face_folder_is_opened_offline(tmp_path):
         patch_size=4,
     )
     ViTForImageClassification(config).save_pretrained(tmp_path)
-    session = open_session(f"hf:{tmp_path}")
-    assert session.size == (3, 16, 16)
+    assert open_model(f"hf:{tmp_path}").preprocessing.size == (3, 16, 16)
     with pytest.raises(UserError, match="no Hugging Face image model"):
         open_session(f"hf:{tmp_path / 'none'}")
 
@@ -119,8 +119,8 @@ def test_images_are_loaded_when_they_are_asked_for_and_only_once(run, digits):
         session.images  # noqa: B018
     session = open_session(str(run.folder))
     assert session.images is session.images
-    assert session.images.classes == session.classes
-    assert reopen(run.folder, images=digits).images is digits
+    assert session.images.classes == session.opened.classes
+    assert Session(opened=open_run(run.folder), given=digits).images is digits
 
 
 def test_batches_are_drawn_with_the_seed_and_normalised_for_the_model(run):
@@ -142,7 +142,8 @@ def test_batches_are_drawn_with_the_seed_and_normalised_for_the_model(run):
 def test_labels_of_other_classes_are_an_error_only_for_what_needs_them(run):
     session = open_session("test_session:tiny", "digits")
     session.require_labels("masking")
-    other = replace(session, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+    three = replace(session.opened, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))
+    other = replace(session, opened=three)
     assert other.images.classes == session.images.classes
     with pytest.raises(UserError, match="masking needs labels of the model's own classes: the mo"):
         other.require_labels("masking")

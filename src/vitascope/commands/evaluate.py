@@ -94,8 +94,8 @@ def run(options: Evaluate) -> Result:
     if options.pretrained:
         check_weights_can_be_had([options.model])
     use_threads(options.threads)
-    from vitascope.loading.opening import class_pairs
     from vitascope.runs.tasks.training import load_task_run
+    from vitascope.training.classes import class_pairs
 
     done = load_task_run(options.model)
     if done is not None:

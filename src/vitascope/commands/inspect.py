@@ -161,7 +161,7 @@ def settings_of(options: Inspect) -> "InspectRequest":
     """What is measured, from the options."""
     from vitascope.inspection.curvature import Curvature
     from vitascope.inspection.inspect import InspectRequest
-    from vitascope.loading.opening import class_pairs
+    from vitascope.training.classes import class_pairs
     from vitascope.training.run_folder.run import run_folder
 
     curvature = made_from(

@@ -95,21 +95,22 @@ def _speed(options: Models) -> Result:
     use_threads(options.threads)
     import torch
 
-    from vitascope.loading.opening import open_session
+    from vitascope.loading.opening import open_model
     from vitascope.measure.throughput import by_turns
     from vitascope.report.tables.models import throughput_table
     from vitascope.report.tables.writers import as_text
 
-    sessions = {
-        name: open_session(name, image_size=options.image_size, device=options.device)
+    models = {
+        name: open_model(name, image_size=options.image_size, device=options.device)
         for name in options.speed
     }
-    sizes = {name: session.input_size() for name, session in sessions.items()}
-    for name, session in sessions.items():
-        session.try_image(torch.zeros(1, *sizes[name], device=session.device))
+    sizes = {name: each.input_size(options.image_size) for name, each in models.items()}
+    for name, each in models.items():
+        device = next(each.model.parameters()).device
+        each.try_image(torch.zeros(1, *sizes[name], device=device))
     with Progress("timing", 2, quiet=options.quiet or options.json) as bar:
         record = by_turns(
-            {name: session.model for name, session in sessions.items()},
+            {name: each.model for name, each in models.items()},
             sizes,
             batch_size=options.batch_size,
             rounds=options.rounds,

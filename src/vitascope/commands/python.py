@@ -27,9 +27,9 @@ from vitascope.commands import train as train_command
 from vitascope.commands.parsing import from_python, typed_line
 from vitascope.commands.result import Result
 from vitascope.deploy.export import Exported, export
-from vitascope.deploy.loading import Loaded, load
 from vitascope.deploy.prediction import Prediction, predict
 from vitascope.errors import UserError
+from vitascope.loading import load
 from vitascope.settings import recorded_as
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Exported",
-    "Loaded",
     "Prediction",
     "Result",
     "compare",

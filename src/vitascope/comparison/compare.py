@@ -35,7 +35,8 @@ from vitascope.errors import UserError
 from vitascope.explorer.explore import explore
 from vitascope.loading.built_in_locality import built_in
 from vitascope.loading.model_sizes import count
-from vitascope.loading.opening import build, reopen
+from vitascope.loading.opening import build, open_run
+from vitascope.loading.session import Session
 from vitascope.progress import Progress
 from vitascope.record import Record, provenance
 from vitascope.runs.cache import (
@@ -280,7 +281,7 @@ def _explore(done: FinishedRuns) -> None:
         run = done.by_key[model, fraction, seed, 0]
         about = f"{run.config['data']['train_images']:,} images, seed {seed}"
         try:
-            found = explore(reopen(run.folder, images=images), about=about)
+            found = explore(Session(opened=open_run(run.folder), given=images), about=about)
         except UserError:
             continue  # no attention on a grid
         found.save(done.out / "explorer" / file_name(model))

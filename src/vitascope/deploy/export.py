@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vitascope.atomic import replacing
-from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import UserError
+from vitascope.loading import load
 from vitascope.record import load_config
 from vitascope.training.run_folder.run import run_folder
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from torch import Tensor
+
+    from vitascope.loading.model import OpenedModel
 
 __all__ = ["KEY", "Exported", "export"]
 
@@ -63,7 +65,8 @@ def export(run: str | Path, to: str, out: str | Path) -> Exported:
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; give a file")
     loaded = load(run, device="cpu")
-    about = {"model": load_config(run_folder(run))["model"], **loaded.preprocessing}
+    about = {"model": load_config(run_folder(run))["model"], "classes": list(loaded.classes or ())}
+    about |= loaded.preprocessing.to_record()
     with replacing(out) as temporary:
         answer = _FORMS[to](loaded, about, temporary)
         difference = _difference(loaded, answer)
@@ -78,7 +81,7 @@ def export(run: str | Path, to: str, out: str | Path) -> Exported:
 Answer = Callable[["Tensor"], "np.ndarray"]  # images to logits, by the file that was written
 
 
-def _difference(loaded: Loaded, answer: Answer) -> float:
+def _difference(loaded: "OpenedModel", answer: Answer) -> float:
     """Between the run and the file, on images of noise."""
     import numpy as np
     import torch
@@ -88,14 +91,14 @@ def _difference(loaded: Loaded, answer: Answer) -> float:
     noise = torch.Generator().manual_seed(0)
     found = []
     for count in BATCHES:
-        images = torch.randn(count, *loaded.size, generator=noise)
+        images = torch.randn(count, *loaded.input_size(), generator=noise)
         with torch.inference_mode():
             ours = logits_of(loaded.model(images)).numpy()
         found.append(np.abs(answer(images) - ours).max() / max(float(np.abs(ours).max()), 1e-12))
     return float(max(found))
 
 
-def _safetensors(loaded: Loaded, about: dict[str, Any], path: Path) -> Answer:
+def _safetensors(loaded: "OpenedModel", about: dict[str, Any], path: Path) -> Answer:
     from copy import deepcopy
 
     import torch
@@ -117,7 +120,7 @@ def _safetensors(loaded: Loaded, about: dict[str, Any], path: Path) -> Answer:
     return answer
 
 
-def _onnx(loaded: Loaded, about: dict[str, Any], path: Path) -> Answer:
+def _onnx(loaded: "OpenedModel", about: dict[str, Any], path: Path) -> Answer:
     try:
         import onnx
         import onnxruntime
@@ -139,7 +142,7 @@ def _onnx(loaded: Loaded, about: dict[str, Any], path: Path) -> Answer:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return logits_of(self.model(images))
 
-    example = torch.zeros(2, *loaded.size)
+    example = torch.zeros(2, *loaded.input_size())
     try:
         with _silent():
             torch.onnx.export(
@@ -180,7 +183,7 @@ def _silent() -> "Iterator[None]":
         logging.disable(before)
 
 
-_FORMS: dict[str, Callable[[Loaded, dict[str, Any], Path], Answer]] = {
+_FORMS: dict[str, Callable[["OpenedModel", dict[str, Any], Path], Answer]] = {
     "onnx": _onnx,
     "safetensors": _safetensors,
 }

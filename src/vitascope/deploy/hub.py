@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from vitascope import record
 from vitascope.capture import logits_of
-from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import listed
+from vitascope.loading import load
+from vitascope.loading.model import Preprocessing
 from vitascope.loading.opening import rebuilt
 
 SHOWN = 50  # class names in the card
@@ -37,7 +38,8 @@ class HubModel(
 
     Args:
         model: Its name and arguments, as a run's ``config.yaml`` has them.
-        preprocessing: See :attr:`vitascope.deploy.loading.Loaded.preprocessing`.
+        preprocessing: The fields of :class:`vitascope.loading.model.Preprocessing`, and the
+            classes.
         facts: What the card says of the training.
     """
 
@@ -50,8 +52,10 @@ class HubModel(
         super().__init__()
         self.network = rebuilt(model)
         self.facts = facts or {}
-        lists = {k: tuple(v) for k, v in preprocessing.items() if isinstance(v, list)}
-        self._loaded = Loaded(model=self.network.eval(), **{**preprocessing, **lists})
+        self.network.eval()
+        fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in preprocessing.items()}
+        self._classes: tuple[str, ...] = fields.pop("classes")
+        self._preprocessing = Preprocessing(**fields)
 
     @classmethod
     def of_run(cls, run: str | Path) -> "HubModel":
@@ -64,7 +68,10 @@ class HubModel(
         config = record.load_config(run)
         made = cls(
             model=record.plain(config["model"]),
-            preprocessing=loaded.preprocessing,
+            preprocessing={
+                "classes": list(loaded.classes or ()),
+                **loaded.preprocessing.to_record(),
+            },
             facts=_facts(record.load(Path(run) / "record"), config),
         )
         made.network.load_state_dict(loaded.model.state_dict())
@@ -73,11 +80,11 @@ class HubModel(
     @property
     def classes(self) -> tuple[str, ...]:
         """Names, in the order of the outputs."""
-        return self._loaded.classes
+        return self._classes
 
     def transform(self, image: Any) -> Tensor:
-        """See :meth:`vitascope.deploy.loading.Loaded.transform`. (C, H, W)"""
-        return self._loaded.transform(image)
+        """Decode, resize and normalise an image or its file. (C, H, W)"""
+        return self._preprocessing.transform(image)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of normalised images. (B, K)"""
@@ -98,8 +105,8 @@ class HubModel(
         return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{self._card()}")
 
     def _card(self) -> str:
-        facts, loaded = self.facts, self._loaded
-        size = " x ".join(map(str, loaded.size))
+        facts, stated = self.facts, self._preprocessing
+        size = " x ".join(map(str, stated.size or ()))
         found = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
         return f"""# {facts.get("model", "An image classifier")}
 
@@ -109,8 +116,8 @@ Tells {len(self.classes)} classes apart: {listed(self.classes, SHOWN)}.
 |---|---|
 {found}
 
-Images: {size}, mean {_numbers(loaded.mean)}, std {_numbers(loaded.std)}, {loaded.interpolation}
-interpolation, the centre {100 * loaded.crop_pct:g} % of the resized image.
+Images: {size}, mean {_numbers(stated.mean)}, std {_numbers(stated.std)}, {stated.interpolation}
+interpolation, the centre {100 * (stated.crop_pct or 1):g} % of the resized image.
 
 ```python
 from vitascope.deploy.hub import HubModel
@@ -122,8 +129,8 @@ print(model.classes[logits.argmax()])
 """
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)
+def _numbers(values: tuple[float, ...] | None) -> str:
+    return ", ".join(f"{value:.4g}" for value in values or ())
 
 
 def _facts(run: record.Record, config: Mapping[str, Any]) -> dict[str, str]:

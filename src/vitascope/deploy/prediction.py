@@ -10,12 +10,15 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vitascope import record
 from vitascope.atomic import write_text
-from vitascope.deploy.loading import Loaded, load
 from vitascope.errors import UserError
+from vitascope.loading import load
+
+if TYPE_CHECKING:
+    from vitascope.loading.model import OpenedModel
 
 __all__ = [
     "Prediction",
@@ -115,13 +118,13 @@ def predict(
     if top < 1 or batch_size < 1:
         raise UserError("give at least 1 for top and batch_size")
     loaded = load(run, device=device)
-    place = next(loaded.model.parameters()).device
+    target, classes = next(loaded.model.parameters()).device, loaded.classes or ()
     found: list[Prediction] = []
     for start in range(0, len(files), batch_size):
         names = [Path(file) for file in files[start : start + batch_size]]
         ready = list(_readable(loaded, names, on_broken))
         if ready:
-            images = torch.stack([image for _, image in ready]).to(place)
+            images = torch.stack([image for _, image in ready]).to(target)
             with torch.inference_mode():
                 logits = logits_of(loaded.model(images)).double().cpu()
             best = (logits / temperature).softmax(dim=-1).topk(min(top, logits.shape[-1]), dim=-1)
@@ -129,7 +132,7 @@ def predict(
                 ready, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 found += [
-                    Prediction(name, loaded.classes[index], share)
+                    Prediction(name, classes[index], share)
                     for share, index in zip(shares, indices, strict=True)
                 ]
         on_step(start + len(names))
@@ -137,7 +140,9 @@ def predict(
 
 
 def _readable(
-    loaded: Loaded, names: Sequence[Path], on_broken: Callable[[Path, UserError], None] | None
+    loaded: "OpenedModel",
+    names: Sequence[Path],
+    on_broken: Callable[[Path, UserError], None] | None,
 ) -> Iterator[tuple[Path, Any]]:
     for name in names:
         try:

@@ -124,9 +124,9 @@ def explore(
     arrays |= {f"image/{i}": image_bytes(pixels) for i, pixels in enumerate(pictures)}
     arrays |= {name: maps[:count] for name, maps in rests.items()}
     labels = [dataset.classes[dataset.test.labels[i]] for i in where[:count]]
-    classes = session.classes or dataset.classes
+    classes = session.opened.classes or dataset.classes
     values = {
-        "model": session.name,
+        "model": session.opened.name,
         "about": about,
         "data": dataset.name,
         "epochs": kept,

@@ -31,8 +31,7 @@ from vitascope.explorer.layer_maps import (
     top_answers,
 )
 from vitascope.explorer.relevance_maps import explainer_of, relevance_maps
-from vitascope.loading.opening import open_session
-from vitascope.loading.session import Session
+from vitascope.loading.session import Session, open_session
 from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
@@ -166,7 +165,7 @@ def _explore(model: _Model, image: Image.Image, number: int) -> Record:
         "data": "upload",
         "epochs": model.record.values["epochs"][-1:],
         "images": [{"index": number, "label": None}],
-        "answers": top_answers([answers], session.classes or session.images.classes),
+        "answers": top_answers([answers], session.opened.classes or session.images.classes),
         "layers": described,
         "notes": [],
     }

@@ -19,8 +19,7 @@ import torch
 from vitascope import measure
 from vitascope.errors import UserError
 from vitascope.inspection.augmented_batches import augmented_batches, recipe_of
-from vitascope.loading.opening import open_session
-from vitascope.loading.session import Session
+from vitascope.loading.session import Session, open_session
 from vitascope.measure.curvature.hessian import eigenvectors
 from vitascope.measure.curvature.spectrum import HessianSpectrum
 from vitascope.models.weights import read_state

@@ -15,8 +15,7 @@ from vitascope.data import EvalBatches
 from vitascope.errors import UserError
 from vitascope.inspection.mistakes import mistakes
 from vitascope.inspection.robustness import SomeClasses, Trial, measure_robustness
-from vitascope.loading.opening import open_session
-from vitascope.loading.session import Session
+from vitascope.loading.session import Session, open_session
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 from vitascope.training import evaluate
@@ -92,7 +91,7 @@ def open_labelled(
             "data": session.source,
             "split": split,
             "weights": weights,
-            "image_size": image_size or (session.size[1] if session.size else None),
+            "image_size": image_size or session.opened.preprocessing.side,
             "num_images": num_images,
             "map_classes": dict(map_classes or {}),
             "notes": list(images.notes),

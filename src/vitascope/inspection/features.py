@@ -27,10 +27,9 @@ from torch.nn import functional as F
 
 from vitascope.atomic import replacing
 from vitascope.capture import evaluating
-from vitascope.data.batches import Normalize
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
-from vitascope.loading.pretrained import Pretrained
+from vitascope.loading.model import OpenedModel
 
 BATCH = 8  # with channels last, more at a time is slower on a CPU
 BYTES = 16  # of an image's hash
@@ -71,7 +70,7 @@ def into_last_linear(model: nn.Module, images: Tensor) -> tuple[nn.Linear, Tenso
 
 
 def frozen_features(
-    found: Pretrained,
+    opened: OpenedModel,
     images: ImageSet,
     folder: Path,
     *,
@@ -80,28 +79,27 @@ def frozen_features(
     """The features of all images, from the cache where they are there. (N, D) float32
 
     Args:
-        found: The model.
-        images: As :func:`vitascope.loading.pretrained.images_for` loads them for it.
+        opened: The model.
+        images: As its preprocessing loads them.
         folder: Of the cache.
         on_step: Told how many more images are done.
     """
-    path = folder / f"{found.weights_key}-{VERSION}.safetensors"
+    path = folder / f"{opened.weights_key}-{VERSION}.safetensors"
     known, rows = _read(path)
     place = {bytes(key): row for row, key in enumerate(known)}
     wanted: list[bytes] = []
     fresh: dict[bytes, np.ndarray] = {}
-    how = found.preprocessing
-    normalize = Normalize(how.mean, how.std)
-    device = next(found.model.parameters()).device
-    found.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    with evaluating(found.model):
+    normalize = opened.preprocessing.normalize
+    device = next(opened.model.parameters()).device
+    opened.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with evaluating(opened.model):
         for start in range(0, len(images), BATCH):
             pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
             keys = [_key(image) for image in pixels]
             new = [i for i, key in enumerate(keys) if key not in place and key not in fresh]
             if new:
                 batch = normalize(pixels[new]).to(device, memory_format=torch.channels_last)
-                values = features_of(found.model, batch)
+                values = features_of(opened.model, batch)
                 made = values.float().cpu().numpy()
                 fresh |= {keys[i]: row for i, row in zip(new, made, strict=True)}
             wanted += keys
@@ -116,7 +114,7 @@ def frozen_features(
     assert rows is not None
     result = rows[[place[key] for key in wanted]]
     if not np.isfinite(result).all():
-        raise UserError(f"{found.text} gives features that are not finite for these images")
+        raise UserError(f"{opened.name} gives features that are not finite for these images")
     return result
 
 

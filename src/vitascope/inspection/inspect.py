@@ -20,8 +20,8 @@ from vitascope.errors import UserError, unknown
 from vitascope.explorer.explore import explore
 from vitascope.inspection.curvature import CURVATURE, Curvature, measure_curvature
 from vitascope.inspection.robustness import ROBUSTNESS, Trial, measure_robustness
-from vitascope.loading.opening import is_named, open_session
-from vitascope.loading.session import Session, image_converter
+from vitascope.loading.opening import is_named
+from vitascope.loading.session import Session, image_converter, open_session
 from vitascope.measure.features.fourier import End
 from vitascope.measure.streaming.one_pass import STREAMING
 from vitascope.progress import OnStep, Steps
@@ -262,7 +262,7 @@ def _labelled(
     name: str, request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
 ) -> Any:
     """A measure that needs labels; refused where accuracies would mean nothing."""
-    if session.random and not request.measures:
+    if session.opened.random and not request.measures:
         raise UserError("accuracy of random weights says nothing; give a run or --pretrained")
     session.require_labels(name)
     if name in ROBUSTNESS:

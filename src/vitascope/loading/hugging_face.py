@@ -14,7 +14,7 @@ from torch import nn
 
 from vitascope.errors import UserError, reason
 from vitascope.hub_access import hub_download
-from vitascope.loading.session import Session
+from vitascope.loading.model import OpenedModel, Preprocessing
 from vitascope.models.weights import check_weights
 
 __all__ = ["PREFIX", "hub_config", "new_head", "open_classifier", "rebuilt_classifier"]
@@ -23,7 +23,7 @@ PREFIX = "hf:"
 HEAD = "classifier"  # what transformers calls the head of every image classifier
 
 
-def open_classifier(name: str) -> Session:
+def open_classifier(name: str) -> OpenedModel:
     """A Hugging Face image classifier, from the hub or a local folder; safetensors only.
 
     A network that has no classifier (DINOv3, a masked autoencoder) is opened as it is, and of one
@@ -47,20 +47,19 @@ def open_classifier(name: str) -> Session:
     side = (side, side) if isinstance(side, int) else tuple(side)
     size = (getattr(config, "num_channels", 3), *side)
     try:
-        preparation = _preparation(AutoImageProcessor.from_pretrained(name))
+        preprocessing = _preprocessing(AutoImageProcessor.from_pretrained(name), size)
     except (OSError, ValueError, AttributeError, TypeError, ImportError):
-        preparation = {}  # the images' own are used then
+        preprocessing = Preprocessing(size=size)  # the images' own mean and std are used then
     names = getattr(model.config, "id2label", None) or {}
     classes = tuple(str(names[key]) for key in sorted(names))
     if classes == tuple(f"LABEL_{number}" for number in range(len(classes))):
         classes = ()  # what a config says that was given none
-    return Session(
-        model=model.eval(),
+    return OpenedModel(
         name=f"{PREFIX}{name}",
+        model=model.eval(),
         config={"name": f"{PREFIX}{name}"},
-        size=size,
+        preprocessing=preprocessing,
         classes=classes or None,
-        **preparation,
     )
 
 
@@ -79,7 +78,7 @@ def _image_model(name: str) -> Any:
     return getattr(model, "vision_model", model)
 
 
-def _preparation(processor: Any) -> dict[str, Any]:
+def _preprocessing(processor: Any, images: tuple[int, int, int]) -> Preprocessing:
     """Mean, std, crop and interpolation of a processor.
 
     Its images are resized to ``size`` and cropped to ``crop_size``, or to the share ``crop_pct``
@@ -91,12 +90,13 @@ def _preparation(processor: Any) -> dict[str, Any]:
         crop = max(value for value in dict(processor.crop_size).values() if value) / resized
     elif getattr(processor, "crop_pct", None) and resized < 384:
         crop = processor.crop_pct
-    return {
-        "mean": tuple(processor.image_mean),
-        "std": tuple(processor.image_std),
-        "crop_pct": min(1.0, float(crop)),
-        "interpolation": "bilinear" if int(processor.resample) == 2 else "bicubic",  # as Pillow
-    }
+    return Preprocessing(
+        size=images,
+        mean=tuple(processor.image_mean),
+        std=tuple(processor.image_std),
+        crop_pct=min(1.0, float(crop)),
+        interpolation="bilinear" if int(processor.resample) == 2 else "bicubic",  # as Pillow
+    )
 
 
 def hub_config(model: nn.Module, name: str) -> dict[str, Any] | None:

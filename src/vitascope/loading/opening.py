@@ -1,186 +1,62 @@
-"""Sessions opened: a model built for some images, or opened again from where it was left.
+"""Open any model, build a new one, or build again the one that a run's config describes.
 
-A model is named as on the command line: one of ours or timm's (``convit_micro``,
-``timm:vit_tiny_patch16_224``), the folder of a finished run, ``hf:NAME`` for a Hugging Face model,
-``NAME@FILE`` for a name with the weights of a file, or a Python factory
-``package.module:function``. All but a run take suffixes: ``vit_micro+lsa+cb``.
+A model is named as on the command line:
+
+============================ =================================================================
+``NAME`` ``timm:NAME``       one of ours or timm's: with random weights, or with timm's
+                             pretrained ones, from the hub or its cache
+``hf-hub:`` ``local-dir:``   as timm takes them; ``hf-hub:NAME@REVISION`` too
+``NAME@FILE``                a model of ours or timm's with the weights of a file: safetensors,
+                             or a pickle that holds tensors alone
+a folder                     of a finished run, or of a comparison: the run it recommends
+``hf:NAME``                  a Hugging Face model
+``package.module:function``  what the user's own function returns
+============================ =================================================================
+
+All but a run take suffixes: ``vit_micro+lsa+cb``. For another image size, position embeddings are
+resampled by timm's loader; all other weights must be there.
 """
 
 import importlib
+import json
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import gcd
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from safetensors import safe_open
+from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.data import Dataset
 from vitascope.data.sources.imagenet import CROP_PCT
 from vitascope.errors import UserError, reason
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
-from vitascope.loading.hugging_face import PREFIX, open_classifier, rebuilt_classifier
-from vitascope.loading.session import Session
-from vitascope.models import create_model
+from vitascope.loading.hugging_face import PREFIX, hub_config, open_classifier, rebuilt_classifier
+from vitascope.loading.model import OpenedModel, Origin, Preprocessing
+from vitascope.models import UnknownArgument, create_model
 from vitascope.models.registry import OURS
 from vitascope.models.suffix import read_name
-from vitascope.models.weights import check_weights, load_weights
+from vitascope.models.weights import check_weights, load_weights, read_state
 from vitascope.training import load_run
-from vitascope.training.classes import class_pairs
 from vitascope.training.device import device_of
 from vitascope.training.run_folder.run import run_folder
 
-__all__ = [
-    "build",
-    "class_pairs",
-    "fitting_patch",
-    "is_named",
-    "open_session",
-    "rebuilt",
-    "reopen",
-    "split_file",
-]
-
 BEGINNING = ("pretrained", "weights", "origin")  # what a run's config says of its first weights
-
-
-def fitting_patch(height: int, width: int, cells: int = 8, least: int = 2) -> int:
-    """The side of a patch that divides images of this size into about ``cells`` x ``cells``.
-
-    There are at least 7/8 of ``cells`` on the shorter side: 7 for a grid of 8, 14 for one of 16.
-
-    >>> [fitting_patch(side, side) for side in (8, 28, 32, 64, 224)]
-    [2, 4, 4, 8, 32]
-    >>> [fitting_patch(side, side, 16) for side in (8, 28, 32, 64, 224)]
-    [2, 2, 2, 4, 16]
-    """
-    common, limit = gcd(height, width), max(least, 8 * min(height, width) // (7 * cells))
-    return max(size for size in range(1, limit + 1) if common % size == 0)
-
-
-def build(
-    name: str, dataset: Dataset, *, seed: int = 0, drop_path: float = 0.0, **kwargs: Any
-) -> Session:
-    """Build a new model for these images; small ones get patches that keep their own grid.
-
-    Args:
-        name: A model of ours or timm's.
-        dataset: Its images: they decide its classes, channels and size.
-        seed: Of the first weights.
-        drop_path: Rate of stochastic depth.
-        kwargs: More arguments of the model.
-
-    Raises:
-        UserError: If it cannot be built, or does not take the images.
-    """
-    channels, height, width = dataset.train.size
-    wanted: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
-    wanted |= {"img_size": (height, width), "drop_path_rate": drop_path}
-    _, made_with = OURS.get(read_name(name).base, (None, {}))
-    for part, least in (("patch_size", 2), ("stem_stride", 1)):
-        if {"img_size", part} <= set(made_with):
-            cells = made_with["img_size"] // made_with[part]
-            wanted[part] = fitting_patch(height, width, cells, least)
-    if read_name(name).patch_size is not None:
-        wanted["patch_size"] = read_name(name).patch_size
-    wanted |= kwargs
-    torch.manual_seed(seed)
-    try:
-        model = _created(name, wanted)
-    except UserError:
-        del wanted["img_size"]  # many networks take any size, and no argument for it
-        torch.manual_seed(seed)
-        model = _created(name, wanted)
-    blank = torch.zeros(1, *dataset.train.size)
-    capture.try_image(model, blank, name, "give --image-size, or another model")
-    config = {k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()}
-    return Session(
-        model=model,
-        name=name,
-        config={"name": name, **config},
-        size=dataset.train.size,
-        data=dataset.name,
-        random=not wanted.get("pretrained"),
-        source=dataset.name,
-        given=dataset,
-    )
-
-
-def _created(name: str, wanted: dict[str, Any]) -> nn.Module:
-    """The model, or a line about why it cannot be built with these arguments."""
-    refusals = (TypeError, ValueError, ArithmeticError, LookupError, RuntimeError)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", "Initializing zero-element tensors", UserWarning)
-            return create_model(name, **wanted)
-    except UserError:
-        raise
-    except UserWarning:
-        raise UserError(
-            f"cannot build {name}: a layer would have no weights; give sizes of at least 1"
-        ) from None
-    except (*refusals, AttributeError, AssertionError) as error:
-        raise UserError(f"cannot build {name}: {reason(error)}") from None
-
-
-def rebuilt(config: Mapping[str, Any]) -> nn.Module:
-    """The model that a run's ``config.yaml`` describes, with random weights."""
-    config = {k: v for k, v in config.items() if k not in BEGINNING}
-    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-    name = config.pop("name")
-    if name.startswith(PREFIX):
-        return rebuilt_classifier(**config)
-    return create_model(name, **config)
-
-
-def reopen(
-    folder: str | Path, epoch: int | None = None, *, images: Dataset | None = None
-) -> Session:
-    """Open the model of a finished run, with its final weights or those kept at ``epoch``.
-
-    Args:
-        folder: The run's.
-        epoch: At which the run kept its weights.
-        images: Of the run, where they are loaded already.
-    """
-    run = load_run(folder)
-    name = run.config["model"].get("name")
-    if name is None:
-        raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
-    data = run.config["data"]
-    missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
-    if missing:
-        raise UserError(f"{folder}: its config.yaml does not say the {', '.join(missing)} of data")
-    if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
-        raise UserError(f"{folder}: its config.yaml needs a data.mean and data.std a channel")
-    try:
-        model = rebuilt(run.config["model"])
-    except UserError:
-        raise
-    except Exception as error:  # the model's own words for arguments that cannot be
-        raise UserError(
-            f"{folder}: its config.yaml makes no model {name!r}: {reason(error)}"
-        ) from None
-    kept = run.folder / f"weights/epoch-{epoch or 0:04d}.safetensors"
-    return Session(
-        model=load_weights(model, run.weights if epoch is None else kept),
-        name=name,
-        config={"run": str(folder), "epoch": epoch, "model": run.config["model"]},
-        size=tuple(data["size"]),
-        data=data["name"],
-        mean=tuple(data["mean"]),
-        std=tuple(data["std"]),
-        crop_pct=data.get("crop_pct", CROP_PCT if data["name"].startswith("imagenet") else 1.0),
-        interpolation=data.get("interpolation", "bicubic"),
-        classes=run.classes,
-        first_classes=run.recipe.subset.first_classes,
-        source=data["name"],
-        given=images,
-        fold=tuple(data["fold"]) if data.get("fold") else None,
-    )
+_REFUSALS = (  # what networks raise for arguments they do not take
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    RuntimeError,
+    AttributeError,
+    AssertionError,
+    OSError,
+)
 
 
 def is_named(text: str) -> bool:
@@ -206,43 +82,39 @@ def split_file(text: str) -> tuple[str, Path | None]:
     return name, Path(file)
 
 
-def open_session(
+def open_model(
     text: str | nn.Module,
-    data: str | None = None,
     *,
-    epoch: int | None = None,
     pretrained: bool = False,
     weights: str | None = None,
+    epoch: int | None = None,
     image_size: int | None = None,
     seed: int = 0,
     device: str | None = None,
-    map_classes: Mapping[str, str] | None = None,
-    new_head: bool = True,
-) -> Session:
-    """Open the model that ``text`` names, on its device; its images are loaded when asked for.
+    arguments: Mapping[str, Any] | None = None,
+) -> OpenedModel:
+    """Open the model that ``text`` names, in evaluation mode on its device.
 
     Args:
-        text: See the top of this file; the folder of a comparison stands for the run that it
-            recommends. Or a model itself.
-        data: Images; a run's own when left out.
-        epoch: Of a run: the weights it kept then.
+        text: See the top of this file. Or a model itself.
         pretrained: timm's weights for a model given by name.
-        weights: File of weights to load.
-        image_size: Side of the images; the model's own when left out.
+        weights: File of weights to load into a model that has none of its own.
+        epoch: Of a run: the weights it kept then.
+        image_size: Side of the images that the network is built for, where it depends on them; a
+            run keeps its own.
         seed: Of untrained weights.
         device: cpu, cuda, mps; a GPU if there is one when left out.
-        map_classes: Class of the images -> class of the model, where the names differ.
-        new_head: Give a model with untrained weights a head for the classes of ``data``.
+        arguments: More arguments of the network.
 
     Raises:
         UserError: If there is no such model, or an option does not go with it.
     """
-    model, text = (None, text) if isinstance(text, str) else (text, type(text).__name__)
-    if model is not None and (pretrained or epoch is not None or weights is not None):
+    given, text = (None, text) if isinstance(text, str) else (text, type(text).__name__)
+    if given is not None and (pretrained or epoch is not None or weights is not None):
         raise UserError(f"the {text} that was given has its weights; leave other weights out")
-    if model is None and Path(text).is_dir():
+    if given is None and Path(text).is_dir():
         text = str(run_folder(text))
-    is_run, named = Path(text).is_dir(), model is None and is_named(text)
+    is_run, named = Path(text).is_dir(), given is None and is_named(text)
     with_file = split_file(text)[1] is not None
     if with_file and (pretrained or weights is not None):
         raise UserError(f"{text} brings its own weights; leave --pretrained and --weights out")
@@ -250,107 +122,454 @@ def open_session(
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
         raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
-    place = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    target = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.manual_seed(seed)
-    if model is not None:
-        opened = _from_module(model)
+    arguments = dict(arguments or {})
+    if given is not None:
+        opened = _from_module(given)
     elif is_run:
-        opened = _from_run(Path(text), epoch)
+        opened = open_run(text, epoch)
     elif with_file:
-        opened = _from_file(text, image_size)
+        opened = _from_file(text, image_size, arguments)
     elif named:
-        opened = _from_name(text, pretrained, image_size if weights is None else None, seed)
+        side = image_size if weights is None else None
+        opened = _from_name(text, pretrained, side, seed, arguments)
     else:
         opened = _from_elsewhere(text)
     if weights is not None:
         load_weights(opened.model, weights)
-    random = named and not with_file and not pretrained and weights is None
-    session = replace(
-        opened,
-        source=opened.data if data is None else data,
-        image_size=image_size,
-        random=random,
-        device=place,
-        map_classes=dict(map_classes or {}),
-    )
-    if new_head and random and data is not None and hasattr(session.model, "reset_classifier"):
-        session.model.reset_classifier(len(session.loaded.classes))
-    session.model.to(place).eval()
-    return session
+        opened = replace(opened, random=False)
+    opened.model.to(target).eval()
+    return opened
 
 
-def _from_run(folder: Path, epoch: int | None) -> Session:
-    kept = sorted(int(p.stem.split("-")[1]) for p in folder.glob("weights/epoch-*.safetensors"))
-    if epoch is not None and epoch not in kept:
-        there = ", ".join(map(str, kept)) or "none"
-        raise UserError(f"{folder} kept no weights of epoch {epoch}; there are: {there}")
-    return reopen(folder, epoch)
+def open_pretrained(
+    text: str, *, image_size: int | None = None, drop_path: float = 0.0, **arguments: Any
+) -> OpenedModel:
+    """Open a model with trained weights, its complete preprocessing and its head, on the CPU.
 
+    Args:
+        text: See the top of this file; a plain name stands for timm's pretrained weights.
+        image_size: Side of the images; the model's own when left out.
+        drop_path: Rate of stochastic depth, for models that have it.
+        arguments: More of the model.
 
-def _from_name(text: str, pretrained: bool, image_size: int | None, seed: int) -> Session:
-    """A model of ours or timm's, built for another image size if it can be."""
-    wanted: dict[str, Any] = {"pretrained": True} if pretrained else {}
-    attempts = [{**wanted, "img_size": image_size}, wanted] if image_size else [wanted]
-    for kwargs in attempts:
-        torch.manual_seed(seed)
-        try:
-            model = create_model(text, **kwargs)
-            break
-        except (UserError, TypeError, AssertionError) as error:
-            last = error
+    Raises:
+        UserError: If there is no such model, its weights cannot be had or do not fit.
+    """
+    if drop_path:
+        arguments["drop_path_rate"] = drop_path
+    if Path(text).is_dir():
+        opened = open_run(run_folder(text), image_size=image_size, arguments=arguments)
+        opened = replace(opened, name=text)
     else:
-        if isinstance(last, UserError):
-            raise last
-        raise UserError(f"cannot build {text}: {reason(last)}")
-    known: Any = getattr(model, "pretrained_cfg", {}) or {}
-    size = known.get("input_size")
-    if "img_size" in kwargs:
-        size = (3, kwargs["img_size"], kwargs["img_size"])
-    return Session(
+        own = split_file(text)[1] is not None or not is_named(text)
+        opened = open_model(
+            text, pretrained=not own, image_size=image_size, device="cpu", arguments=arguments
+        )
+        opened = replace(opened, preprocessing=_completed(opened, image_size))
+    check_weights(opened.model, text)
+    return opened
+
+
+def open_run(
+    folder: str | Path,
+    epoch: int | None = None,
+    *,
+    image_size: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> OpenedModel:
+    """Open the model of a finished run, with its final weights or those kept at ``epoch``.
+
+    Args:
+        folder: The run's.
+        epoch: At which the run kept its weights.
+        image_size: Side of the images; the run's own when left out.
+        arguments: More arguments of the network.
+
+    Raises:
+        UserError: If it is no finished run, or its config makes no network.
+    """
+    run = load_run(folder)
+    name = run.config["model"].get("name")
+    if name is None:
+        raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
+    data = run.config["data"]
+    missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
+    if missing:
+        raise UserError(f"{folder}: its config.yaml does not say the {', '.join(missing)} of data")
+    if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
+        raise UserError(f"{folder}: its config.yaml needs a data.mean and data.std a channel")
+    file, epochs = run.weights, run.folder.glob("weights/epoch-*.safetensors")
+    if epoch is not None:
+        file = run.folder / f"weights/epoch-{epoch:04d}.safetensors"
+        if not file.exists():
+            there = ", ".join(str(int(path.stem.split("-")[1])) for path in sorted(epochs))
+            raise UserError(
+                f"{folder} kept no weights of epoch {epoch}; there are: {there or 'none'}"
+            )
+    config = {k: v for k, v in run.config["model"].items() if k not in BEGINNING}
+    config |= arguments or {}
+    channels, height, width = data["size"]
+    resampled = image_size not in (None, width) and "img_size" in config
+    if resampled:
+        config["img_size"] = (image_size, image_size)
+        more = {k: v for k, v in config.items() if k not in ("name", "num_classes")}
+        model, _ = _with_state(name, read_state(file), None, str(folder), more)
+    else:
+        model = load_weights(_rebuilt_for(folder, config), file)
+    preprocessing = Preprocessing(
+        size=(channels, image_size or height, image_size or width),
+        mean=tuple(data["mean"]),
+        std=tuple(data["std"]),
+        crop_pct=data.get("crop_pct", CROP_PCT if data["name"].startswith("imagenet") else 1.0),
+        interpolation=data.get("interpolation", "bicubic"),
+    )
+    return OpenedModel(
+        name=name,
         model=model,
-        name=text,
-        config={"name": text, **kwargs},
-        size=size,
-        mean=known.get("mean"),
-        std=known.get("std"),
-        crop_pct=known.get("crop_pct") if pretrained else None,
-        interpolation="bilinear" if known.get("interpolation") == "bilinear" else "bicubic",
+        config={"run": str(folder), "epoch": epoch, "model": run.config["model"]},
+        preprocessing=preprocessing,
+        classes=run.classes,
+        run=run,
+        architecture=config,
+        origin=Origin(source=str(file), num_tensors=len(model.state_dict()), resampled=resampled),
     )
 
 
-def _from_file(text: str, image_size: int | None) -> Session:
-    """``NAME@FILE`` with the head that the file has."""
-    from vitascope.loading.pretrained import open_pretrained  # which opens runs from here
+def _rebuilt_for(folder: str | Path, config: Mapping[str, Any]) -> nn.Module:
+    """The network of a run's config, or a line about why there is none."""
+    try:
+        return rebuilt(config)
+    except UserError:
+        raise
+    except Exception as error:  # the model's own words for arguments that cannot be
+        raise UserError(
+            f"{folder}: its config.yaml makes no model {config['name']!r}: {reason(error)}"
+        ) from None
 
-    found = open_pretrained(text, image_size=image_size)
-    how = found.preprocessing
-    return Session(
-        model=found.model,
+
+def rebuilt(config: Mapping[str, Any]) -> nn.Module:
+    """Build the network that a run's ``config.yaml`` describes, with random weights."""
+    config = {k: v for k, v in config.items() if k not in BEGINNING}
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    name = config.pop("name")
+    if name.startswith(PREFIX):
+        return rebuilt_classifier(**config)
+    return create_model(name, **config)
+
+
+def with_random_weights(opened: OpenedModel, seed: int) -> OpenedModel:
+    """The same network in the same preprocessing, with random weights."""
+    assert opened.architecture is not None
+    torch.manual_seed(seed)
+    return replace(
+        opened,
+        model=rebuilt(opened.architecture),
+        origin=Origin(source="nowhere", num_tensors=0),
+        head="random weights",
+    )
+
+
+def fitting_patch(height: int, width: int, cells: int = 8, least: int = 2) -> int:
+    """The side of a patch that divides images of this size into about ``cells`` x ``cells``.
+
+    There are at least 7/8 of ``cells`` on the shorter side: 7 for a grid of 8, 14 for one of 16.
+
+    >>> [fitting_patch(side, side) for side in (8, 28, 32, 64, 224)]
+    [2, 4, 4, 8, 32]
+    >>> [fitting_patch(side, side, 16) for side in (8, 28, 32, 64, 224)]
+    [2, 2, 2, 4, 16]
+    """
+    common, limit = gcd(height, width), max(least, 8 * min(height, width) // (7 * cells))
+    return max(size for size in range(1, limit + 1) if common % size == 0)
+
+
+def build(
+    name: str, dataset: Dataset, *, seed: int = 0, drop_path: float = 0.0, **kwargs: Any
+) -> OpenedModel:
+    """Build a new model for these images; small ones get patches that keep their own grid.
+
+    Args:
+        name: A model of ours or timm's.
+        dataset: Its images: they decide its classes, channels and size.
+        seed: Of the first weights.
+        drop_path: Rate of stochastic depth.
+        kwargs: More arguments of the model.
+
+    Raises:
+        UserError: If it cannot be built, or does not take the images.
+    """
+    channels, height, width = dataset.train.size
+    arguments: dict[str, Any] = {"num_classes": len(dataset.classes), "in_chans": channels}
+    arguments |= {"img_size": (height, width), "drop_path_rate": drop_path}
+    _, defaults = OURS.get(read_name(name).base, (None, {}))
+    for part, least in (("patch_size", 2), ("stem_stride", 1)):
+        if {"img_size", part} <= set(defaults):
+            cells = defaults["img_size"] // defaults[part]
+            arguments[part] = fitting_patch(height, width, cells, least)
+    if read_name(name).patch_size is not None:
+        arguments["patch_size"] = read_name(name).patch_size
+    arguments |= kwargs
+    without_size = {k: v for k, v in arguments.items() if k != "img_size"}
+    model, arguments = _first_that_builds(name, [arguments, without_size], seed)
+    blank = torch.zeros(1, *dataset.train.size)
+    capture.try_image(model, blank, name, "give --image-size, or another model")
+    config = {k: list(v) if isinstance(v, tuple) else v for k, v in arguments.items()}
+    return OpenedModel(
+        name=name,
+        model=model,
+        config={"name": name, **config},
+        preprocessing=Preprocessing(size=dataset.train.size),
+        random=not arguments.get("pretrained"),
+    )
+
+
+def _first_that_builds(
+    name: str, attempts: list[dict[str, Any]], seed: int
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The model made with the first arguments that it knows, and these.
+
+    Many networks take images of any size, and have no argument for it.
+
+    Raises:
+        UserError: If it refuses them, with the reason in one line.
+    """
+    *others, last = attempts
+    for arguments in others:
+        with suppress(UnknownArgument):
+            return _built(name, arguments, seed), arguments
+    return _built(name, last, seed), last
+
+
+def _built(name: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
+    """The model, or a line about why it cannot be built with these arguments."""
+    torch.manual_seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Initializing zero-element tensors", UserWarning)
+            return create_model(name, **arguments)
+    except UserError:
+        raise
+    except UserWarning:
+        problem = "a layer would have no weights; give sizes of at least 1"
+    except _REFUSALS as error:
+        problem = reason(error)
+    raise UserError(f"cannot build {name}: {problem}")
+
+
+def _attempts(image_size: int | None, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Arguments of a model, with and without those that many networks do not take."""
+    sized = [{"img_size": image_size}, {}] if image_size else [{}]
+    optional = {k: v for k, v in arguments.items() if k == "drop_path_rate"}
+    others = {k: v for k, v in arguments.items() if k not in optional}
+    rates = [optional, {}] if optional else [{}]
+    return [{**others, **rate, **size} for rate in rates for size in sized]
+
+
+def _description(model: nn.Module) -> dict[str, Any]:
+    """What timm says of a model."""
+    return dict(getattr(model, "pretrained_cfg", None) or {})
+
+
+def _preprocessing_of(model: nn.Module, image_size: int | None = None) -> Preprocessing:
+    """The complete preprocessing that timm's description of a model states, or its defaults."""
+    from timm.data import resolve_data_config
+
+    how = resolve_data_config({}, pretrained_cfg=_description(model) or {"crop_pct": 1.0})
+    channels, height, width = how["input_size"]
+    return Preprocessing(
+        size=(channels, image_size or height, image_size or width),
+        mean=tuple(how["mean"]),
+        std=tuple(how["std"]),
+        interpolation=how["interpolation"] if how["interpolation"] == "bilinear" else "bicubic",
+        crop_pct=float(how["crop_pct"]),
+    )
+
+
+def _completed(opened: OpenedModel, image_size: int | None) -> Preprocessing:
+    """The preprocessing of a model, with timm's defaults for what is not known."""
+    stated, default = opened.preprocessing, _preprocessing_of(opened.model, image_size)
+    channels, height, width = opened.input_size()
+    return Preprocessing(
+        size=(channels, image_size or height, image_size or width),
+        mean=stated.mean or default.mean,
+        std=stated.std or default.std,
+        interpolation=stated.interpolation or default.interpolation,
+        crop_pct=stated.crop_pct or default.crop_pct,
+    )
+
+
+def _from_name(
+    text: str,
+    pretrained: bool,
+    image_size: int | None,
+    seed: int,
+    arguments: Mapping[str, Any],
+) -> OpenedModel:
+    """A model of ours or timm's, built for another image size if it can be."""
+    given = {"pretrained": True, **arguments} if pretrained else dict(arguments)
+    model, made_with = _first_that_builds(text, _attempts(image_size, given), seed)
+    description = _description(model)
+    config = {"name": text, **made_with}
+    if pretrained:
+        architecture = {k: v for k, v in config.items() if k != "pretrained"}
+        if text.startswith(("hf-hub:", "local-dir:")):  # rebuilt without the hub or the folder
+            named = {"name": f"timm:{description['architecture']}"}
+            architecture = {**_arguments(text), **architecture, **named}
+        origin = Origin(
+            source=str(description.get("hf_hub_id") or description.get("url") or text),
+            num_tensors=len(model.state_dict()),
+            resampled=_resampled(model, image_size),
+            license=description.get("license"),
+        )
+        return OpenedModel(
+            name=text,
+            model=model,
+            config=config,
+            preprocessing=_preprocessing_of(model, image_size),
+            architecture=architecture,
+            origin=origin,
+        )
+    size = description.get("input_size")
+    if "img_size" in made_with:
+        size = (3, made_with["img_size"], made_with["img_size"])
+    smooth = "bilinear" if description.get("interpolation") == "bilinear" else "bicubic"
+    return OpenedModel(
         name=text,
+        model=model,
+        config=config,
+        preprocessing=Preprocessing(
+            size=size,
+            mean=description.get("mean"),
+            std=description.get("std"),
+            interpolation=smooth,
+        ),
+        random=True,
+    )
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments that the ``config.json`` of a model has for it."""
+    from timm.models import load_model_config_from_hf
+    from timm.models._hub import load_model_config_from_path
+
+    from vitascope.hub_access import hub_download
+
+    kind, _, location = text.partition(":")
+    if kind == "local-dir":
+        config = load_model_config_from_path(location)
+    else:
+        with hub_download(text):
+            config = load_model_config_from_hf(location)
+    return dict(config[2] or {})
+
+
+def _resampled(model: nn.Module, image_size: int | None) -> bool:
+    """Whether a table of positions was made for another image size."""
+    own = _description(model).get("input_size")
+    tables = any("pos_embed" in n or "relative_position" in n for n in model.state_dict())
+    return bool(image_size and own and tables and tuple(own)[-1] != image_size)
+
+
+def _from_file(text: str, image_size: int | None, arguments: Mapping[str, Any]) -> OpenedModel:
+    """``NAME@FILE``: a model by name with the weights, and the head, of a file."""
+    name, file = split_file(text)
+    assert file is not None
+    state, header = read_state(file), _header(file)
+    stated = dict(header.get("model") or {})
+    if stated.pop("name", None) == name:  # an export of ours says how its network is made
+        arguments = {k: v for k, v in stated.items() if k not in BEGINNING} | {**arguments}
+    model, made_with = _with_state(name, state, image_size, str(file), arguments)
+    preprocessing = replace(_preprocessing_of(model, image_size), **header.get("preprocessing", {}))
+    if image_size:
+        channels = preprocessing.size[0] if preprocessing.size else 3
+        preprocessing = replace(preprocessing, size=(channels, image_size, image_size))
+    return OpenedModel(
+        name=text,
+        model=model,
         config={"name": text},
-        size=how.size,
-        mean=how.mean,
-        std=how.std,
-        crop_pct=how.crop_pct,
-        interpolation=how.interpolation,
-        classes=found.classes,
+        preprocessing=preprocessing,
+        classes=header.get("classes"),
+        architecture={**made_with, "name": name},
+        origin=Origin(
+            source=str(file),
+            num_tensors=len(model.state_dict()),
+            resampled=_resampled(model, image_size),
+        ),
     )
 
 
-def _from_elsewhere(text: str) -> Session:
-    """A Hugging Face model or what a Python factory returns, with a suffix if there is one."""
+def _header(file: Path) -> dict[str, Any]:
+    """Model, preprocessing and classes in the header of a file that ``vitascope export`` wrote."""
+    if file.suffix != ".safetensors":
+        return {}
+    with safe_open(file, framework="pt") as opened:
+        text = (opened.metadata() or {}).get("vitascope")
+    if text is None:
+        return {}
+    try:
+        about = json.loads(text)
+        preprocessing = {name: tuple(about[name]) for name in ("size", "mean", "std")}
+        preprocessing |= {name: about[name] for name in ("interpolation", "crop_pct")}
+        classes = tuple(about["classes"])
+        return {"model": about["model"], "preprocessing": preprocessing, "classes": classes}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: its metadata is damaged: {reason(error)}") from None
+
+
+def _with_state(
+    name: str,
+    state: Mapping[str, Tensor],
+    image_size: int | None,
+    where: str,
+    arguments: Mapping[str, Any],
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A model with these weights, its head as wide as theirs, positions resampled by timm."""
+    arguments = {k: v for k, v in arguments.items() if k != "num_classes"}
+    if image_size:
+        arguments.pop("img_size", None)
+    plain, made_with = _first_that_builds(name, _attempts(image_size, arguments), 0)
+    heads = _description(plain).get("classifier") or ()
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    first = f"{heads[0]}.weight" if heads else ""
+    count = int(state[first].shape[0]) if first in state else 0
+    own = plain.state_dict()
+    state = {n: v for n, v in state.items() if n in own or not n.endswith("pos_proj.bias")}
+    overlay = {"state_dict": dict(state), "num_classes": count, "custom_load": False}
+    try:
+        model = create_model(
+            name, **made_with, pretrained=True, pretrained_cfg_overlay=overlay, num_classes=count
+        )
+    except UserError:
+        raise
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{where} does not fit {name}: {reason(error)}") from None
+    description: Any = model.pretrained_cfg
+    description.pop("state_dict", None)  # all its tensors again
+    return model, {**made_with, "num_classes": count}
+
+
+def _from_elsewhere(text: str) -> OpenedModel:
+    """A Hugging Face model or what a Python factory returns, with a suffix if there is one.
+
+    What a factory returns is not fine-tuned: a run would have to call the function to be opened,
+    and opening a run calls no code that its files name.
+    """
     base, changes, suffix, patch = read_name(text)
     if changes or patch:
         raise UserError(f"{text}: but for +cb, suffixes change a ViT of ours, not {base}")
     source, _, name = base.partition(":")
     opened = open_classifier(name) if source == "hf" else _from_factory(source, name)
-    if suffix is None:
-        return opened
-    model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
-    return replace(opened, model=model, name=text, config=config)
+    origin = Origin(source=text, num_tensors=len(opened.model.state_dict()))
+    if suffix is not None:
+        model, config = broadcast(opened.model, **suffix), {**opened.config, "suffix": suffix}
+        return replace(opened, model=model, name=text, config=config, origin=origin)
+    architecture = hub_config(opened.model, text) if source == "hf" else None
+    return replace(opened, architecture=architecture, origin=origin)
 
 
-def _from_factory(module: str, function: str) -> Session:
+def _from_factory(module: str, function: str) -> OpenedModel:
     """What ``package.module:function`` returns: the user's own code, from the user's own path."""
     try:
         factory = getattr(importlib.import_module(module), function)
@@ -363,39 +582,40 @@ def _from_factory(module: str, function: str) -> Session:
     if not isinstance(model, nn.Module):
         raise UserError(f"{name} returned {type(model).__name__}, not an nn.Module")
     check_weights(model, name)
-    preparation = _torchvision_preparation(function) if module.startswith("torchvision.") else {}
-    return Session(model=model, name=name, config={"factory": name}, **preparation)
+    published = module.startswith("torchvision.")
+    return OpenedModel(
+        name=name,
+        model=model,
+        config={"factory": name},
+        preprocessing=_torchvision_preprocessing(function) if published else Preprocessing(),
+    )
 
 
-def _torchvision_preparation(function: str) -> dict[str, Any]:
+def _torchvision_preprocessing(function: str) -> Preprocessing:
     """Image size, normalisation and crop that torchvision publishes for a model of its own."""
     from torchvision.models import get_model_weights
 
     try:
         how: Any = get_model_weights(function).DEFAULT.transforms()  # type: ignore[attr-defined]
         side, resized = how.crop_size[0], how.resize_size[0]
-        return {
-            "size": (len(how.mean), side, side),
-            "mean": tuple(how.mean),
-            "std": tuple(how.std),
-            "crop_pct": min(1.0, side / resized),
-            "interpolation": "bilinear" if how.interpolation.value == "bilinear" else "bicubic",
-        }
+        return Preprocessing(
+            size=(len(how.mean), side, side),
+            mean=tuple(how.mean),
+            std=tuple(how.std),
+            crop_pct=min(1.0, side / resized),
+            interpolation="bilinear" if how.interpolation.value == "bilinear" else "bicubic",
+        )
     except (ValueError, AttributeError, TypeError, IndexError):
-        return {}  # not a classifier with published weights
+        return Preprocessing()  # not a classifier with published weights
 
 
-def _from_module(model: nn.Module) -> Session:
+def _from_module(model: nn.Module) -> OpenedModel:
     """A model that the caller built; what timm's description says of its images holds."""
-    name = type(model).__name__
+    name, described = type(model).__name__, bool(_description(model))
     check_weights(model, name)
-    about: Any = getattr(model, "pretrained_cfg", None) or {}
-    return Session(
-        model=model,
+    return OpenedModel(
         name=name,
+        model=model,
         config={"module": f"{type(model).__module__}.{type(model).__qualname__}"},
-        size=about.get("input_size"),
-        mean=about.get("mean"),
-        std=about.get("std"),
-        interpolation=about.get("interpolation"),
+        preprocessing=_preprocessing_of(model) if described else Preprocessing(),
     )

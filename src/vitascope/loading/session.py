@@ -1,8 +1,6 @@
-"""A session: an opened model on its device, with its images in its size and normalisation.
+"""A session: an opened model with images in its size and normalisation.
 
-:mod:`vitascope.loading.opening` opens one. Training takes the model from it; evaluation,
-inspection, comparison and the live explorer also take its images, which are loaded when they are
-first asked for.
+The images are loaded when they are first asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,35 +17,42 @@ from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
 from vitascope.data.held_out import one_fold
 from vitascope.errors import UserError
+from vitascope.loading.model import FALLBACK, OpenedModel
+from vitascope.loading.opening import open_model
 from vitascope.training.classes import joined
-
-FALLBACK = 224  # side of an image for a model that does not say
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """An opened model, what is known of it, and its images."""
+    """An opened model and its images."""
 
-    model: nn.Module
-    name: str
-    config: dict[str, Any]  # enough to build the model again, or where it came from
-    size: tuple[int, int, int] | None = None  # images it was made for, (C, H, W)
-    data: str | None = None  # what a run was trained on
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    crop_pct: float | None = None  # share of a resized image that it was made for
-    interpolation: str | None = None  # of the resizing
-    classes: tuple[str, ...] | None = None  # in the order of its outputs, where they are known
-    first_classes: int | None = None  # of its data, that a run was trained on
-    random: bool = False  # the weights are untrained
-    device: torch.device = CPU
+    opened: OpenedModel
     source: str | None = None  # images to load: those asked for, or a run's own
     given: Dataset | None = None  # images that are loaded already
     image_size: int | None = None  # side to load the images in; the model's own when left out
     map_classes: Mapping[str, str] = field(default_factory=dict)  # images' class -> model's
-    fold: tuple[int, int] | None = None  # of its data, that a run was not trained on
     whole: bool = False  # images without a test set of their own are all for testing
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+        return self.opened.model
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """How the model was opened, for records."""
+        return self.opened.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        first = next(self.model.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+
+    @property
+    def _run_data(self) -> dict[str, Any]:
+        """The images that a run was trained on."""
+        return dict(self.opened.run.config["data"]) if self.opened.run else {}
 
     @cached_property
     def loaded(self) -> Dataset:
@@ -56,18 +61,21 @@ class Session:
             return self.given
         if self.source is None:
             raise UserError(
-                f"{self.name} was not trained here: say on what to measure it, with --data"
+                f"{self.opened.name} was not trained here: say on what to measure it, with --data"
             )
-        side = self.image_size or (self.size[-1] if self.size else None)
-        how: dict[str, Any] = {"image_size": side, "in_chans": self.channels}
-        if not self.random:
-            how |= {"crop_pct": self.crop_pct, "interpolation": self.interpolation or "bicubic"}
+        stated = self.opened.preprocessing
+        options: dict[str, Any] = {"image_size": self.image_size or stated.side}
+        options |= {"in_chans": self.opened.channels}
+        if not self.opened.random:
+            options |= {"crop_pct": stated.crop_pct}
+            options |= {"interpolation": stated.interpolation or "bicubic"}
         if self.whole:
-            return load(self.source, **how, test_fraction=1.0)
-        if self.fold is None or self.source != self.data:
-            return load(self.source, **how)
-        whole = load(self.source, **how, test_fraction=0.0)
-        return whole if len(whole.test) else one_fold(whole, self.fold)
+            return load(self.source, **options, test_fraction=1.0)
+        fold = self._run_data.get("fold")  # that the run was not trained on
+        if not fold or self.source != self._run_data["name"]:
+            return load(self.source, **options)
+        whole = load(self.source, **options, test_fraction=0.0)
+        return whole if len(whole.test) else one_fold(whole, tuple(fold))
 
     @cached_property
     def _output(self) -> Any:
@@ -90,14 +98,14 @@ class Session:
         Raises:
             UserError: If they have other classes.
         """
-        own = self.loaded.name == self.data
+        run, own = self.opened.run, self.loaded.name == self._run_data.get("name")
         return joined(
             self.loaded,
-            self.classes,
+            self.opened.classes,
             self.num_outputs,
             given=self.map_classes,
-            strict="run" in self.config,
-            first_classes=self.first_classes if own else None,
+            strict=run is not None,
+            first_classes=run.recipe.subset.first_classes if run is not None and own else None,
         )
 
     @property
@@ -129,7 +137,7 @@ class Session:
             if self.map_classes:
                 raise
             return self.loaded, str(error)
-        if self.random:
+        if self.opened.random:
             found = self.loaded  # outputs of untrained weights mean no classes yet
         count = len(found.classes)
         if count != self.num_outputs:
@@ -139,28 +147,21 @@ class Session:
     @property
     def notes(self) -> list[str]:
         """What a reader must know of the model."""
-        return [f"random weights: {self.name} was built, not trained"] if self.random else []
+        name = self.opened.name
+        return [f"random weights: {name} was built, not trained"] if self.opened.random else []
 
     @property
     def class_notes(self) -> list[str]:
         """How the images' classes were matched with the model's, unless they are the same."""
         return list(self.images.notes[len(self.loaded.notes) :])
 
-    @property
-    def channels(self) -> int | None:
-        """Channels of the images the model takes, as it says or as its first convolution does."""
-        if self.size:
-            return self.size[0]
-        convolutions = (m for m in self.model.modules() if isinstance(m, nn.Conv2d))
-        first = next(convolutions, None)
-        return None if first is None or first.in_channels not in (1, 3) else first.in_channels
-
     def input_size(self, otherwise: int = FALLBACK) -> tuple[int, int, int]:
-        """The images the model takes, known without any; ``otherwise`` is a side. (C, H, W)"""
-        if self.size is not None and self.image_size is None:
-            return self.size
-        side = self.image_size or otherwise
-        return self.channels or 3, side, side
+        """Size of the images the model takes, known without any image. (C, H, W)
+
+        Args:
+            otherwise: Side for a model that does not say.
+        """
+        return self.opened.input_size(self.image_size, otherwise)
 
     def try_image(self, images: Tensor) -> Any:
         """The output for the first of some images.
@@ -168,19 +169,13 @@ class Session:
         Raises:
             UserError: If the model does not take it, with the reason in one line.
         """
-        name = self.config.get("run", self.name)
-        return capture.try_image(self.model, images, name, "give --image-size")
+        return self.opened.try_image(images)
 
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation the model was trained with, or those of the images."""
-        own = self._own_statistics(self.loaded.test.size[0])
+        own = self.opened.preprocessing.statistics(self.loaded.test.size[0])
         return own or (tuple(self.loaded.mean), tuple(self.loaded.std))
-
-    def _own_statistics(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        if self.mean is None or self.std is None or len(self.mean) != channels:
-            return None
-        return tuple(self.mean), tuple(self.std)
 
     def draw(self, num_images: int | None, seed: int, split: str = "test") -> np.ndarray:
         """Positions of some images, drawn with the seed, in rising order; all for None."""
@@ -211,11 +206,48 @@ class Session:
         )
 
 
+def open_session(
+    text: str | nn.Module,
+    data: str | None = None,
+    *,
+    image_size: int | None = None,
+    map_classes: Mapping[str, str] | None = None,
+    new_head: bool = True,
+    **options: Any,
+) -> Session:
+    """Open the model that ``text`` names with its images, which are loaded when asked for.
+
+    Args:
+        text: A model, as :func:`vitascope.loading.opening.open_model` takes it.
+        data: Images; a run's own when left out.
+        image_size: Side of the images; the model's own when left out.
+        map_classes: Class of the images -> class of the model, where the names differ.
+        new_head: Give a model with untrained weights a head for the classes of ``data``.
+        options: Of :func:`vitascope.loading.opening.open_model`.
+
+    Raises:
+        UserError: If there is no such model, or an option does not go with it.
+    """
+    opened = open_model(text, image_size=image_size, **options)
+    session = Session(
+        opened=opened,
+        source=opened.run.config["data"]["name"] if data is None and opened.run else data,
+        image_size=image_size,
+        map_classes=dict(map_classes or {}),
+    )
+    new_head = new_head and opened.random and data is not None
+    if new_head and hasattr(opened.model, "reset_classifier"):
+        device = session.device
+        opened.model.reset_classifier(len(session.loaded.classes))
+        opened.model.to(device)
+    return session
+
+
 def image_converter(session: Session, other: Session) -> Callable[[Tensor], Tensor]:
     """A function from one model's images to another's size, channels and normalisation."""
     mean, std = session.statistics
     channels, *sides = other.input_size(session.loaded.test.size[-1])
-    theirs = other._own_statistics(channels)
+    theirs = other.opened.preprocessing.statistics(channels)
     if theirs is None:
         same = len(mean) == channels
         theirs = (mean, std) if same else ((mean[0],) * channels, (std[0],) * channels)

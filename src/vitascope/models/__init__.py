@@ -32,6 +32,7 @@ __all__ = [
     "ConViT",
     "ConViTDistilled",
     "GatePruning",
+    "UnknownArgument",
     "convit_from_resnet",
     "create_model",
     "list_models",
@@ -62,6 +63,10 @@ def list_models(pattern: str | None = None) -> list[str]:
     if patch:
         found = [name for name in found if takes_patches(name)]
     return [name + pattern[len(base) :] for name in found]
+
+
+class UnknownArgument(UserError):
+    """The model has no such argument."""
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
@@ -105,7 +110,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
             model = timm.create_model(full, **kwargs)
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
-            raise UserError(f"{name} takes no such argument: {error}") from None
+            raise UnknownArgument(f"{name} takes no such argument: {error}") from None
         raise
     except RuntimeError as error:
         if "No pretrained weights exist" in str(error):

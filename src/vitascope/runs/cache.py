@@ -15,7 +15,7 @@ import torch
 from vitascope import record
 from vitascope.data import Dataset, subset
 from vitascope.errors import UserError
-from vitascope.loading.pretrained import open_pretrained
+from vitascope.loading.opening import open_pretrained
 from vitascope.record import Record
 from vitascope.runs.readings import read
 from vitascope.runs.spec import Reading, Training

@@ -19,52 +19,51 @@ from sklearn.pipeline import Pipeline
 from torch import nn
 
 from vitascope.capture import evaluating
-from vitascope.data.batches import Normalize
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
 from vitascope.inspection.features import BATCH, into_last_linear
 from vitascope.inspection.probe import fitted
-from vitascope.loading.pretrained import Pretrained
+from vitascope.loading.model import OpenedModel
 
 NEVER = -30.0  # logit of a class that none of the images have
 
 
-def fit_head(found: Pretrained, images: ImageSet) -> Pretrained:
+def fit_head(opened: OpenedModel, images: ImageSet) -> OpenedModel:
     """Give the new head of a model the weights of a logistic regression; changed in place.
 
     Args:
-        found: With a new head (:meth:`Pretrained.for_classes`); a head that was kept stays.
-        images: To fit it on, as :func:`images_for` loads them for the model.
+        opened: With a new head (:meth:`OpenedModel.for_classes`); a head that was kept stays.
+        images: To fit it on, as the model's preprocessing loads them.
 
     Raises:
         UserError: If the model does not end in a linear layer with a bias and an output for each
             class, or features are not finite.
     """
-    if not found.new:
-        return found
-    how, parts = found.preprocessing, []
-    normalize, layer = Normalize(how.mean, how.std), nn.Linear(1, 1)
-    device = next(found.model.parameters()).device
-    with evaluating(found.model):
+    if not opened.new:
+        return opened
+    parts = []
+    normalize, layer = opened.preprocessing.normalize, nn.Linear(1, 1)
+    device = next(opened.model.parameters()).device
+    with evaluating(opened.model):
         for start in range(0, len(images), BATCH):
             pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
-            layer, into = into_last_linear(found.model, normalize(pixels).to(device))
+            layer, into = into_last_linear(opened.model, normalize(pixels).to(device))
             parts.append(into.float().cpu().numpy())
     features, labels = np.concatenate(parts), images.labels
     if layer.bias is None or layer.out_features <= labels.max():
         raise UserError(
-            f"{found.text} ends in {layer}, which cannot hold a logistic regression of these "
+            f"{opened.name} ends in {layer}, which cannot hold a logistic regression of these "
             "classes; begin with a random head: --recipe finetune --set head=random"
         )
     if not np.isfinite(features).all():
-        raise UserError(f"{found.text} gives features that are not finite for these images")
+        raise UserError(f"{opened.name} gives features that are not finite for these images")
     if len(np.unique(labels)) < 2:
-        return found  # nothing to tell apart
+        return opened  # nothing to predict
     weight, bias = as_linear(fitted(features, labels, images.groups), layer.out_features)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(weight))
         layer.bias.copy_(torch.from_numpy(bias))
-    return replace(found, head=f"{found.head}, fitted to the frozen features")
+    return replace(opened, head=f"{opened.head}, fitted to the frozen features")
 
 
 def as_linear(regression: Pipeline, num_classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from vitascope.inspection.inspect import (
     InspectRequest,
     inspect_subject,
 )
-from vitascope.loading.opening import reopen
+from vitascope.loading.opening import open_run
 from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
@@ -80,7 +80,7 @@ def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
     )
     tests = subset(images.test, Subset(first_classes=run.recipe.subset.first_classes))
     batches = EvalBatches(tests, batch_size=run.recipe.eval_batch, mean=images.mean, std=images.std)
-    found = evaluate(reopen(run.folder).model, batches, label_sets=images.label_sets)
+    found = evaluate(open_run(run.folder).model, batches, label_sets=images.label_sets)
     return found.to_record(run=str(run.folder), data=images.name, split="test")
 
 
@@ -91,8 +91,7 @@ def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
 
 def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Images a second of the finished model, on the best device there is."""
-    session = reopen(run.folder)
-    model = session.model.to(device_of(None))
+    model = open_run(run.folder).model.to(device_of(None))
     return throughput(model, run.config["data"]["size"], **options).to_record()
 
 
@@ -150,7 +149,7 @@ def gates_and_nonlocality(
         chosen = np.arange(min(NUM_IMAGES, len(dataset.test)))
     images = dataset.test.take(chosen)
     batches = list(EvalBatches(images, batch_size=64, mean=dataset.mean, std=dataset.std))
-    model = reopen(folder).model
+    model = open_run(folder).model
     found: dict[str, list[Any]] = {}
     values: dict[str, Any] = {"epochs": list(epochs), "num_images": len(images)}
     for epoch in epochs:

@@ -15,8 +15,14 @@ from vitascope.data.held_out import held_out, one_fold
 from vitascope.errors import UserError, unknown
 from vitascope.inspection.while_training import Draw, picture_heads
 from vitascope.loading.hugging_face import PREFIX
-from vitascope.loading.opening import build, reopen, split_file
-from vitascope.loading.pretrained import Pretrained, images_for, open_pretrained
+from vitascope.loading.model import OpenedModel
+from vitascope.loading.opening import (
+    build,
+    open_pretrained,
+    open_run,
+    split_file,
+    with_random_weights,
+)
 from vitascope.models import create_model
 from vitascope.record import plain
 from vitascope.runs.spec import changed_recipe
@@ -81,10 +87,15 @@ def fold_from(words: str) -> tuple[int, int]:
 def teacher_from(name: str) -> Teacher:
     """A finished run, or a timm model with its weights."""
     if Path(name).is_dir():
-        subject = reopen(name)
-        size = subject.size[1:] if subject.size else None
-        statistics = {"mean": subject.mean, "std": subject.std}
-        return Teacher(subject.model, **statistics, image_size=size, classes=subject.classes)
+        opened = open_run(name)
+        stated = opened.preprocessing
+        return Teacher(
+            opened.model,
+            mean=stated.mean,
+            std=stated.std,
+            image_size=opened.input_size()[1:],
+            classes=opened.classes,
+        )
     return Teacher.of_timm(create_model(name, pretrained=True))
 
 
@@ -114,7 +125,7 @@ def load_images(
         return held_out(load_images(source, image_size, start=start), validation)
     more: dict[str, Any] = {} if split else {"test_fraction": 0.0}
     if start:
-        return images_for(source, open_pretrained(start, image_size=image_size), **more)
+        return open_pretrained(start, image_size=image_size).preprocessing.load(source, **more)
     return load(source, image_size=image_size, **more)
 
 
@@ -126,7 +137,7 @@ def train_model(
     *,
     seed: int,
     model_args: Mapping[str, Any],
-    start: Pretrained | None = None,
+    start: OpenedModel | None = None,
     keep_head: bool = False,
     emptied: bool = False,
     teacher: str | None = None,
@@ -156,27 +167,27 @@ def train_model(
                 f"recipe {plan.name} keeps the backbone as it is: start from pretrained weights, "
                 "with --pretrained, NAME@FILE or a run's folder"
             )
-        subject = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
-        config = dict(subject.config)
-        how["observers"] = _pictured(subject.model, dataset, plan, draw, quiet=how.get("quiet"))
-        return train(subject.model, dataset, plan, out, seed=seed, model_config=config, **how)
-    if start.config is None:
+        built = build(model, dataset, seed=seed, drop_path=plan.drop_path, **model_args)
+        how["observers"] = _pictured(built.model, dataset, plan, draw, quiet=how.get("quiet"))
+        config = dict(built.config)
+        return train(built.model, dataset, plan, out, seed=seed, model_config=config, **how)
+    if start.architecture is None:
         raise UserError(
             f"{model} cannot be built again from a run's config; give a model of timm's, NAME@FILE "
             "or a run's folder"
         )
-    found = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
+    opened = start.for_classes(dataset.classes, keep_head=keep_head, seed=seed)
     if emptied:
-        found = found.emptied(seed)
+        opened = with_random_weights(opened, seed)
     elif plan.head == "fitted":
         from vitascope.runs.fitted_head import fit_head  # scikit-learn takes a second
 
-        found = fit_head(found, chosen_images(dataset, plan)[0])
+        opened = fit_head(opened, chosen_images(dataset, plan)[0])
     if not how.get("quiet"):
-        print(found.line, file=sys.stderr)
-    config = plain({**(found.config or {}), "origin": found.line})
-    how["observers"] = _pictured(found.model, dataset, plan, draw, quiet=how.get("quiet"))
-    return train(found.model, dataset, plan, out, seed=seed, model_config=config, **how)
+        print(opened.line, file=sys.stderr)
+    config = plain({**(opened.architecture or {}), "origin": opened.line})
+    how["observers"] = _pictured(opened.model, dataset, plan, draw, quiet=how.get("quiet"))
+    return train(opened.model, dataset, plan, out, seed=seed, model_config=config, **how)
 
 
 def _pictured(
@@ -261,7 +272,8 @@ def train_once(
         dataset = load_images(data, image_size, validation, which)
     else:
         start = open_pretrained(source, image_size=image_size, drop_path=plan.drop_path, **given)
-        dataset = images_for(data, start, **({} if which is None else {"test_fraction": 0.0}))
+        more = {} if which is None else {"test_fraction": 0.0}
+        dataset = start.preprocessing.load(data, **more)
         dataset = dataset if which is None else one_fold(dataset, which)
         dataset = dataset if validation is None else held_out(dataset, validation)
     count = len(chosen_images(dataset, plan)[0])

@@ -133,7 +133,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = ways[advice.model], ways[found.best]
-        if race is not None and candidates[best.model].opened.rebuildable:
+        if race is not None and candidates[best.model].candidate.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -213,7 +213,7 @@ def _in_use(
     ``run`` and ``run_top1`` are None after a probe alone; all are where no run can build the model.
     """
     nothing = {"run": None, "run_top1": None, "command": None}
-    source = candidates[taken.model].opened.found
+    source = candidates[taken.model].candidate.opened
     if source is None or source.config is None:
         return nothing
     asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
@@ -251,12 +251,12 @@ def _plan(
     engine: Engine,
 ) -> RacePlan:
     """Who is fine-tuned: of those that a run can build again."""
-    able = {name: each for name, each in candidates.items() if each.opened.rebuildable}
+    able = {name: each for name, each in candidates.items() if each.candidate.rebuildable}
     wanted = runners(
         [
             Runner(
                 model=name,
-                kind=each.opened.kind,
+                kind=each.candidate.kind,
                 linear=each.inner,
                 seconds=each.cost.usual_milliseconds / 1000,
             )
@@ -409,15 +409,16 @@ def _mistakes(
     if not len(part):
         part = images.train.take(parts_of(question, images)[0][1])
     values, arrays = mistakes(taken.first, images.classes, part)
-    told = {"model": taken.opened.text, "seed": question.seeds[0]}
+    told = {"model": taken.candidate.text, "seed": question.seeds[0]}
     return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
 
 
 def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:
     """One candidate, as ``--json`` has it."""
-    found = each.opened.found
-    assert found is not None
-    how = found.preprocessing
+    model = each.candidate.opened
+    assert model is not None
+    assert model.origin is not None
+    preprocessing = model.preprocessing.to_record()
     top1, where = IMAGENET.get(plain_name(name), (None, ""))
     return {
         "model": name,
@@ -425,16 +426,12 @@ def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str
         "k": each.k,
         "c": each.c,
         "fine_tuned": fine_tuned,
-        "kind": each.opened.kind,
-        "locality": each.opened.locality,
-        "size": list(how.size),
-        "mean": list(how.mean),
-        "std": list(how.std),
-        "interpolation": how.interpolation,
-        "crop_pct": how.crop_pct,
-        "weights": found.weights_key,
-        "line": found.line,
-        "license": found.license,
+        "kind": each.candidate.kind,
+        "locality": each.candidate.locality,
+        **preprocessing,
+        "weights": model.weights_key,
+        "line": model.line,
+        "license": model.origin.license,
         "imagenet": top1,
         "imagenet_source": where,
         "twice": None if each.twice is None else asdict(each.twice),

@@ -10,8 +10,8 @@ from itertools import chain
 
 from vitascope.errors import UserError
 from vitascope.loading.built_in_locality import built_in
-from vitascope.loading.opening import split_file
-from vitascope.loading.pretrained import Pretrained, open_pretrained
+from vitascope.loading.model import OpenedModel
+from vitascope.loading.opening import open_pretrained, split_file
 
 # Name without its tag -> top-1 on ImageNet-1k in percent, and who reports it for these weights:
 # the authors (their paper or the README of their code), or timm's results-imagenet.csv.
@@ -37,18 +37,18 @@ _SIDE = {"vit_small_patch14_dinov2": 224}  # its own 518 pixels take five times 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    """A candidate with its weights, or why there are none."""
+class Candidate:
+    """A backbone to compare, with its weights, or why there are none."""
 
     text: str
-    found: Pretrained | None = None
+    opened: OpenedModel | None = None
     locality: str = ""  # in words
     problem: str = ""
 
     @property
     def rebuildable(self) -> bool:
         """Whether a run's config can say how the network is made."""
-        return self.found is not None and self.found.config is not None
+        return self.opened is not None and self.opened.architecture is not None
 
     @property
     def kind(self) -> str:
@@ -66,28 +66,28 @@ def plain_name(text: str) -> str:
     return split_file(text)[0].removeprefix("timm:").partition(".")[0]
 
 
-def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Opened]:
-    """Every candidate, one after the other; what cannot be had comes with the reason."""
+def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Candidate]:
+    """Open the candidates one after the other; one that cannot be had comes with the reason."""
     for text in texts:
         try:
-            found = open_pretrained(text, image_size=image_size or _SIDE.get(plain_name(text)))
+            model = open_pretrained(text, image_size=image_size or _SIDE.get(plain_name(text)))
         except UserError as error:
-            yield Opened(text=text, problem=str(error))
+            yield Candidate(text=text, problem=str(error))
             continue
-        found.model.eval()
-        found = replace(found, text=text, head="its head is not used")
-        yield Opened(text=text, found=found, locality=built_in(found.model)[1])
+        model.model.eval()
+        model = replace(model, name=text, head="its head is not used")
+        yield Candidate(text=text, opened=model, locality=built_in(model.model)[1])
 
 
-def at_least_one(tried: Iterator[Opened]) -> Iterator[Opened]:
-    """The same candidates, once the first that can be had is open.
+def at_least_one(tried: Iterator[Candidate]) -> Iterator[Candidate]:
+    """Check that at least one candidate can be opened, and return all of them.
 
     Raises:
         UserError: If there is none: at once, before any image is looked at.
     """
-    without = list[Opened]()
+    without = list[Candidate]()
     for each in tried:
-        if each.found is not None:
+        if each.opened is not None:
             return chain(without, [each], tried)
         without.append(each)
     if len(without) == 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vitascope.comparison.evidence import Evidence, RunResult
-from vitascope.comparison.pretrained.candidates import Opened
+from vitascope.comparison.pretrained.candidates import Candidate
 from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.question import PretrainedQuestion
 from vitascope.comparison.pretrained.twice import SHARES, Twice, twice
@@ -23,7 +23,6 @@ from vitascope.data.held_out import check_groups, positions
 from vitascope.errors import UserError
 from vitascope.inspection.features import frozen_features
 from vitascope.inspection.probe import Probed, linear, probe
-from vitascope.loading.pretrained import images_for
 from vitascope.training.predictions import Predictions
 
 Tell = Callable[[str], None]
@@ -35,7 +34,7 @@ Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on
 class ProbedCandidate:
     """A candidate that was probed."""
 
-    opened: Opened
+    candidate: Candidate
     chosen: Mapping[str, np.ndarray]  # "knn", "linear" on the images that choose. (S, n) bool
     reported: Mapping[str, np.ndarray]  # on those that report. (S x F, M) bool
     k: int
@@ -54,7 +53,7 @@ class ProbedCandidate:
 
 def probe_all(
     question: PretrainedQuestion,
-    candidates: Iterable[Opened],
+    candidates: Iterable[Candidate],
     folder: Path,
     tell: Tell,
     on_image: OnImage,
@@ -76,13 +75,13 @@ def probe_all(
     images = None
     more = {} if question.folds is None else {"test_fraction": 0.0}
     for each in candidates:
-        if each.found is None:
+        if each.opened is None:
             skipped[each.text] = each.problem
             tell(f"skipped {each.text}: {each.problem}")
             continue
-        images = images_for(question.data, each.found, **more)
+        images = each.opened.preprocessing.load(question.data, **more)
         parts = parts_of(question, images)
-        tell(each.found.line)
+        tell(each.opened.line)
         found[each.text] = _probed(question, each, images, parts, folder, on_image)
         shares = found[each.text].shares
         reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
@@ -113,13 +112,13 @@ def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
 
 def _probed(
     question: PretrainedQuestion,
-    each: Opened,
+    each: Candidate,
     images: Dataset,
     parts: list[Part],
     folder: Path,
     on_image: OnImage,
 ) -> ProbedCandidate:
-    assert each.found is not None
+    assert each.opened is not None
     total, done = len(images.train) + len(images.test), 0
 
     def step(count: int) -> None:
@@ -127,8 +126,8 @@ def _probed(
         done += count
         on_image(each.text, done, total)
 
-    train = frozen_features(each.found, images.train, folder, on_step=step)
-    test = frozen_features(each.found, images.test, folder, on_step=step)
+    train = frozen_features(each.opened, images.train, folder, on_step=step)
+    test = frozen_features(each.opened, images.test, folder, on_step=step)
     labels, groups = images.train.labels, images.train.groups
     probed: list[Probed] = [
         probe(
@@ -152,14 +151,14 @@ def _probed(
     first = probed[0]
     measured = (test, images.test.labels) if len(images.test) else (train[out], labels[out])
     return ProbedCandidate(
-        opened=each,
+        candidate=each,
         chosen=chosen,
         reported=reported if len(images.test) else chosen,
         k=first.k,
         c=first.c,
         first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
         inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
-        cost=cost_of(each.found.model, each.found.preprocessing.size),
+        cost=cost_of(each.opened.model, each.opened.input_size()),
         num_train=len(kept),
         twice=_twice(
             question.seeds,
