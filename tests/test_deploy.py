@@ -109,8 +109,8 @@ def test_safetensors_hold_the_weights_and_say_how_images_are_prepared(run, tmp_p
             torch.testing.assert_close(file.get_tensor(name), value, rtol=0, atol=0)
     assert about["classes"] == list(loaded.classes)
     assert about["size"] == [1, 8, 8]
-    assert about["mean"] == list(loaded.mean)
-    assert about["std"] == list(loaded.std)
+    assert about["mean"] == list(loaded.preprocessing.mean)
+    assert about["std"] == list(loaded.preprocessing.std)
     assert (about["interpolation"], about["crop_pct"]) == ("bicubic", 1.0)
 
 
@@ -178,7 +178,7 @@ def test_a_model_is_pushed_with_weights_config_and_card(run, tmp_path, monkeypat
     names = ["README.md", "config.json", "model.safetensors"]
     assert sorted(file.name for file in pushed.iterdir()) == names
     assert "top-1" in (pushed / "README.md").read_text()
-    images = torch.zeros(1, *vitascope.load(run).size)
+    images = torch.zeros(1, *vitascope.load(run).input_size())
     with torch.no_grad():
         torch.testing.assert_close(HubModel.from_pretrained(pushed)(images), model(images))
 
@@ -189,3 +189,25 @@ def test_a_hub_folder_that_lacks_a_tensor_is_refused(run, tmp_path):
     model.save_pretrained(tmp_path)
     with pytest.raises(RuntimeError, match="head"):
         HubModel.from_pretrained(tmp_path)
+
+
+def test_a_file_with_other_names_in_the_same_order_is_exported_by_order(tmp_path):
+    import timm
+
+    torch.manual_seed(0)
+    model = timm.create_model("test_resnet", num_classes=5).eval()
+    theirs = {f"layer_{i}": v for i, v in enumerate(model.state_dict().values()) if v.ndim}
+    torch.save(theirs, tmp_path / "theirs.pth")
+    source = f"test_resnet@{tmp_path / 'theirs.pth'}"
+    with pytest.raises(UserError, match="does not fit"):
+        export(source, "safetensors", tmp_path / "a.safetensors")
+    done = export(source, "safetensors", tmp_path / "a.safetensors", by_order=True)
+    loaded = vitascope.load(f"test_resnet@{done.path}")
+    images = torch.randn(2, *loaded.input_size(), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.model(images), model(images))
+    theirs["layer_0"] = theirs["layer_0"][:, :1]
+    torch.save(theirs, tmp_path / "theirs.pth")
+    with pytest.raises(UserError, match="layer_0 is"):
+        export(source, "safetensors", tmp_path / "b.safetensors", by_order=True)
+    assert not (tmp_path / "b.safetensors").exists()

@@ -260,9 +260,8 @@ def test_a_network_without_attention_has_maps_of_relevance_alone(digits):
 
 def test_a_network_without_features_on_a_grid_is_refused_in_a_line(digits):
     session = Session(opened=build("vit_micro", digits), given=digits)
-    session = replace(
-        session, model=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
-    )
+    plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    session = replace(session, opened=replace(session.opened, model=plain))
     with pytest.raises(UserError, match="the explorer needs attention"):
         explore(session, weights={None: None})
 

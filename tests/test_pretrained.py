@@ -214,7 +214,7 @@ def test_default_candidates_are_timms_and_have_published_accuracies():
 def test_a_candidate_that_cannot_be_had_is_named(folder):
     found = list(opened([f"resnet18@{folder / 'none.pt'}", candidate(folder)], SIDE))
     assert "no weights at" in found[0].problem
-    assert found[1].found is not None
+    assert found[1].opened is not None
     assert found[1].kind == "none"
 
 
@@ -419,7 +419,8 @@ def test_a_hugging_face_classifier_is_fine_tuned_and_its_run_needs_no_hub(folder
     shutil.rmtree(tmp_path / "hf")
     loaded = vitascope.load(told["recommendation"]["run"], device="cpu")
     assert loaded.classes == ("blue", "red")
-    assert (loaded.mean, loaded.interpolation) == ((0.1, 0.2, 0.3), "bilinear")
+    how = loaded.preprocessing
+    assert (how.mean, how.interpolation) == ((0.1, 0.2, 0.3), "bilinear")
     with torch.no_grad():
         logits = loaded.model(loaded.transform(folder / "photos/test/red/0.png")[None]).logits
     assert logits.shape == (1, 2)

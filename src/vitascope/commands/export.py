@@ -13,22 +13,31 @@ from vitascope.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a trained run as one file for other programs, or as a folder for the Hugging Face hub.
+    """Write a trained model as one file for other programs, or a run as a Hugging Face folder.
 
     The file says in its metadata how images are prepared (size, mean, std, interpolation, crop) and
-    what the classes are. It is read back and must give the logits of the run.
+    what the classes are. It is read back and must give the same logits.
 
     Examples:
       vitascope export runs/a --to onnx --out a.onnx
       vitascope export runs/a --to safetensors
       vitascope export runs/a --to hub --out a-hub
+      vitascope export tf_efficientnet_lite0@efficientnet-lite0.pth --by-order --to safetensors \\
+          --out lite0.safetensors
     """
 
-    run: Annotated[Path, Positional, arg(metavar="RUN", help="Folder of a run or of a comparison.")]
+    run: Annotated[
+        Path,
+        Positional,
+        arg(metavar="RUN", help="Folder of a run or of a comparison; or NAME@FILE."),
+    ]
     to: Literal["onnx", "safetensors", "hub"] = "onnx"
     """The format; hub is a folder with weights, config.json and a model card."""
     out: Path | None = None
     """Where to; RUN/export.onnx, RUN/export.safetensors or RUN/hub when left out."""
+    by_order: bool = False
+    """NAME@FILE: the tensors of the file have other names than those of NAME, and stand in the same
+    order."""
     json: fields.Json = False
     quiet: fields.Quiet = False
 
@@ -39,11 +48,14 @@ def run(options: Export) -> Result:
         return _hub(options)
     from vitascope.deploy.export import export
 
-    done = export(options.run, options.to, options.out or options.run / f"export.{options.to}")
+    if options.out is None and not options.run.is_dir():
+        raise UserError(f"{options.run} is no folder to write to; give --out")
+    out = options.out or options.run / f"export.{options.to}"
+    done = export(options.run, options.to, out, by_order=options.by_order)
     size = done.path.stat().st_size / 1e6
     return Result(
         records={},
-        summary=f"{size:.1f} MB; logits differ from the run's by {done.difference:.1e} at most",
+        summary=f"{size:.1f} MB; logits differ by {done.difference:.1e} at most",
         values={
             "path": str(done.path),
             "difference": done.difference,

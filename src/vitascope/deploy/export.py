@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vitascope.atomic import replacing
 from vitascope.errors import UserError
 from vitascope.loading import load
-from vitascope.record import load_config
-from vitascope.training.run_folder.run import run_folder
+from vitascope.record import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,13 +46,14 @@ class Exported(NamedTuple):
     preprocessing: dict[str, Any]
 
 
-def export(run: str | Path, to: str, out: str | Path) -> Exported:
-    """Write the model of a run to a file, and check what was written.
+def export(run: str | Path, to: str, out: str | Path, *, by_order: bool = False) -> Exported:
+    """Write a trained model to a file, and check what was written.
 
     Args:
-        run: The folder of a finished run.
+        run: The folder of a finished run, or NAME@FILE.
         to: onnx or safetensors.
         out: The file.
+        by_order: The tensors of NAME@FILE have other names, and stand in the same order.
 
     Raises:
         UserError: If there is no finished run, a package is missing, the model has no such form,
@@ -64,8 +64,11 @@ def export(run: str | Path, to: str, out: str | Path) -> Exported:
     out = Path(out)
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; give a file")
-    loaded = load(run, device="cpu")
-    about = {"model": load_config(run_folder(run))["model"], "classes": list(loaded.classes or ())}
+    loaded = load(run, device="cpu", by_order=by_order)
+    about: dict[str, Any] = {
+        "model": plain(loaded.architecture),
+        "classes": list(loaded.classes or ()),
+    }
     about |= loaded.preprocessing.to_record()
     with replacing(out) as temporary:
         answer = _FORMS[to](loaded, about, temporary)

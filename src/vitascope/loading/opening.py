@@ -41,7 +41,7 @@ from vitascope.loading.model import OpenedModel, Origin, Preprocessing
 from vitascope.models import UnknownArgument, create_model
 from vitascope.models.registry import OURS
 from vitascope.models.suffix import read_name
-from vitascope.models.weights import check_weights, load_weights, read_state
+from vitascope.models.weights import check_weights, in_order, load_weights, read_state
 from vitascope.training import load_run
 from vitascope.training.device import device_of
 from vitascope.training.run_folder.run import run_folder
@@ -92,6 +92,7 @@ def open_model(
     seed: int = 0,
     device: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    by_order: bool = False,
 ) -> OpenedModel:
     """Open the model that ``text`` names, in evaluation mode on its device.
 
@@ -105,6 +106,7 @@ def open_model(
         seed: Of untrained weights.
         device: cpu, cuda, mps; a GPU if there is one when left out.
         arguments: More arguments of the network.
+        by_order: The tensors of ``NAME@FILE`` have other names, and stand in the same order.
 
     Raises:
         UserError: If there is no such model, or an option does not go with it.
@@ -122,6 +124,8 @@ def open_model(
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
         raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
+    if by_order and not with_file:
+        raise UserError(f"only NAME@FILE can be matched by order, not {text}")
     target = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.manual_seed(seed)
     arguments = dict(arguments or {})
@@ -130,7 +134,7 @@ def open_model(
     elif is_run:
         opened = open_run(text, epoch)
     elif with_file:
-        opened = _from_file(text, image_size, arguments)
+        opened = _from_file(text, image_size, arguments, by_order)
     elif named:
         side = image_size if weights is None else None
         opened = _from_name(text, pretrained, side, seed, arguments)
@@ -349,8 +353,10 @@ def _built(name: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "Initializing zero-element tensors", UserWarning)
             return create_model(name, **arguments)
-    except UserError:
-        raise
+    except UserError as error:
+        if name in str(error):
+            raise
+        problem = str(error)
     except UserWarning:
         problem = "a layer would have no weights; give sizes of at least 1"
     except _REFUSALS as error:
@@ -372,8 +378,20 @@ def _description(model: nn.Module) -> dict[str, Any]:
     return dict(getattr(model, "pretrained_cfg", None) or {})
 
 
+def _stated(model: nn.Module) -> Preprocessing:
+    """The preprocessing that timm's description of a model states."""
+    description = _description(model)
+    return Preprocessing(
+        size=description.get("input_size"),
+        mean=description.get("mean"),
+        std=description.get("std"),
+        crop_pct=description.get("crop_pct"),
+        interpolation="bilinear" if description.get("interpolation") == "bilinear" else "bicubic",
+    )
+
+
 def _preprocessing_of(model: nn.Module, image_size: int | None = None) -> Preprocessing:
-    """The complete preprocessing that timm's description of a model states, or its defaults."""
+    """The preprocessing that timm's description of a model states, completed by timm's defaults."""
     from timm.data import resolve_data_config
 
     how = resolve_data_config({}, pretrained_cfg=_description(model) or {"crop_pct": 1.0})
@@ -431,22 +449,10 @@ def _from_name(
             architecture=architecture,
             origin=origin,
         )
-    size = description.get("input_size")
+    stated = replace(_stated(model), crop_pct=None)  # crops are of trained weights
     if "img_size" in made_with:
-        size = (3, made_with["img_size"], made_with["img_size"])
-    smooth = "bilinear" if description.get("interpolation") == "bilinear" else "bicubic"
-    return OpenedModel(
-        name=text,
-        model=model,
-        config=config,
-        preprocessing=Preprocessing(
-            size=size,
-            mean=description.get("mean"),
-            std=description.get("std"),
-            interpolation=smooth,
-        ),
-        random=True,
-    )
+        stated = replace(stated, size=(3, made_with["img_size"], made_with["img_size"]))
+    return OpenedModel(name=text, model=model, config=config, preprocessing=stated, random=True)
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -472,11 +478,15 @@ def _resampled(model: nn.Module, image_size: int | None) -> bool:
     return bool(image_size and own and tables and tuple(own)[-1] != image_size)
 
 
-def _from_file(text: str, image_size: int | None, arguments: Mapping[str, Any]) -> OpenedModel:
+def _from_file(
+    text: str, image_size: int | None, arguments: Mapping[str, Any], by_order: bool
+) -> OpenedModel:
     """``NAME@FILE``: a model by name with the weights, and the head, of a file."""
     name, file = split_file(text)
     assert file is not None
     state, header = read_state(file), _header(file)
+    if by_order:
+        state = in_order(state, create_model(name, **arguments), file)
     stated = dict(header.get("model") or {})
     if stated.pop("name", None) == name:  # an export of ours says how its network is made
         arguments = {k: v for k, v in stated.items() if k not in BEGINNING} | {**arguments}
@@ -490,7 +500,7 @@ def _from_file(text: str, image_size: int | None, arguments: Mapping[str, Any]) 
         model=model,
         config={"name": text},
         preprocessing=preprocessing,
-        classes=header.get("classes"),
+        classes=header.get("classes") or None,
         architecture={**made_with, "name": name},
         origin=Origin(
             source=str(file),
@@ -611,11 +621,11 @@ def _torchvision_preprocessing(function: str) -> Preprocessing:
 
 def _from_module(model: nn.Module) -> OpenedModel:
     """A model that the caller built; what timm's description says of its images holds."""
-    name, described = type(model).__name__, bool(_description(model))
+    name = type(model).__name__
     check_weights(model, name)
     return OpenedModel(
         name=name,
         model=model,
         config={"module": f"{type(model).__module__}.{type(model).__qualname__}"},
-        preprocessing=_preprocessing_of(model) if described else Preprocessing(),
+        preprocessing=_stated(model),
     )

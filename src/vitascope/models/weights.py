@@ -26,6 +26,7 @@ from vitascope.errors import UserError, reason
 
 _BIAS = "pos_proj.bias"
 _WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema")
+_COUNTERS = "num_batches_tracked"  # some files leave these out
 _DEEPEST = 2  # wrappers around one another
 # What torch raises for bytes that are no whole file of weights, besides pickle's own error.
 _DAMAGED = (
@@ -146,6 +147,29 @@ def check_weights(model: nn.Module, where: str) -> None:
     """:func:`check_finite` for a model that brought its weights."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     check_finite(model.state_dict().items(), parameters, where)
+
+
+def in_order(state: Mapping[str, Tensor], model: nn.Module, where: str | Path) -> dict[str, Tensor]:
+    """Give tensors the names of a timm model whose tensors stand in the same order.
+
+    Raises:
+        UserError: If there are more or fewer, or a shape is another but for the classes.
+    """
+    heads = (getattr(model, "pretrained_cfg", None) or {}).get("classifier") or ()
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    named = {n: v for n, v in model.state_dict().items() if not n.endswith(_COUNTERS)}
+    given = {n: v for n, v in state.items() if not n.endswith(_COUNTERS)}
+    if len(named) != len(given):
+        raise UserError(f"{where} has {len(given)} tensors, the model {len(named)}")
+    for (name, own), (other, value) in zip(named.items(), given.items(), strict=True):
+        skipped = name.rpartition(".")[0] in heads  # classes
+        if own.shape[skipped:] != value.shape[skipped:]:
+            raise UserError(
+                f"{where}: {other} is {tuple(value.shape)}, where the model has {name} of "
+                f"{tuple(own.shape)}"
+            )
+    counters = {n: v for n, v in model.state_dict().items() if n.endswith(_COUNTERS)}
+    return {**counters, **dict(zip(named, given.values(), strict=True))}
 
 
 def load_weights(model: nn.Module, path: str | Path) -> nn.Module:

@@ -133,7 +133,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = ways[advice.model], ways[found.best]
-        if race is not None and candidates[best.model].candidate.rebuildable:
+        if race is not None and candidates[best.model].backbone.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -213,8 +213,7 @@ def _in_use(
     ``run`` and ``run_top1`` are None after a probe alone; all are where no run can build the model.
     """
     nothing = {"run": None, "run_top1": None, "command": None}
-    source = candidates[taken.model].candidate.opened
-    if source is None or source.config is None:
+    if not candidates[taken.model].backbone.rebuildable:
         return nothing
     asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
     training, seed = asked.training(taken.model, MOST), question.seeds[0]
@@ -251,12 +250,12 @@ def _plan(
     engine: Engine,
 ) -> RacePlan:
     """Who is fine-tuned: of those that a run can build again."""
-    able = {name: each for name, each in candidates.items() if each.candidate.rebuildable}
+    able = {name: each for name, each in candidates.items() if each.backbone.rebuildable}
     wanted = runners(
         [
             Runner(
                 model=name,
-                kind=each.candidate.kind,
+                kind=each.backbone.kind,
                 linear=each.inner,
                 seconds=each.cost.usual_milliseconds / 1000,
             )
@@ -409,13 +408,13 @@ def _mistakes(
     if not len(part):
         part = images.train.take(parts_of(question, images)[0][1])
     values, arrays = mistakes(taken.first, images.classes, part)
-    told = {"model": taken.candidate.text, "seed": question.seeds[0]}
+    told = {"model": taken.backbone.text, "seed": question.seeds[0]}
     return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
 
 
 def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:
     """One candidate, as ``--json`` has it."""
-    model = each.candidate.opened
+    model = each.backbone.opened
     assert model is not None
     assert model.origin is not None
     preprocessing = model.preprocessing.to_record()
@@ -426,8 +425,8 @@ def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str
         "k": each.k,
         "c": each.c,
         "fine_tuned": fine_tuned,
-        "kind": each.candidate.kind,
-        "locality": each.candidate.locality,
+        "kind": each.backbone.kind,
+        "locality": each.backbone.locality,
         **preprocessing,
         "weights": model.weights_key,
         "line": model.line,

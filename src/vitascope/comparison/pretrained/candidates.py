@@ -37,7 +37,7 @@ _SIDE = {"vit_small_patch14_dinov2": 224}  # its own 518 pixels take five times 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Backbone:
     """A backbone to compare, with its weights, or why there are none."""
 
     text: str
@@ -66,26 +66,26 @@ def plain_name(text: str) -> str:
     return split_file(text)[0].removeprefix("timm:").partition(".")[0]
 
 
-def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Candidate]:
+def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Backbone]:
     """Open the candidates one after the other; one that cannot be had comes with the reason."""
     for text in texts:
         try:
             model = open_pretrained(text, image_size=image_size or _SIDE.get(plain_name(text)))
         except UserError as error:
-            yield Candidate(text=text, problem=str(error))
+            yield Backbone(text=text, problem=str(error))
             continue
         model.model.eval()
         model = replace(model, name=text, head="its head is not used")
-        yield Candidate(text=text, opened=model, locality=built_in(model.model)[1])
+        yield Backbone(text=text, opened=model, locality=built_in(model.model)[1])
 
 
-def at_least_one(tried: Iterator[Candidate]) -> Iterator[Candidate]:
+def at_least_one(tried: Iterator[Backbone]) -> Iterator[Backbone]:
     """Check that at least one candidate can be opened, and return all of them.
 
     Raises:
         UserError: If there is none: at once, before any image is looked at.
     """
-    without = list[Candidate]()
+    without = list[Backbone]()
     for each in tried:
         if each.opened is not None:
             return chain(without, [each], tried)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from vitascope.comparison.evidence import Evidence, RunResult
-from vitascope.comparison.pretrained.candidates import Candidate
+from vitascope.comparison.pretrained.candidates import Backbone
 from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.question import PretrainedQuestion
 from vitascope.comparison.pretrained.twice import SHARES, Twice, twice
@@ -34,7 +34,7 @@ Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on
 class ProbedCandidate:
     """A candidate that was probed."""
 
-    candidate: Candidate
+    backbone: Backbone
     chosen: Mapping[str, np.ndarray]  # "knn", "linear" on the images that choose. (S, n) bool
     reported: Mapping[str, np.ndarray]  # on those that report. (S x F, M) bool
     k: int
@@ -53,7 +53,7 @@ class ProbedCandidate:
 
 def probe_all(
     question: PretrainedQuestion,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[Backbone],
     folder: Path,
     tell: Tell,
     on_image: OnImage,
@@ -112,7 +112,7 @@ def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
 
 def _probed(
     question: PretrainedQuestion,
-    each: Candidate,
+    each: Backbone,
     images: Dataset,
     parts: list[Part],
     folder: Path,
@@ -151,7 +151,7 @@ def _probed(
     first = probed[0]
     measured = (test, images.test.labels) if len(images.test) else (train[out], labels[out])
     return ProbedCandidate(
-        candidate=each,
+        backbone=each,
         chosen=chosen,
         reported=reported if len(images.test) else chosen,
         k=first.k,
