@@ -154,6 +154,21 @@ def test_inspect_takes_a_model_itself(run):
         vitascope.inspect(3)
 
 
+def test_evaluate_and_predict_take_a_model_itself(run, files):
+    by_name = vitascope.evaluate(run, quiet=True)
+    loaded, data = vitascope.load(run), vitascope.data.load("digits")
+    loaded.model.pretrained_cfg = {"input_size": data.test.size, "mean": data.mean, "std": data.std}
+    itself = vitascope.evaluate(loaded.model, data="digits", quiet=True)
+    assert itself.values["top1"] == by_name.values["top1"]
+    expected = vitascope.predict(run, files)
+    assert vitascope.predict(loaded, files) == expected
+    labels = [row.label for row in vitascope.predict(loaded.model, files)]
+    assert [loaded.classes[int(label)] for label in labels] == [row.label for row in expected]
+    del loaded.model.pretrained_cfg
+    with pytest.raises(UserError, match="pretrained_cfg"):
+        vitascope.predict(loaded.model, files)
+
+
 def test_what_cannot_be_loaded_is_one_line(run, tmp_path):
     with pytest.raises(UserError, match="there is no folder nowhere"):
         vitascope.load("nowhere")

@@ -17,6 +17,8 @@ from vitascope.settings import fields_of
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from vitascope.inspection.robustness import Trial
 
 
@@ -89,15 +91,15 @@ class Evaluate:
     quiet: fields.Quiet = False
 
 
-def run(options: Evaluate) -> Result:
-    """Accuracy, likelihood and calibration; with ``on``, robustness."""
+def run(options: Evaluate, model: "nn.Module | None" = None) -> Result:
+    """Measure the model that is requested, or that is given; with ``on``, its robustness."""
     if options.pretrained:
         check_weights_can_be_had([options.model])
     use_threads(options.threads)
     from vitascope.runs.tasks.training import load_task_run
     from vitascope.training.classes import class_pairs
 
-    done = load_task_run(options.model)
+    done = load_task_run(options.model) if model is None else None
     if done is not None:
         return _task(options, done)
     how: dict[str, Any] = {
@@ -108,7 +110,10 @@ def run(options: Evaluate) -> Result:
         **fields_of(options, ("pretrained", "image_size", "batch_size", "device", "split")),
     }
     trial = _trial(options)
-    return _robustness(options, trial, how) if trial.on else _accuracy(options, how)
+    subject = options.model if model is None else model
+    if trial.on:
+        return _robustness(options, subject, trial, how)
+    return _accuracy(options, subject, how)
 
 
 def _task(options: Evaluate, done: Any) -> Result:
@@ -133,12 +138,12 @@ def _task(options: Evaluate, done: Any) -> Result:
     )
 
 
-def _accuracy(options: Evaluate, how: dict[str, Any]) -> Result:
+def _accuracy(options: Evaluate, subject: "str | nn.Module", how: dict[str, Any]) -> Result:
     from vitascope.inspection.evaluation import evaluate_subject
     from vitascope.report.tables.evaluation import evaluation_table
     from vitascope.report.tables.writers import as_text
 
-    found = evaluate_subject(options.model, options.data, seed=options.seed, **how)
+    found = evaluate_subject(subject, options.data, seed=options.seed, **how)
     if options.out is not None:
         found.save(options.out)
     return Result(
@@ -154,14 +159,16 @@ def _few(arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name: a.tolist() for name, a in arrays.items() if not name.startswith("images/")}
 
 
-def _robustness(options: Evaluate, trial: Any, how: dict[str, Any]) -> Result:
+def _robustness(
+    options: Evaluate, subject: "str | nn.Module", trial: Any, how: dict[str, Any]
+) -> Result:
     from vitascope.inspection.evaluation import evaluate_on
     from vitascope.report.instruments.robustness_readings import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
     from vitascope.report.tables.writers import as_text
 
     with Progress("measuring", quiet=options.quiet or options.json) as bar:
-        records = evaluate_on(options.model, options.data, trial=trial, on_step=bar.show, **how)
+        records = evaluate_on(subject, options.data, trial=trial, on_step=bar.show, **how)
     read = [f"{name}: {READINGS[record.kind](record)}" for name, record in records.items()]
     notes = next(iter(records.values())).config["notes"]
     measured = {name: {**record.values, **_few(record.arrays)} for name, record in records.items()}

@@ -18,6 +18,8 @@ from vitascope.errors import UserError
 from vitascope.loading import load
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from vitascope.loading.model import OpenedModel
 
 __all__ = [
@@ -86,7 +88,7 @@ def temperature_of(word: str) -> float:
 
 
 def predict(
-    run: str | Path,
+    model: "str | Path | nn.Module | OpenedModel",
     files: Sequence[str | Path],
     *,
     top: int = 1,
@@ -99,7 +101,8 @@ def predict(
     """The most likely classes of image files, ``top`` of each, the likeliest first.
 
     Args:
-        run: The folder of a finished run.
+        model: As :func:`vitascope.loading.load` takes it; or what that returned. Classes without
+            names are numbered from 0.
         files: Images.
         top: How many classes of each file.
         batch_size: Images at a time.
@@ -109,7 +112,7 @@ def predict(
         on_step: Told how many files are done.
 
     Raises:
-        UserError: If there is no finished run, or a file cannot be read.
+        UserError: If there is no such model, or a file cannot be read.
     """
     import torch
 
@@ -117,7 +120,9 @@ def predict(
 
     if top < 1 or batch_size < 1:
         raise UserError("give at least 1 for top and batch_size")
-    loaded = load(run, device=device)
+    from vitascope.loading import OpenedModel
+
+    loaded = model if isinstance(model, OpenedModel) else load(model, device=device)
     target, classes = next(loaded.model.parameters()).device, loaded.classes or ()
     found: list[Prediction] = []
     for start in range(0, len(files), batch_size):
@@ -132,7 +137,7 @@ def predict(
                 ready, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 found += [
-                    Prediction(name, classes[index], share)
+                    Prediction(name, classes[index] if classes else str(index), share)
                     for share, index in zip(shares, indices, strict=True)
                 ]
         on_step(start + len(names))

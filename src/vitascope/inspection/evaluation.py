@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from vitascope.data import EvalBatches
 from vitascope.errors import UserError
@@ -34,7 +35,7 @@ class LabelledSession:
 
 
 def open_labelled(
-    subject: str,
+    subject: str | nn.Module,
     data: str | None = None,
     *,
     weights: str | None = None,
@@ -48,7 +49,7 @@ def open_labelled(
     seed: int = 0,
     map_classes: Mapping[str, str] | None = None,
 ) -> LabelledSession:
-    """Open the model and load the images in its size and normalisation.
+    """Open the model, or take one, and load the images in its size and normalisation.
 
     A run brings its data with it; ``data`` may name other images. Their classes are the run's by
     name, all or some of them; ``map_classes`` says which of the run's a class is that has another
@@ -86,7 +87,7 @@ def open_labelled(
         class_map=images.class_map if some else None,
         label_sets=label_sets,
         config={
-            "subject": subject,
+            "subject": subject if isinstance(subject, str) else session.opened.name,
             **session.config,
             "data": session.source,
             "split": split,
@@ -99,7 +100,7 @@ def open_labelled(
     )
 
 
-def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Record:
+def evaluate_subject(subject: str | nn.Module, data: str | None = None, **how: Any) -> Record:
     """Top-1, top-5, NLL and ECE of a model; ``how`` are the arguments of :func:`open_labelled`."""
     started = perf_counter()
     opened = open_labelled(subject, data, **how)
@@ -120,7 +121,7 @@ def evaluate_subject(subject: str, data: str | None = None, **how: Any) -> Recor
 
 
 def evaluate_on(
-    subject: str,
+    subject: str | nn.Module,
     data: str | None = None,
     *,
     trial: Trial,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from vitascope.errors import UserError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from vitascope.loading.model import OpenedModel, Preprocessing
 
 __all__ = ["OpenedModel", "Preprocessing", "load"]
@@ -26,12 +28,15 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'vitascope.loading' has no attribute {name!r}")
 
 
-def load(run: str | Path, *, device: str | None = None, by_order: bool = False) -> "OpenedModel":
+def load(
+    model: "str | Path | nn.Module", *, device: str | None = None, by_order: bool = False
+) -> "OpenedModel":
     """Open a trained model, with its image transform and class names.
 
     Args:
-        run: The folder of a run, or of a comparison: then the run that it recommends; or a model's
-            name with a file of weights, NAME@FILE.
+        model: The folder of a run, or of a comparison: then the run that it recommends; a model's
+            name with a file of weights, NAME@FILE; or a model whose ``pretrained_cfg`` says how its
+            images are prepared, as timm's do.
         device: cpu, cuda or mps; a GPU if there is one when left out.
         by_order: The tensors of the file have other names, and stand in the same order.
 
@@ -40,8 +45,17 @@ def load(run: str | Path, *, device: str | None = None, by_order: bool = False) 
     """
     from vitascope.loading.opening import open_model, split_file
 
-    if not Path(run).is_dir() and split_file(str(run))[1] is None:
+    if not isinstance(model, str | Path):
+        opened = open_model(model, device=device)
+        how = opened.preprocessing
+        if how.size is None or how.mean is None or how.std is None:
+            raise UserError(
+                f"{opened.name} does not say how its images are prepared; give it a pretrained_cfg "
+                "with input_size, mean and std, as timm's models have"
+            )
+        return opened
+    if not Path(model).is_dir() and split_file(str(model))[1] is None:
         raise UserError(
-            f"there is no folder {run}; give the folder of a finished run, or NAME@FILE"
+            f"there is no folder {model}; give the folder of a finished run, or NAME@FILE"
         )
-    return open_model(str(run), device=device, by_order=by_order)
+    return open_model(str(model), device=device, by_order=by_order)
