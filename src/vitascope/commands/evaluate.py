@@ -13,7 +13,7 @@ from vitascope.commands.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.hub_access import check_weights_can_be_had
 from vitascope.progress import Progress
-from vitascope.settings import fields_of
+from vitascope.settings import Seed, fields_of
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Evaluate:
     """Which images. Where the source has no test set, test is a fifth of them; all is every one."""
     images: int | None = None
     """How many of them, drawn with the seed; all when left out."""
-    seed: int = 0
+    seed: Seed = 0
     """Decides the choice of images and all noise."""
     image_size: fields.ModelSize = None
     sizes: tuple[float, ...] | None = None

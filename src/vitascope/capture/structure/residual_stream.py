@@ -30,6 +30,10 @@ _FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # hooks change thei
 OnSum = Callable[[str, Tensor, bool], None]
 
 
+def _storage(tensor: Tensor) -> str:
+    return f"storage {tensor.untyped_storage().data_ptr()}"
+
+
 class _SumFollower(TorchFunctionMode):
     """Follow the outputs of named modules, run by run, to the sums they go into."""
 
@@ -45,6 +49,7 @@ class _SumFollower(TorchFunctionMode):
         self.runs, self.on_sum, self.drop = runs, on_sum, frozenset(drop)
         self.open: set[str] = set()  # ran, not yet summed or used by the next unit
         self.fed: dict[str, set[str]] = {}  # units whose output went into this one unsummed
+        self.read: dict[str, set[str]] = {}  # units and learned tensors that it was computed from
         self.sources_of: Any = WeakIdKeyDictionary()  # tensor -> units it comes from
         self.around: dict[str, Tensor] = {}  # inputs of convolutions: is the shortcut around them?
         self.inside: list[tuple[nn.Module, str]] = []  # units that are running
@@ -56,7 +61,8 @@ class _SumFollower(TorchFunctionMode):
 
         def entering(_module: nn.Module, inputs: Any) -> None:
             first, run = tensor_in(inputs), self.runs.name(name)
-            self.fed[run] = self._from(first) & self.open
+            self.read[run] = self._from(first)
+            self.fed[run] = self.read[run] & self.open
             if isinstance(module, nn.Conv2d) and first is not None:
                 self.around[run] = first
             self.open -= self.fed[run]
@@ -92,7 +98,11 @@ class _SumFollower(TorchFunctionMode):
         enable_modes()
 
     def _from(self, tensor: Any) -> set[str]:
-        return self.sources_of.get(tensor, set()) if isinstance(tensor, Tensor) else set()
+        if not isinstance(tensor, Tensor):
+            return set()
+        found: set[str] = self.sources_of.get(tensor, set())
+        learned = not isinstance(tensor, nn.Parameter) and self.is_learned(tensor)
+        return found | {_storage(tensor)} if learned else found
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -132,10 +142,16 @@ class _SumFollower(TorchFunctionMode):
         a, b = args[:2]
         if a.shape != b.shape or isinstance(a, nn.Parameter) or isinstance(b, nn.Parameter):
             return {}
-        if self.is_learned(a) or self.is_learned(b):
-            return {}
         from_a, from_b = self._from(a) & self.open, self._from(b) & self.open
-        return {**dict.fromkeys(from_a - from_b, b), **dict.fromkeys(from_b - from_a, a)}
+        branches = {**dict.fromkeys(from_a - from_b, b), **dict.fromkeys(from_b - from_a, a)}
+        return {name: other for name, other in branches.items() if self._is_shortcut(name, other)}
+
+    def _is_shortcut(self, name: str, other: Tensor) -> bool:
+        """Whether a term is the stream: a learned one is only if the branch was computed from it.
+
+        A class token is, to which the first class attention is added; position embeddings are not.
+        """
+        return not self.is_learned(other) or _storage(other) in self.read[name]
 
 
 @contextmanager
@@ -154,8 +170,9 @@ def follow_sums(
         on_sum: ``run`` is the module's name, ``name@2`` when it runs for the second time; ``alone``
             tells that no other named module is on the branch.
         drop: Runs of modules whose branch is left out of its sum.
-        is_learned: Tells terms that are no shortcut because they are the same for every image, as
-            interpolated position embeddings; a batch of one does not show it by its shape.
+        is_learned: Tells tensors that are the same for every image. As a term of a sum, such as
+            interpolated position embeddings, they are a shortcut only of a branch that is computed
+            from them; a batch of one does not show it by its shape.
     """
     with ExitStack() as stack:
         stack.enter_context(exclusive_access(model))
