@@ -137,11 +137,15 @@ def _public(member: griffe.Object | griffe.Alias) -> bool:
 
 
 def names(module: griffe.Module) -> list[str]:
-    """What the module says is public: its ``__all__``, or what it imports to be found there."""
+    """What is public: ``__all__``, or what a module defines, or imports to be found there."""
     if module.exports:
         return [str(name).strip("'\"") for name in module.exports]
-    found = [name for name, member in module.members.items() if _found_there(member)]
-    return sorted(found)
+    return sorted(
+        name
+        for name, member in module.members.items()
+        if _found_there(member)
+        or (not member.is_alias and (member.is_function or member.is_class) and name[0] != "_")
+    )
 
 
 def _found_there(member: griffe.Object | griffe.Alias) -> bool:

@@ -24,7 +24,7 @@ from vitascope.models.suffix import read_name
 from vitascope.models.weights import load_weights
 from vitascope.runs.train_model import train_once
 from vitascope.training import recipe
-from vitascope.training.run_folder.files import save_tensors
+from vitascope.training.run_folder.lock import save_tensors
 from vitascope.training.trainer.optimizer import parameter_groups
 
 KINDS = ("cb", "cb_s", "cb_gate", "cb_hybrid")

@@ -33,7 +33,7 @@ from vitascope.runs.readings import gates_and_nonlocality
 from vitascope.runs.spec import Reading, Training, changed_recipe
 from vitascope.stats import difference
 from vitascope.training import load_run, lock_folder, recipe, train
-from vitascope.training.run_folder.resume_file import latest
+from vitascope.training.run_folder.checkpoints import latest
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,15 @@ from PIL import Image
 
 from data_making import photos
 from vitascope.data import Augmentation, augment
-from vitascope.data.augment.erasing import erase, erasing_boxes
-from vitascope.data.augment.geometry import crop_boxes, mirror, resized_crop, shifted_crop
 from vitascope.data.augment.mixing import Mix, draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.augment.operations import (
+    crop_boxes,
+    erase,
+    erasing_boxes,
+    mirror,
+    resized_crop,
+    shifted_crop,
+)
 from vitascope.data.images import resize
 from vitascope.errors import UserError
 

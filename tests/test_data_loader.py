@@ -15,7 +15,7 @@ from vitascope.data import (
     TrainBatches,
     augment,
 )
-from vitascope.data.sampling import epoch_order
+from vitascope.data.loader import epoch_order
 from vitascope.data.sources.folder import list_files
 from vitascope.errors import UserError
 

@@ -9,10 +9,9 @@ from PIL import Image, ImageEnhance, ImageOps
 from timm.data import auto_augment
 
 from data_making import photos
-from vitascope.data.augment import color, randaugment
+from vitascope.data.augment import operations
 from vitascope.data.augment import policy as policies
-from vitascope.data.augment.geometry import affine
-from vitascope.data.augment.jitter import jitter
+from vitascope.data.augment.operations import affine, jitter
 from vitascope.errors import UserError
 
 GRAY = torch.tensor([128, 128, 128], dtype=torch.uint8)
@@ -35,7 +34,7 @@ def apply_one(pixels, name, value, interpolation="bilinear"):
     chosen = np.zeros((1, len(pixels)), dtype=int)
     argument = np.full((1, len(pixels)), float(value))
     fill = GRAY[: pixels.shape[1]]
-    return randaugment.augment(pixels.clone(), policy, chosen, argument, fill, interpolation)
+    return policies.augment(pixels.clone(), policy, chosen, argument, fill, interpolation)
 
 
 POINTWISE = [
@@ -126,12 +125,10 @@ def test_a_batch_of_mixed_operations_treats_each_image_as_it_would_be_alone():
     policy = policies.policy("rand-m9-mstd0.5-inc1")
     pixels = photos(64, side=16)
     chosen, argument = policies.draw(np.random.default_rng(0), policy, 64, 16)
-    together = randaugment.augment(pixels.clone(), policy, chosen, argument, GRAY, "bicubic")
+    together = policies.augment(pixels.clone(), policy, chosen, argument, GRAY, "bicubic")
     for i in range(64):
         one, rows = pixels[i : i + 1].clone(), slice(i, i + 1)
-        alone = randaugment.augment(
-            one, policy, chosen[:, rows], argument[:, rows], GRAY, "bicubic"
-        )
+        alone = policies.augment(one, policy, chosen[:, rows], argument[:, rows], GRAY, "bicubic")
         assert torch.equal(together[i], alone[0])
 
 
@@ -173,5 +170,5 @@ def test_colour_jitter_is_pillows_enhancements_in_turn():
 
 def test_gray_is_pillows_gray():
     pixels = photos(4, side=16)
-    for got, image in zip(color.gray(pixels), pixels, strict=True):
+    for got, image in zip(operations.gray(pixels), pixels, strict=True):
         assert torch.equal(got.to(torch.uint8), tensor(ImageOps.grayscale(pillow(image))))

@@ -19,7 +19,7 @@ from data_making import photo, photos, write_folder
 from vitascope.data import FileImages, MemoryImages, Subset, load, memory, subset
 from vitascope.data.dataset import pixel_statistics
 from vitascope.data.sources import archives
-from vitascope.data.sources.digits import digits
+from vitascope.data.sources.archives import digits
 from vitascope.data.sources.folder import list_files
 from vitascope.data.sources.imagenet import synsets
 from vitascope.errors import UserError

@@ -53,7 +53,7 @@ from vitascope.inspection.evaluation import evaluate_subject
 from vitascope.models import create_model
 from vitascope.models.weights import load_weights
 from vitascope.runs.train_model import train_once
-from vitascope.training.run_folder.files import save_tensors
+from vitascope.training.run_folder.lock import save_tensors
 
 FIXTURES = Path(__file__).parent / "fixtures"
 WORK = 10  # seconds of computing; a case takes a tenth of one

@@ -11,7 +11,7 @@ from vitascope import data
 from vitascope.loading.opening import build
 from vitascope.models.registry import OURS
 from vitascope.training import RECIPES, recipe, train
-from vitascope.training.trainer.schedule import learning_rate
+from vitascope.training.trainer.optimizer import learning_rate
 from vitascope.training.trainer.update import reseed
 
 SMALL = sorted(name for name in OURS if "micro" in name)

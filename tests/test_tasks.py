@@ -24,7 +24,7 @@ from vitascope.report.tables.task import METRICS
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter, class_names
 from vitascope.runs.tasks.vqa import VQA, build_vilt, common_answers
 from vitascope.training import recipe
-from vitascope.training.run_folder.metrics_log import MetricsLog
+from vitascope.training.run_folder.checkpoints import MetricsLog
 from vitascope.training.run_folder.run import load_task_run
 from vitascope.training.trainer.loop import train_task
 

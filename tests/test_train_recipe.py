@@ -15,8 +15,7 @@ from timm.scheduler import CosineLRScheduler
 from model_making import few_digits, small_vit
 from vitascope.errors import UserError
 from vitascope.training import RECIPES, Recipe, load_run, recipe, train
-from vitascope.training.trainer.optimizer import build_optimizer, parameter_groups
-from vitascope.training.trainer.schedule import learning_rate
+from vitascope.training.trainer.optimizer import build_optimizer, learning_rate, parameter_groups
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -19,8 +19,8 @@ from model_making import small_vit
 from vitascope import data
 from vitascope.errors import Interrupted, UserError
 from vitascope.training import Diverged, load_run, recipe, train
-from vitascope.training.run_folder.files import save_tensors
-from vitascope.training.run_folder.resume_file import Checkpoint, latest, load, save
+from vitascope.training.run_folder.checkpoints import Checkpoint, latest, load, save
+from vitascope.training.run_folder.lock import save_tensors
 
 # Compared with processes of their own, which run without noise.
 pytestmark = pytest.mark.bit_exact("a resumed run has the bits of one that was not stopped")

@@ -12,7 +12,7 @@ from model_making import few_digits
 from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.training import at_epochs, load_run, recipe, train
-from vitascope.training.trackers import log_pictures, require_pictures
+from vitascope.training.observe import log_pictures, require_pictures
 
 
 class Notebook(GeneralTracker):

@@ -17,12 +17,15 @@ from torch.nn import functional as F
 from model_making import few_digits, small_vit
 from vitascope import data
 from vitascope.errors import UserError
-from vitascope.training import Teacher, device, recipe, train
+from vitascope.training import Teacher, distributed, recipe, train
 from vitascope.training.distributed import TrainingProcess
 from vitascope.training.trainer.distill import distillation_loss
-from vitascope.training.trainer.ema import Average
-from vitascope.training.trainer.optimizer import build_optimizer, frozen
-from vitascope.training.trainer.sam import frozen_running_statistics
+from vitascope.training.trainer.optimizer import (
+    Average,
+    build_optimizer,
+    frozen,
+    frozen_running_statistics,
+)
 from vitascope.training.trainer.update import Update, memory_format_of
 
 
@@ -258,14 +261,14 @@ def test_bfloat16_that_would_end_the_process_is_refused_in_one_line(tmp_path, mo
         return product(*tensors)
 
     chosen, how = recipe("laptop", mixed_precision="bf16"), {"trackers": (), "device": "cpu"}
-    device._survives.cache_clear()
+    distributed._survives.cache_clear()
     with monkeypatch.context() as there:
         there.setattr(F, "linear", ends)
         with pytest.raises(UserError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"):
             train(TwoHeads(), few_digits(20, 20), chosen, tmp_path / "run", **how)
     assert not (tmp_path / "run").exists()
-    device._survives.cache_clear()
-    device.check_bfloat16()
+    distributed._survives.cache_clear()
+    distributed.check_bfloat16()
 
 
 def test_bf16_trains(tmp_path):

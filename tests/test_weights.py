@@ -10,7 +10,7 @@ import torch
 from vitascope import create_model
 from vitascope.errors import UserError
 from vitascope.models.weights import check_weights, load_weights, read_state, to_timm
-from vitascope.training.run_folder.files import save_tensors
+from vitascope.training.run_folder.lock import save_tensors
 
 
 @pytest.fixture

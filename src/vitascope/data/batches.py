@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitascope.data.augment.geometry import crop_boxes, mirror, resized_crop, shifted_crop
-from vitascope.data.augment.jitter import jitter
-from vitascope.data.augment.policy import Policy, draw
-from vitascope.data.augment.randaugment import augment
+from vitascope.data.augment.operations import crop_boxes, jitter, mirror, resized_crop, shifted_crop
+from vitascope.data.augment.policy import Policy, augment, draw
 from vitascope.data.augment.settings import Augmentation
 from vitascope.data.images import ImageSet, resize
 from vitascope.data.random_streams import Purpose, stream

@@ -1,4 +1,4 @@
-"""Decode one image from a file or bytes, alike for training, evaluation and the live page.
+"""Decode one image from a file or bytes, alike for training, evaluation and the live page; encode.
 
 Every image becomes 8-bit grey (``L``) or colour (``RGB``):
 
@@ -11,22 +11,30 @@ Every image becomes 8-bit grey (``L``) or colour (``RGB``):
 
 The number of pixels is known from the header and bounded before anything is decoded, and only a
 regular file is opened (a pipe would be waited for). Of an animation the first image counts.
+
+For records and pages an image is encoded as PNG, or as JPEG if it is a large photo.
 """
 
 import os
 from collections.abc import Sequence
+from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
 
 from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 
 MOST_PIXELS = 89_478_485  # pillow's own limit: 256 MB as RGB
+
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")  # none runs programs
+
 DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # modes of more than 8 bits, all grey
+
 GREY = ("1", "L", "LA", "La", *DEEP)
+
 ORIENTATION, BITS = 0x0112, 258  # tags of EXIF and TIFF
 
 
@@ -159,3 +167,26 @@ def fit(
     box = (left * across, top * down, (left + width) * across, (top + height) * down)
     box = (box[0], box[1], min(box[2], image.width), min(box[3], image.height))
     return image.resize((width, height), interpolation, box=box)
+
+
+PHOTO = 64  # pixels; larger images are stored as JPEG
+
+SIDE = 256  # pixels a stored image has at most
+
+
+def image_bytes(pixels: Tensor, side: int = SIDE) -> np.ndarray:
+    """The bytes of an image file of at most ``side`` pixels a side.
+
+    Args:
+        pixels: (C, H, W) uint8
+        side: Larger images are made smaller.
+    """
+    array = pixels.permute(1, 2, 0).numpy()
+    image = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
+    image.thumbnail((side, side))
+    stream = BytesIO()
+    if max(image.size) > PHOTO:
+        image.save(stream, "JPEG", quality=88)
+    else:
+        image.save(stream, "PNG", optimize=True)
+    return np.frombuffer(stream.getvalue(), dtype=np.uint8)

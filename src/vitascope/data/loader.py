@@ -3,6 +3,13 @@
 Everything random depends on the seed, the epoch and the step alone: the same call gives the same
 bits, an epoch may start at any step, and processes that share a batch (``batch_size`` is that of
 all together) hold consecutive slices of what a single process would have.
+
+Every epoch is a fresh permutation, cut into whole batches. With repeated augmentation (Hoffer et
+al. 2020, https://arxiv.org/abs/1901.09335) a batch holds each of its images ``repeats`` times,
+differently augmented, and an epoch of the usual length sees 1 / repeats of the images. DeiT's
+sampler draws that part anew each epoch, and in the released ConViT code a single process keeps
+meeting the same part. Here ``repeats`` consecutive epochs share one permutation and take a part
+each, so that they see all the data between them.
 """
 
 from collections.abc import Iterator
@@ -10,18 +17,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from vitascope.data.augment.erasing import erase, erasing_boxes
 from vitascope.data.augment.mixing import draw_mix, mix_images, mix_targets, smooth_targets
+from vitascope.data.augment.operations import erase, erasing_boxes
 from vitascope.data.augment.policy import policy
 from vitascope.data.augment.settings import Augmentation
 from vitascope.data.batches import Batch, BatchPosition, Normalize, flip_chance, varied_pixels
 from vitascope.data.file_batches import Decoded, TrainView, decoded
 from vitascope.data.images import FileImages, ImageSet, resize
-from vitascope.data.random_streams import Purpose
-from vitascope.data.sampling import epoch_order, steps_per_epoch
+from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
-
-__all__ = ["EvalBatches", "TrainBatches"]
 
 
 class TrainBatches:
@@ -211,3 +215,38 @@ def slice_of(batch_size: int, rank: int, world_size: int, *, pairs: bool) -> sli
         )
     share = batch_size // world_size
     return slice(rank * share, (rank + 1) * share)
+
+
+def steps_per_epoch(num_images: int, batch_size: int) -> int:
+    """Whole batches in an epoch.
+
+    Raises:
+        UserError: If there are fewer images than one batch.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is out of range; give 1 or more")
+    if num_images < batch_size:
+        raise UserError(
+            f"{num_images} training images are fewer than one batch of {batch_size}; "
+            f"give a batch size of at most {num_images}, or more images"
+        )
+    return num_images // batch_size
+
+
+def epoch_order(
+    num_images: int, batch_size: int, *, seed: int, epoch: int, repeats: int = 1
+) -> np.ndarray:
+    """Positions of the images of every batch of an epoch. (steps, batch_size)
+
+    The copies of an image never stand side by side, where they would be mixed with each other.
+    """
+    steps = steps_per_epoch(num_images, batch_size)
+    order = stream(Purpose.ORDER, seed, epoch=epoch // repeats).permutation(num_images)
+    if repeats == 1:
+        return order[: steps * batch_size].reshape(steps, batch_size)
+    slots = np.arange(steps * batch_size)
+    # the parts of the cycle's epochs tile the permutation, wrapping at its end
+    begin = (epoch % repeats) * num_images // repeats
+    batches = order[(begin + slots // repeats) % num_images].reshape(steps, batch_size)
+    by_copy = np.argsort(np.arange(batch_size) % repeats, kind="stable")
+    return batches[:, by_copy]

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vitascope.data.encoding import image_bytes
+from vitascope.data.decoding import image_bytes
 from vitascope.errors import UserError
 from vitascope.explorer.compression import compress
 from vitascope.explorer.grid_maps import GridLayout

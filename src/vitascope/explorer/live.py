@@ -18,8 +18,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from vitascope.atomic import file_name
-from vitascope.data.decoding import TooLarge, fit, opened, upright
-from vitascope.data.encoding import image_bytes
+from vitascope.data.decoding import TooLarge, fit, image_bytes, opened, upright
 from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
 from vitascope.explorer.explore import explore

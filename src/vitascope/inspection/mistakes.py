@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vitascope.data import ImageSet
-from vitascope.data.encoding import image_bytes
+from vitascope.data.decoding import image_bytes
 from vitascope.errors import UserError
 from vitascope.training.predictions import Predictions
 

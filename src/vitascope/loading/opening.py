@@ -43,7 +43,7 @@ from vitascope.models.registry import OURS
 from vitascope.models.suffix import read_name
 from vitascope.models.weights import check_weights, in_order, load_weights, read_state
 from vitascope.training import load_run
-from vitascope.training.device import device_of
+from vitascope.training.distributed import device_of
 from vitascope.training.run_folder.run import run_folder
 
 BEGINNING = ("pretrained", "weights", "origin")  # what a run's config says of its first weights

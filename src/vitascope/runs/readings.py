@@ -26,7 +26,7 @@ from vitascope.record import Record
 from vitascope.runs.spec import Reading, Training
 from vitascope.runs.train_model import load_images
 from vitascope.training import Run, evaluate
-from vitascope.training.device import device_of
+from vitascope.training.distributed import device_of
 
 NUM_IMAGES = 128  # the first ones, on which gates and nonlocality are followed
 

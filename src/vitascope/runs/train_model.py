@@ -28,7 +28,7 @@ from vitascope.record import plain
 from vitascope.runs.spec import changed_recipe
 from vitascope.settings import Seed, check_value
 from vitascope.training import RECIPES, Observer, Recipe, Run, Teacher, train
-from vitascope.training.trackers import require_pictures
+from vitascope.training.observe import require_pictures
 from vitascope.training.trainer.loop import chosen_images
 from vitascope.training.trainer.optimizer import BACKBONE
 

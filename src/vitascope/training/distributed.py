@@ -6,13 +6,17 @@ tried, so sharding is torch's own ``fully_shard`` here, which two CPU processes 
 are gathered and scattered by torch's ``distributed.checkpoint.state_dict``: under every layout a
 checkpoint holds whole tensors by parameter name, so one written by eight sharded processes is read
 by one. Several machines must share the run's folder.
+
+A device is chosen by its name; bfloat16 is tried on it before it is used.
 """
 
 import atexit
+import faulthandler
 import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +39,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from vitascope.errors import UserError
-from vitascope.training.device import check_bfloat16, device_of
+from vitascope.training.observe import chosen
 from vitascope.training.recipes.config import Recipe
-from vitascope.training.trackers import chosen
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -199,3 +202,52 @@ def _on_cpu(device: str | None) -> bool:
     if place.type == "cuda" and place.index is not None:
         torch.cuda.set_device(place)
     return place.type == "cpu"
+
+
+def device_of(name: str | None) -> torch.device:
+    """The device called ``name``; the best there is for None.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+
+    Raises:
+        UserError: If there is no such device here, or it cannot compute ("meta").
+    """
+    gpus, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
+    if name is None:
+        return torch.device("cuda" if gpus else "mps" if mps else "cpu")
+    there = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
+    there += ["mps"] if mps else []
+    if name not in there:
+        raise UserError(f"no device {name!r} here; there is {', '.join(there)}")
+    return torch.device(name)
+
+
+def check_bfloat16() -> None:
+    """A product in bfloat16 on the CPU, tried in a process of its own.
+
+    Some virtual machines announce AMX, Intel's instructions for it, and do not run them: the first
+    product ends the process.
+
+    Raises:
+        UserError: If it does.
+    """
+    if not _survives():
+        raise UserError(
+            "this machine announces instructions for bfloat16 that it does not run: set "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 in the environment, or use mixed_precision=no"
+        )
+
+
+@cache
+def _survives() -> bool:
+    if not hasattr(os, "fork"):
+        return True
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()  # a crash is an expected result: print no traceback
+        torch.set_num_threads(1)
+        ones = torch.ones(64, 64, dtype=torch.bfloat16)
+        torch.nn.functional.linear(ones, ones)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

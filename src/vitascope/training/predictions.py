@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from vitascope.atomic import replacing
 from vitascope.errors import UserError, reason
-from vitascope.training.run_folder.files import explain_write_errors
+from vitascope.training.run_folder.lock import explain_write_errors
 
 __all__ = ["Collector", "Predictions", "load_predictions", "save_predictions"]
 

@@ -1,7 +1,7 @@
 """Augmentation: settings, and operations on whole uint8 batches.
 
-The named settings (`augment.deit()`, `augment.laptop()`, ...) import no torch. The operations
-(`color`, `geometry`, `randaugment`, `mixing`, `erasing`, ...) are called by `data.loader`.
+The named settings (`augment.deit()`, `augment.laptop()`, ...) import no torch. `operations`,
+`policy` and `mixing` are used by `data.loader`.
 """
 
 from vitascope.data.augment.settings import (

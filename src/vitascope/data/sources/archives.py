@@ -1,4 +1,4 @@
-"""CIFAR's python archives and MNIST's idx files.
+"""Small data sets: CIFAR's python archives, MNIST's idx files, scikit-learn's digits.
 
 CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html) comes as pickles. A pickle can run any code, so
 only the few names that a numpy array needs are let through. torchvision's reader accepts nothing
@@ -6,6 +6,8 @@ but the original files, and not the archive itself.
 
 The idx format (http://yann.lecun.com/exdb/mnist): two zero bytes, the type (8 is uint8), the number
 of dimensions, each dimension as a big-endian uint32, then the values.
+
+scikit-learn's handwritten digits, 1,797 images of 8 x 8, need no download.
 """
 
 import gzip
@@ -16,6 +18,7 @@ import pickletools
 import struct
 import zlib
 from collections.abc import Callable
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +28,7 @@ import torch
 
 from vitascope.data.images import MemoryImages, class_numbers
 from vitascope.data.sources.folder import existing
-from vitascope.data.sources.tar import BoundedTar
+from vitascope.data.sources.shards import BoundedTar
 from vitascope.errors import UserError, reason
 
 FASHION_CLASSES = (
@@ -40,7 +43,9 @@ FASHION_CLASSES = (
     "Bag",
     "Ankle boot",
 )
+
 FASHION_HOMES = ("/usr/share/datasets/fashion-mnist",)  # Debian's package dataset-fashion-mnist
+
 LAYOUT = {  # training files, test file, file and key of the class names, key of the labels
     "cifar10": (
         tuple(f"data_batch_{i}" for i in range(1, 6)),
@@ -51,8 +56,8 @@ LAYOUT = {  # training files, test file, file and key of the class names, key of
     "cifar100": (("train",), "test", ("meta", "fine_label_names"), "fine_labels"),
 }
 
-
 MOST_FILE = 2**29  # bytes of a file of CIFAR; the largest has 155 MB
+
 MOST_PIXELS = 2**30  # bytes of an idx file; the largest set known, EMNIST, has 640 MB
 
 
@@ -234,3 +239,17 @@ def fashion_mnist_folder(homes: tuple[str, ...] = FASHION_HOMES) -> str:
         f"Fashion-MNIST is not installed (looked in {', '.join(homes)}); on Debian: "
         "apt install dataset-fashion-mnist; elsewhere download its four files and give idx:/folder"
     )
+
+
+def digits() -> MemoryImages:
+    """All images, their values 0 ... 16 stretched to 0 ... 255. (1797, 1, 8, 8)
+
+    Read from scikit-learn's file, as its ``load_digits`` does; importing that takes two seconds.
+    """
+    package = find_spec("sklearn")
+    assert package is not None
+    file = Path(str(package.origin)).parent / "datasets/data/digits.csv.gz"
+    table = np.loadtxt(file, delimiter=",")  # 64 pixels and the digit
+    pixels = np.rint(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    targets = table[:, -1].astype(np.int64)
+    return MemoryImages(torch.from_numpy(pixels)[:, None], targets, list("0123456789"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vitascope.data.augment.color import gray
+from vitascope.data.augment.operations import gray
 from vitascope.data.dataset import Dataset, pixel_statistics
 from vitascope.data.images import FileImages, ImageSet, MemoryImages, covering
 from vitascope.data.memory import MEMORY_LIMIT

@@ -31,11 +31,15 @@ from vitascope.data.dataset import Dataset
 from vitascope.data.images import FileImages, MemoryImages
 from vitascope.data.memory import gather
 from vitascope.data.sources import imagenet
-from vitascope.data.sources.archives import FASHION_CLASSES, cifar, fashion_mnist_folder, idx
+from vitascope.data.sources.archives import (
+    FASHION_CLASSES,
+    cifar,
+    digits,
+    fashion_mnist_folder,
+    idx,
+)
 from vitascope.data.sources.assemble import Parts, Request, complete, in_form
-from vitascope.data.sources.digits import digits
-from vitascope.data.sources.folder import existing, list_files, parts_of
-from vitascope.data.sources.table import read_table
+from vitascope.data.sources.folder import existing, list_files, parts_of, read_table
 from vitascope.errors import UserError, reason, unknown
 
 __all__ = ["described", "load", "sources"]

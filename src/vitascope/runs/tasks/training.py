@@ -15,7 +15,7 @@ from vitascope.record import Record
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter
 from vitascope.runs.tasks.vqa import VQA, build_vilt
 from vitascope.runs.train_model import pairs, recipe_from
-from vitascope.training.device import device_of
+from vitascope.training.distributed import device_of
 from vitascope.training.run_folder.run import Run, load_task_run
 from vitascope.training.trainer.loop import train_task
 from vitascope.training.trainer.task import Task

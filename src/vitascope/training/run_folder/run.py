@@ -32,7 +32,7 @@ from vitascope.record import (
 )
 from vitascope.training.predictions import Predictions, load_predictions
 from vitascope.training.recipes.config import Recipe
-from vitascope.training.run_folder.files import explain_write_errors
+from vitascope.training.run_folder.lock import explain_write_errors
 
 __all__ = [
     "Run",

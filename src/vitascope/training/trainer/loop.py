@@ -13,7 +13,7 @@
     (1, 22, 1)
 
 A run is a function of model, images, recipe and seed. Killed at any moment and resumed, it ends
-with the same bits (on the CPU); see :mod:`vitascope.training.run_folder.resume_file`.
+with the same bits (on the CPU); see :mod:`vitascope.training.run_folder.checkpoints`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

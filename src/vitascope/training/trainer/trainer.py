@@ -15,17 +15,14 @@ from torch import Tensor, nn
 from vitascope.errors import Interrupted
 from vitascope.progress import Progress
 from vitascope.training.distributed import TrainingProcess
-from vitascope.training.observe import Observer, restoring_state
+from vitascope.training.observe import PROJECT, Observer, flat_config, log_pictures, restoring_state
 from vitascope.training.predictions import Predictions, save_predictions
 from vitascope.training.recipes.config import Recipe
-from vitascope.training.run_folder import resume_file as checkpoint
-from vitascope.training.run_folder.files import save_tensors
-from vitascope.training.run_folder.metrics_log import MetricsLog
-from vitascope.training.run_folder.resume_file import Checkpoint
+from vitascope.training.run_folder import checkpoints
+from vitascope.training.run_folder.checkpoints import Checkpoint, MetricsLog
+from vitascope.training.run_folder.lock import save_tensors
 from vitascope.training.run_folder.run import Run, finish, write_metrics
-from vitascope.training.trackers import PROJECT, flat_config, log_pictures
-from vitascope.training.trainer.optimizer import training_mode
-from vitascope.training.trainer.schedule import learning_rate
+from vitascope.training.trainer.optimizer import learning_rate, training_mode
 from vitascope.training.trainer.stop import StopRequest, diverged
 from vitascope.training.trainer.task import Learning
 from vitascope.training.trainer.update import Update
@@ -67,20 +64,20 @@ class Trainer:
     def restore(self) -> None:
         """Load the last good checkpoint, or write the first."""
         if self.process.main:
-            checkpoint.clean(self.folder)
+            checkpoints.clean(self.folder)
         home = self.folder / "checkpoint"
         step, self.messages = self.process.agreed(
-            checkpoint.latest(home) if self.process.main else (None, [])
+            checkpoints.latest(home) if self.process.main else (None, [])
         )
         if step is None:
             self.save()
             return
-        found = checkpoint.load(home, step)
+        found = checkpoints.load(home, step)
         self.update.load(found.tensors, found.values)
         self.step = self.saved = found.step
         self.metrics_log.load(found.values, self.process.main)
         if self.process.main:
-            checkpoint.drop_after(home, found.step)
+            checkpoints.drop_after(home, found.step)
             write_metrics(self.folder, self.metrics_log.rows)
 
     def run(self) -> Run:
@@ -185,7 +182,7 @@ class Trainer:
         values = {**self.update.values(), **self.metrics_log.values(self._summed())}
         with self.process.main_writes() as writer:
             if writer:
-                checkpoint.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
+                checkpoints.save(self.folder / "checkpoint", Checkpoint(self.step, tensors, values))
         self.saved = self.step
 
     def _summed(self) -> list[float]:

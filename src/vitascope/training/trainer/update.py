@@ -17,10 +17,14 @@ from vitascope.capture import heads_of, logits_of
 from vitascope.data import Batch
 from vitascope.training.distributed import TrainingProcess
 from vitascope.training.recipes.config import Recipe
-from vitascope.training.trainer import sam
 from vitascope.training.trainer.distill import Teacher, distillation_loss
-from vitascope.training.trainer.ema import Average
-from vitascope.training.trainer.optimizer import set_lr
+from vitascope.training.trainer.optimizer import (
+    Average,
+    ascend,
+    descend,
+    frozen_running_statistics,
+    set_lr,
+)
 from vitascope.training.trainer.task import Task
 
 
@@ -80,10 +84,10 @@ class Update:
         self.optimizer.zero_grad()
         sums = self._backward(batch, step)
         if self.recipe.sam is not None:
-            before = sam.ascend(self.learning, self.recipe.sam)
-            with sam.frozen_running_statistics(self.model):
+            before = ascend(self.learning, self.recipe.sam)
+            with frozen_running_statistics(self.model):
                 self._backward(batch, step)
-            sam.descend(before)
+            descend(before)
         if self.recipe.clip_grad is not None:
             self.process.accelerator.unscale_gradients(self.optimizer)
             nn.utils.clip_grad_norm_(self.learning, self.recipe.clip_grad)
