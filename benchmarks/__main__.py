@@ -14,7 +14,7 @@ from pathlib import Path
 import vitascope  # noqa: F401  (before timm: it repairs torchvision beside a CPU-only torch)
 from benchmarks.tables import bench_tables
 from vitascope.errors import UserError
-from vitascope.report.tables.writers import as_text
+from vitascope.report.tables.table import as_text
 from vitascope.settings import recorded_as
 from vitascope.threads import use_threads
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from vitascope.record import Record
 from vitascope.report.figures.paper_renderer import STYLE
-from vitascope.report.tables.claims import claims_table, standing, tested
+from vitascope.report.tables.study import claims_table, standing, tested
 
 _DIAL = "{} is ahead of a plain ViT on 2 % of the images"
 

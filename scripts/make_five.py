@@ -15,7 +15,7 @@ from pathlib import Path
 from make_pretrained import keep
 
 from vitascope.comparison.pretrained.answer import choose_pretrained
-from vitascope.comparison.pretrained.question import PretrainedQuestion
+from vitascope.comparison.pretrained.race import PretrainedQuestion
 from vitascope.runs.train_model import train_once
 
 MODELS = ("vit_micro", "convit_micro", "resnet_micro")

@@ -20,7 +20,7 @@ from vitascope.report.tables.pretrained import (
     pretrained_table,
     short_name,
 )
-from vitascope.report.tables.writers import as_markdown
+from vitascope.report.tables.table import as_markdown
 from vitascope.stats import Estimate, accuracy, difference
 
 HERE = Path(__file__).parents[1] / "docs"

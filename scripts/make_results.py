@@ -20,21 +20,21 @@ from findings import draw_leads, inside_in_words, note_on_units
 from benchmarks.tables import ABOUT_RATIOS, bench_tables
 from vitascope.record import Record, load, write_text
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.claims import (
+from vitascope.report.tables.comparison import accuracy_table
+from vitascope.report.tables.searches import spectra_table
+from vitascope.report.tables.study import (
     VERDICT_MARKS,
     CountedClaim,
     claim_in_words,
     claims_table,
     correction,
+    runs_in_words,
     standing,
+    study_table,
     tally,
     tested,
 )
-from vitascope.report.tables.comparison import accuracy_table
-from vitascope.report.tables.spectra import spectra_table
-from vitascope.report.tables.study import runs_in_words, study_table
-from vitascope.report.tables.table import Table, row
-from vitascope.report.tables.writers import as_markdown
+from vitascope.report.tables.table import Table, as_markdown, row
 
 __all__ = ["readme_with_counts", "results_page", "section", "verdicts_in_words"]
 

@@ -20,8 +20,8 @@ from vitascope.record import Record, load
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
 from vitascope.report.sections.buildup import says, section
-from vitascope.report.tables.buildup import buildup_table
-from vitascope.report.tables.writers import as_text
+from vitascope.report.tables.searches import buildup_table
+from vitascope.report.tables.table import as_text
 
 RESNET_50 = ("ccc", "cccc", "cccccc", "cccc")  # with the block that AlterNet adds
 WORDS = ["study", "buildup", "--base", "resnet", "--data", "digits", "--epochs", "1"]

@@ -23,7 +23,7 @@ from vitascope.comparison.compare import _describe, commands, compare
 from vitascope.comparison.question import Comparison
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
-from vitascope.inspection.mistakes import LISTS
+from vitascope.inspection.evaluation import LISTS
 from vitascope.loading.opening import build, open_run
 from vitascope.papers.scale import LAPTOP
 from vitascope.record import load

@@ -8,7 +8,7 @@ import torch
 
 from vitascope.commands import main
 from vitascope.figure import Style, Surface
-from vitascope.inspection.augmented_batches import augmented_batches, recipe_of
+from vitascope.inspection.curvature import augmented_batches, recipe_of
 from vitascope.loading.session import open_session
 from vitascope.record import Record, load
 from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory

@@ -14,9 +14,8 @@ from vitascope.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
 from vitascope.papers.scale import DESK, LAPTOP, PAPER, SMOKE
 from vitascope.record import Record
 from vitascope.runs import executor
-from vitascope.runs.cache import folder_of, images_of, kept_epochs, recipe_of
+from vitascope.runs.cache import folder_of, images_of, keep, kept_epochs, recipe_of
 from vitascope.runs.executor import Engine
-from vitascope.runs.keep import keep
 from vitascope.training.trainer.loop import data_config
 
 SMALL = (  # micro networks: many runs, or an 8 x 8 grid

@@ -12,7 +12,7 @@ from vitascope.commands import main
 from vitascope.inspection.evaluation import evaluate_on
 from vitascope.inspection.robustness import ROBUSTNESS, Trial
 from vitascope.record import load
-from vitascope.report.instruments.robustness_readings import READINGS
+from vitascope.report.instruments.robustness import READINGS
 
 FACTORY = """
 import torch

@@ -11,10 +11,15 @@ from vitascope import capture, measure
 from vitascope.commands import main
 from vitascope.data import load
 from vitascope.errors import UserError
-from vitascope.explorer.compression import FLOOR, TOLERANCE, compress
+from vitascope.explorer.compression import (
+    FLOOR,
+    TOLERANCE,
+    choose_images,
+    compress,
+    counts_that_fit,
+)
 from vitascope.explorer.explore import explore
-from vitascope.explorer.grid_maps import grid_layout, separable
-from vitascope.explorer.selection import choose_images, counts_that_fit
+from vitascope.explorer.maps import grid_layout, separable
 from vitascope.loading.opening import build
 from vitascope.loading.session import Session, open_session
 from vitascope.measure.attention.entropy import row_entropy

@@ -15,10 +15,10 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix
 
 from explorer_making import EVIL
 from vitascope.commands import main
-from vitascope.comparison.pretrained.twice import twice
+from vitascope.comparison.pretrained.race import twice
 from vitascope.data import MemoryImages
 from vitascope.errors import UserError
-from vitascope.inspection.mistakes import confusion, mistakes
+from vitascope.inspection.evaluation import confusion, mistakes
 from vitascope.record import Record
 from vitascope.report.contents import compose
 from vitascope.report.page import render_page

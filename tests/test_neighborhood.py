@@ -9,7 +9,7 @@ from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.layers import NeighborhoodAttention
 from vitascope.layers.attention_path import SelfAttention
-from vitascope.layers.neighbors import BLOCK, neighborhood_mask
+from vitascope.layers.neighborhood import BLOCK, neighborhood_mask
 
 LARGE = (24, 27)  # more patches than two halos of k = 3 and 5: attended to in blocks
 

@@ -30,9 +30,8 @@ from vitascope.comparison.pretrained.race import Runner, planned
 from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
-from vitascope.inspection.features import features_of, frozen_features
-from vitascope.inspection.mistakes import LISTS
-from vitascope.inspection.probe import _kept, fitted, probe
+from vitascope.inspection.evaluation import LISTS
+from vitascope.inspection.probe import _kept, features_of, fitted, frozen_features, probe
 from vitascope.loading.opening import open_pretrained
 from vitascope.models import create_model
 from vitascope.runs.fitted_head import as_linear, fit_head

@@ -24,15 +24,13 @@ from vitascope.figure import (
     restored,
     stored,
 )
-from vitascope.report.figures.axes import spread
-from vitascope.report.figures.heat import BRIGHT
+from vitascope.report.figures.axes import AxisScale, spread, ticks
+from vitascope.report.figures.heat import BRIGHT, draw_surface, smooth
 from vitascope.report.figures.lines import draw_lines, line_scales, x_marks
 from vitascope.report.figures.maps import lit
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
-from vitascope.report.figures.scale import AxisScale, ticks
 from vitascope.report.figures.style import COLOURS, styles_of
-from vitascope.report.figures.surface import draw_surface, smooth
 
 PAGES = ("#ffffff", "#121417")  # the page's background, light and dark
 # Machado et al. (2009), full strength, in linear RGB

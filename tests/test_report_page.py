@@ -13,8 +13,8 @@ from report_records import EVIL, Page
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report.figures.page_renderer import draw_panel
-from vitascope.report.sections.comparison_figures import comparison_figures
-from vitascope.report.sections.comparison_readings import (
+from vitascope.report.sections.comparison_figures import (
+    comparison_figures,
     efficiency_reading,
     learning_reading,
     trace_reading,

@@ -13,12 +13,10 @@ from vitascope.record import load
 from vitascope.report.formatting import FILTERS
 from vitascope.report.instruments.summary import summary_table
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.claims import claims_table
 from vitascope.report.tables.comparison import accuracy_table, comparison_text, cost_table
 from vitascope.report.tables.models import model_sizes_table
-from vitascope.report.tables.study import study_table, study_text
-from vitascope.report.tables.table import Cell, Table, row
-from vitascope.report.tables.writers import as_csv, as_latex, as_markdown, as_text
+from vitascope.report.tables.study import claims_table, study_table, study_text
+from vitascope.report.tables.table import Cell, Table, as_csv, as_latex, as_markdown, as_text, row
 
 RECORDS = Path(__file__).parent / "fixtures" / "format-0"
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "records"

@@ -57,8 +57,8 @@ def run(options: Buildup) -> Result:
     """Search for the convolutions that should be attention."""
     from vitascope.comparison.buildup import BuildUp, build_up
     from vitascope.report.sections.buildup import says
-    from vitascope.report.tables.buildup import buildup_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.searches import buildup_table
+    from vitascope.report.tables.table import as_text
     from vitascope.runs.train_model import pairs, recipe_from
 
     question = made_from(

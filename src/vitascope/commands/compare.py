@@ -225,7 +225,7 @@ def _models(options: Compare) -> tuple[str, ...]:
 def pretrained_question(options: Compare) -> Any:
     """What is probed and fine-tuned."""
     from vitascope.comparison.budget import seconds_from
-    from vitascope.comparison.pretrained.question import PretrainedQuestion
+    from vitascope.comparison.pretrained.race import PretrainedQuestion
     from vitascope.runs.train_model import recipe_from
 
     name = "finetune" if options.recipe == Compare.recipe else options.recipe

@@ -31,8 +31,7 @@ class DataOptions:
 def run(options: DataOptions) -> Result:
     """Look at the images."""
     from vitascope.data.survey import file_sizes, surveyed
-    from vitascope.report.tables.table import Table, row
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import Table, as_text, row
 
     found = surveyed(options.source)
     sizes = file_sizes(options.source)

@@ -118,8 +118,8 @@ def run(options: Evaluate, model: "nn.Module | None" = None) -> Result:
 
 def _task(options: Evaluate, done: Any) -> Result:
     """Mean IoU of a segmentation run, the VQA score of one that answers questions."""
-    from vitascope.report.tables.task import task_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.models import task_table
+    from vitascope.report.tables.table import as_text
     from vitascope.runs.tasks.training import evaluate_task
 
     usual = {each.name: each.default for each in dataclasses.fields(Evaluate)}
@@ -140,8 +140,8 @@ def _task(options: Evaluate, done: Any) -> Result:
 
 def _accuracy(options: Evaluate, subject: "str | nn.Module", how: dict[str, Any]) -> Result:
     from vitascope.inspection.evaluation import evaluate_subject
-    from vitascope.report.tables.evaluation import evaluation_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.models import evaluation_table
+    from vitascope.report.tables.table import as_text
 
     found = evaluate_subject(subject, options.data, seed=options.seed, **how)
     if options.out is not None:
@@ -163,9 +163,9 @@ def _robustness(
     options: Evaluate, subject: "str | nn.Module", trial: Any, how: dict[str, Any]
 ) -> Result:
     from vitascope.inspection.evaluation import evaluate_on
-    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.robustness import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import as_text
 
     with Progress("measuring", quiet=options.quiet or options.json) as bar:
         records = evaluate_on(subject, options.data, trial=trial, on_step=bar.show, **how)

@@ -117,9 +117,9 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
         return _units(list_units(asked, model), options)
     with Progress("inspecting", quiet=options.quiet or options.json) as bar:
         found = inspect_subject(asked, bar.show, model)
-    from vitascope.report.instruments.robustness_readings import READINGS
+    from vitascope.report.instruments.robustness import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import as_text
 
     read = [
         f"{record.kind}: {READINGS[record.kind](record)}"
@@ -146,7 +146,7 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
 
 def _units(found: "Record", options: Inspect) -> Result:
     from vitascope.report.tables.models import units_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import as_text
 
     if options.out is not None:
         found.save(options.out / "units")

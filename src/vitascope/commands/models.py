@@ -71,7 +71,7 @@ def run(options: Models) -> Result:
 def _table(options: Models) -> Result:
     from vitascope.loading.model_sizes import PAPER, names, table1, to_record
     from vitascope.report.tables.models import model_sizes_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import as_text
 
     started = perf_counter()
     chosen = [n for n in names(options.pattern) if options.pattern] or list(PAPER)
@@ -98,7 +98,7 @@ def _speed(options: Models) -> Result:
     from vitascope.loading.opening import open_model
     from vitascope.measure.throughput import by_turns
     from vitascope.report.tables.models import throughput_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.table import as_text
 
     models = {
         name: open_model(name, image_size=options.image_size, device=options.device)

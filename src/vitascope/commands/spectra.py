@@ -56,8 +56,8 @@ def run(options: Spectra) -> Result:
     use_threads(options.threads)
     from vitascope.inspection.curvature import Curvature
     from vitascope.inspection.spectra import spectra
-    from vitascope.report.tables.spectra import spectra_table
-    from vitascope.report.tables.writers import as_text
+    from vitascope.report.tables.searches import spectra_table
+    from vitascope.report.tables.table import as_text
 
     curvature = made_from(
         options, Curvature, num_batches=options.batches, num_eigenvalues=options.eigenvalues

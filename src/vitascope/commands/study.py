@@ -210,8 +210,8 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     """Answer the studies one after the other; a failure of one does not stop the others."""
     from vitascope.papers.answer import check_images
     from vitascope.report.page import write_folder_page
-    from vitascope.report.tables.claims import CountedClaim, correction, tally, tested
-    from vitascope.runs.keep import keep
+    from vitascope.report.tables.study import CountedClaim, correction, tally, tested
+    from vitascope.runs.cache import keep
 
     if options.keep is not None and options.plan:
         raise UserError("--plan runs nothing, so there is nothing to --keep; give one of them")

@@ -122,7 +122,7 @@ def _classification(options: Train, given: dict[str, Any]) -> Result | None:
 
 
 def _other(options: Train, given: dict[str, Any]) -> Result:
-    from vitascope.report.tables.task import METRICS
+    from vitascope.report.tables.models import METRICS
     from vitascope.runs.tasks.training import train_task_once
 
     usual = {field.name: field.default for field in dataclasses.fields(Train)}

@@ -17,7 +17,7 @@ from vitascope.comparison.question import TEST, Comparison
 from vitascope.data import Dataset, Subset, subset
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
-from vitascope.inspection.mistakes import LISTS, mistakes
+from vitascope.inspection.evaluation import LISTS, mistakes
 from vitascope.record import Record
 from vitascope.runs.cache import folder_of, images_of, reading_of
 from vitascope.training import Predictions, Run, load_run

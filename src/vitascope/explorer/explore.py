@@ -27,22 +27,23 @@ from torch import Tensor, nn
 
 from vitascope.data.decoding import image_bytes
 from vitascope.errors import UserError
-from vitascope.explorer.compression import compress
-from vitascope.explorer.grid_maps import GridLayout
-from vitascope.explorer.layer_maps import (
-    LayerMaps,
-    attention_maps,
-    layouts_of,
-    stack_epochs,
-    top_answers,
-)
-from vitascope.explorer.relevance_maps import explainer_of, relevance_maps
-from vitascope.explorer.selection import (
+from vitascope.explorer.compression import (
     choose_images,
+    compress,
     counts_that_fit,
     evenly_spaced,
     layers_that_fit,
     left_out_notes,
+)
+from vitascope.explorer.maps import (
+    GridLayout,
+    LayerMaps,
+    attention_maps,
+    explainer_of,
+    layouts_of,
+    relevance_maps,
+    stack_epochs,
+    top_answers,
 )
 from vitascope.loading.session import Session
 from vitascope.measure.streaming.model_structure import ModelStructure

@@ -22,14 +22,15 @@ from vitascope.data.decoding import TooLarge, fit, image_bytes, opened, upright
 from vitascope.data.images import MODES, to_tensor
 from vitascope.errors import UserError
 from vitascope.explorer.explore import explore
-from vitascope.explorer.grid_maps import GridLayout
-from vitascope.explorer.layer_maps import (
+from vitascope.explorer.maps import (
+    GridLayout,
     attention_maps,
+    explainer_of,
     layouts_of,
+    relevance_maps,
     stack_epochs,
     top_answers,
 )
-from vitascope.explorer.relevance_maps import explainer_of, relevance_maps
 from vitascope.loading.session import Session, open_session
 from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure

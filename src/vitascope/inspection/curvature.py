@@ -3,22 +3,25 @@
 Spectra and landscapes are of NLL + l2 on augmented training images, as a run's recipe makes them
 with the seed; processes share the mini-batches of a spectrum. A trajectory needs the weights that
 a run kept (``--set keep_epochs='[0,1,2,4,8]'``).
+
+The batches of augmented images are fixed.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vitascope import measure
+from vitascope.data import TrainBatches, subset
 from vitascope.errors import UserError
-from vitascope.inspection.augmented_batches import augmented_batches, recipe_of
 from vitascope.loading.session import Session, open_session
 from vitascope.measure.curvature.hessian import eigenvectors
 from vitascope.measure.curvature.spectrum import HessianSpectrum
@@ -26,9 +29,53 @@ from vitascope.models.weights import read_state
 from vitascope.processes import watch_parent, without_main
 from vitascope.progress import Steps
 from vitascope.record import Record
-from vitascope.training import load_run
+from vitascope.training import Recipe, load_run, recipe
+
+
+def recipe_of(subject: str, name: str | None = None) -> Recipe:
+    """The recipe a run was trained with; for any other model the one named (laptop)."""
+    if Path(subject).is_dir() and name is None:
+        return load_run(subject).recipe
+    return recipe(name or "laptop")
+
+
+def augmented_batches(
+    session: Session, plan: Recipe, *, num_batches: int, batch_size: int, seed: int = 0
+) -> list[tuple[Tensor, Tensor]]:
+    """Images and targets of the first batches that training with this seed would see.
+
+    Mixing and label smoothing make the targets probabilities; they are part of the loss. The
+    images are those of the recipe's subset, in the model's normalisation.
+    """
+    if num_batches < 1 or batch_size < 1:
+        raise UserError(f"give at least 1 batch of 1 image, not {num_batches} of {batch_size}")
+    images = session.images
+    mean, std = session.statistics
+    batches = TrainBatches(
+        subset(images.train, plan.subset),
+        batch_size=batch_size,
+        augmentation=plan.augmentation,
+        num_classes=len(images.classes),
+        mean=mean,
+        std=std,
+        flips=images.flips,
+        seed=seed,
+        one_class=True,
+    )
+
+    def endless() -> Any:
+        for epoch in count():
+            yield from batches.epoch(epoch)
+
+    device = session.device
+    return [
+        (batch.images.to(device), batch.targets.to(device))
+        for batch in islice(endless(), num_batches)
+    ]
+
 
 BATCH_SIZE = 16  # images per mini-batch, the paper's
+
 CURVATURE = ("hessian", "blocks", "density", "landscape", "trajectory")
 
 

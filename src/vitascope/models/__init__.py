@@ -19,8 +19,7 @@ from torch import nn
 from vitascope.errors import UserError, unknown
 from vitascope.hub_access import hub_download
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
-from vitascope.models.convit.convit import ConViT, GatePruning
-from vitascope.models.convit.distilled import ConViTDistilled
+from vitascope.models.convit.convit import ConViT, ConViTDistilled, GatePruning
 from vitascope.models.convit.from_resnet import convit_from_resnet
 from vitascope.models.registry import OURS, PREFIX
 from vitascope.models.suffix import read_name

@@ -20,8 +20,7 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 from torch import nn
 
 from vitascope.layers.attention_path import SelfAttention
-from vitascope.models.convit.convit import ConViT
-from vitascope.models.convit.distilled import ConViTDistilled
+from vitascope.models.convit.convit import ConViT, ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
 from vitascope.models.resnet.resnet import PostActResNet, PreActResNet
 from vitascope.models.vit.convolutional_vit import ConvolutionalViT

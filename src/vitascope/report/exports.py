@@ -8,9 +8,8 @@ from vitascope.report.contents import PageContents
 from vitascope.report.figures.figure import file_name
 from vitascope.report.figures.paper_renderer import Drawing, draw_figure, save_figure
 from vitascope.report.sections.section import Section
-from vitascope.report.tables.claims import claims_table
-from vitascope.report.tables.table import Table
-from vitascope.report.tables.writers import FILE_WRITERS
+from vitascope.report.tables.study import claims_table
+from vitascope.report.tables.table import FILE_WRITERS, Table
 
 
 def write_figures(report: PageContents, folder: Path, formats: Sequence[str]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from vitascope.report.figures.scale import count, short
+from vitascope.report.figures.axes import count, short
 
 
 def duration(seconds: float | None) -> str:

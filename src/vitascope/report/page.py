@@ -19,6 +19,7 @@ from vitascope.report.records import find
 from vitascope.report.sections.section import Section
 
 _PAGE_BYTES = 4_500_000
+
 _POINTS = (200, 80, 30)
 
 

@@ -21,8 +21,7 @@ from torch import nn
 from vitascope.capture import evaluating
 from vitascope.data.images import ImageSet
 from vitascope.errors import UserError
-from vitascope.inspection.features import BATCH, into_last_linear
-from vitascope.inspection.probe import fitted
+from vitascope.inspection.probe import BATCH, fitted, into_last_linear
 from vitascope.loading.model import OpenedModel
 
 NEVER = -30.0  # logit of a class that none of the images have

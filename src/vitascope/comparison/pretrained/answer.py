@@ -35,12 +35,18 @@ from vitascope.comparison.pretrained.probing import (
     parts_of,
     probe_all,
 )
-from vitascope.comparison.pretrained.question import PretrainedQuestion
-from vitascope.comparison.pretrained.race import RacePlan, Runner, order_of, planned, runners
+from vitascope.comparison.pretrained.race import (
+    PretrainedQuestion,
+    RacePlan,
+    Runner,
+    order_of,
+    planned,
+    runners,
+)
 from vitascope.comparison.question import TEST, Comparison
 from vitascope.data import Dataset
 from vitascope.data.survey import surveyed
-from vitascope.inspection.mistakes import mistakes
+from vitascope.inspection.evaluation import mistakes
 from vitascope.loading.opening import is_named, split_file
 from vitascope.record import Record, provenance
 from vitascope.runs.cache import folder_of, on_so_many, reading_of

@@ -16,13 +16,11 @@ import numpy as np
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.pretrained.candidates import Backbone
 from vitascope.comparison.pretrained.cost import Cost, cost_of
-from vitascope.comparison.pretrained.question import PretrainedQuestion
-from vitascope.comparison.pretrained.twice import SHARES, Twice, twice
+from vitascope.comparison.pretrained.race import SHARES, PretrainedQuestion, Twice, twice
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups, positions
 from vitascope.errors import UserError
-from vitascope.inspection.features import frozen_features
-from vitascope.inspection.probe import Probed, linear, probe
+from vitascope.inspection.probe import Probed, frozen_features, linear, probe
 from vitascope.training.predictions import Predictions
 
 Tell = Callable[[str], None]

@@ -3,7 +3,7 @@
 Park and Kim 2022 (https://arxiv.org/abs/2202.06709, section 2, Fig. 7) ask whether long range is
 what makes attention good: on CIFAR-100 with patches of 4 x 4 (a grid of 8 x 8), k = 5 beats k = 8,
 which is global attention there. Even k, borders and the class token:
-:mod:`vitascope.layers.neighbors`.
+:mod:`vitascope.layers.neighborhood`.
 
 Parameters have the names and shapes of timm's ViT, so weights load both ways, and a k that covers
 the grid gives the ViT itself.

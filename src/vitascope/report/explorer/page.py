@@ -20,6 +20,7 @@ from vitascope.report.figures.style import COLOURS
 from vitascope.report.page_templates import asset, environment, script_hash
 
 MOST_BYTES = 3_600_000  # of maps and images in a page, as base64
+
 _RAMP = ("#000004", "#3d0965", "#8a226a", "#d24644", "#f98e09", "#f9cb35", "#fcffa4")  # inferno
 
 
@@ -33,8 +34,11 @@ class ExplorerPart:
 
 
 _PARTS = ("explorer_choice.js", "explorer_maps.js", "explorer_drawing.js", "explorer.js")
+
 _BODY = "\n".join(map(asset, _PARTS))
+
 EXPLORER_SCRIPT = f'(function () {{\n"use strict";\n{_BODY}}})();\n'
+
 EXPLORER_STYLE = asset("explorer.css")
 
 

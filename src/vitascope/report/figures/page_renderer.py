@@ -1,4 +1,7 @@
-"""Panels as SVG: the drawing function of each kind, and the width that a figure gets."""
+"""Panels as SVG: the drawing function of each kind, and the width that a figure gets.
+
+Figures and their panels are in :mod:`vitascope.figure`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,11 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Panel, Surface
-from vitascope.report.figures.dots import MOST_SEEDS, draw_dots
-from vitascope.report.figures.heat import draw_heat
-from vitascope.report.figures.lines import MOST_POINTS, draw_lines
+from vitascope.report.figures.heat import draw_heat, draw_surface
+from vitascope.report.figures.lines import MOST_POINTS, MOST_SEEDS, draw_dots, draw_lines
 from vitascope.report.figures.maps import MOST_COLUMNS, MOST_ROWS, draw_maps
-from vitascope.report.figures.surface import draw_surface
 
 _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Lines: draw_lines,
@@ -19,8 +20,11 @@ _DRAW: dict[type[Any], Callable[..., Markup]] = {
     Surface: draw_surface,
     Maps: draw_maps,
 }
+
 _SIZES = {"wide": (860, 400), "lone": (540, 340), "half": (420, 290), "narrow": (380, 330)}
+
 _MANY = 3  # figures of a section; more of them stand two beside each other
+
 _PANEL_POINTS = 1200  # of a line in all panels of a figure; many small ones need few each
 
 

@@ -19,15 +19,19 @@ from matplotlib.colors import LogNorm, Normalize
 from vitascope.errors import UserError
 from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Series, Style, Surface
 from vitascope.record import atomic_write
-from vitascope.report.figures.axes import spread, thin
-from vitascope.report.figures.dots import paper_of, seeds_of
+from vitascope.report.figures.axes import spread, thin, ticks
 from vitascope.report.figures.figure import runs_of
-from vitascope.report.figures.heat import BRIGHT, levels
-from vitascope.report.figures.lines import axis_number, line_scales, of_points, x_marks
+from vitascope.report.figures.heat import BRIGHT, NUM_CONTOURS, levels, smooth
+from vitascope.report.figures.lines import (
+    axis_number,
+    line_scales,
+    of_points,
+    paper_of,
+    seeds_of,
+    x_marks,
+)
 from vitascope.report.figures.maps import lit, map_levels
-from vitascope.report.figures.scale import ticks
 from vitascope.report.figures.style import COLOURS
-from vitascope.report.figures.surface import NUM_CONTOURS, smooth
 from vitascope.report.figures.svg import NOTHING, shorten
 from vitascope.report.instruments.per_layer import MARKS, REST
 

@@ -1,6 +1,6 @@
 """What a model gets wrong: which class for which, class by class, and pictures of the images.
 
-From values and arrays that :mod:`vitascope.inspection.mistakes` made, in the record of an
+From values and arrays that :mod:`vitascope.inspection.evaluation` made, in the record of an
 evaluation or of a comparison. A picture is a small PNG or JPEG in the record; where it has none
 (made by an earlier version, or the files were gone) the list is a table of files.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from vitascope.figure import Figure, Heat
 from vitascope.record import Record
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.formatting import number, picture_source
 from vitascope.report.tables.gallery import Gallery, Picture
 from vitascope.report.tables.table import Table, row
@@ -54,7 +54,7 @@ def mistake_parts(
     """Confusion, class by class, and the lists: pictures where the record has them, else tables.
 
     Args:
-        values: What :func:`vitascope.inspection.mistakes.mistakes` gave.
+        values: What :func:`vitascope.inspection.evaluation.mistakes` gave.
         arrays: The same.
         model: Whose mistakes they are, where a page has several.
         known: What the others that are right are called, by name.

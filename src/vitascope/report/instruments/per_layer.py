@@ -1,4 +1,4 @@
-"""Lines through the layers or units of several models, and words that figures share."""
+"""Lines through the layers or units of several models, and sentences that figures share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +14,7 @@ MARKS = {  # of a unit's kind: the shape, and its legend
     "mlp": ("square", "■ MLP"),
     "convolution": ("triangle", "▲ convolution"),
 }
+
 REST = ("diamond", "◆ other units")
 
 

@@ -1,4 +1,4 @@
-"""What the instruments found, as one table for terminal, page and files."""
+"""The results of all instruments as one table for terminal, page and files."""
 
 from collections.abc import Mapping
 

@@ -8,7 +8,7 @@ from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.buildup import buildup_table, tried_networks, verdict_of
+from vitascope.report.tables.searches import buildup_table, tried_networks, verdict_of
 from vitascope.settings import command_line
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vitascope.report.figures.scale import count, short
+from vitascope.report.figures.axes import count, short
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration
 from vitascope.report.instruments.heads import GATE, NONLOCALITY

@@ -6,7 +6,7 @@ import numpy as np
 
 from vitascope.figure import Figure, Style
 from vitascope.record import Record
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
 from vitascope.report.instruments.instrument import Seen
@@ -17,7 +17,7 @@ from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name
 from vitascope.report.sections.run import TERMS
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
-from vitascope.report.tables.evaluation import evaluation_table, share_right
+from vitascope.report.tables.models import evaluation_table, share_right
 from vitascope.settings import command_line
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from vitascope.figure import Figure
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.page_renderer import room
-from vitascope.report.figures.scale import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, plural
 from vitascope.report.instruments.instrument import Seen

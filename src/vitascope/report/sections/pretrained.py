@@ -6,7 +6,7 @@ from typing import Any
 
 from vitascope.figure import Figure, Lines, Series
 from vitascope.record import Record
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.instruments.mistakes import chosen_models_mistakes

@@ -1,21 +1,66 @@
-"""Trainings: how accurate the models became, how, and at what cost."""
+"""Trainings: how accurate the models became, how, and at what cost.
+
+A run is trained again by the command that was typed, or by one with all of its settings.
+"""
 
 from collections.abc import Sequence
 
 from vitascope.figure import Figure, Lines, Series, Style
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
-from vitascope.report.sections.run_command import run_again
-from vitascope.report.sections.section import Badge, Section
+from vitascope.report.sections.section import Again, Badge, Section, again, made_by, pinned
 from vitascope.report.tables.table import Cell, Table, row
+from vitascope.settings import changed, command_line
+
+_NO_ARGUMENT = (
+    "name",
+    "num_classes",
+    "in_chans",
+    "img_size",
+    "drop_path_rate",
+    "pretrained",
+    "weights",
+)  # of a model: they follow from data and recipe, or are options
+
+
+def run_again(source: Source, title: str = "") -> Again:
+    """The command, the circumstances and the whole recipe."""
+    record, teacher = source.record, source.record.config.get("teacher")
+    command = made_by(record, "train") or _typed_out(source)
+    notes = (f"TEACHER is a {teacher}.",) if "--teacher TEACHER" in command else ()
+    return again(record, command, recipe=source.settings("recipe"), notes=notes, title=title)
+
+
+def _typed_out(source: Source) -> str:
+    """The training from its settings alone: all of them, for the usual ones may change."""
+    data, model, recipe = (source.settings(part) for part in ("data", "model", "recipe"))
+    given = {name: value for name, value in model.items() if name not in _NO_ARGUMENT}
+    size = data.get("size") or (None,)
+    options = [
+        ("--model", model.get("name")),
+        ("--model-args", changed(given)),
+        ("--pretrained", model.get("pretrained")),
+        ("--weights", model.get("weights")),
+        ("--data", data.get("name")),
+        ("--image-size", size[-1]),
+        ("--recipe", recipe.get("name")),
+        ("--set", changed({k: v for k, v in recipe.items() if k != "name"})),
+        ("--teacher", "TEACHER" if source.record.config.get("teacher") else None),
+        ("--seed", source.record.seed),
+        *pinned(source.record),
+        ("--out", source.folder),
+    ]
+    return command_line(["vitascope", "train"], options)
+
 
 _WHAT = {  # a line of metrics.jsonl: title, axis, factor, floor, ceiling
     "top1": ("Top-1 accuracy on the test images", "top-1 (%)", 100, 0.0, 100.0),
     "train_nll": ("Training loss", "NLL (nats)", 1, 0.0, float("inf")),
     "test_nll": ("Loss on the test images", "NLL (nats)", 1, 0.0, float("inf")),
 }
+
 TERMS = (
     ("Top-1 accuracy", "The share of test images whose most probable class is the right one."),
     ("NLL", "Negative log-likelihood of the right class, in nats; lower is better."),

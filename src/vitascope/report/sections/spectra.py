@@ -10,7 +10,7 @@ from vitascope.report.formatting import number
 from vitascope.report.instruments.curvature import in_order, shares
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.spectra import spectra_table
+from vitascope.report.tables.searches import spectra_table
 from vitascope.settings import command_line
 
 _TERMS = (

@@ -6,16 +6,21 @@ from typing import Any
 
 from vitascope.errors import UserError
 from vitascope.figure import Dots, Figure, Lines, Panel, restored
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import listed
 from vitascope.report.instruments.per_layer import sentence
 from vitascope.report.records import Source
 from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
-from vitascope.report.tables.claims import CountedClaim, claim_in_words, tested
-from vitascope.report.tables.claims import correction as correct_claims
-from vitascope.report.tables.claims import tally as tally_verdicts
-from vitascope.report.tables.study import runs_in_words, study_table
+from vitascope.report.tables.study import (
+    CountedClaim,
+    claim_in_words,
+    runs_in_words,
+    study_table,
+    tested,
+)
+from vitascope.report.tables.study import correction as correct_claims
+from vitascope.report.tables.study import tally as tally_verdicts
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",

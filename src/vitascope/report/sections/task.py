@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from vitascope.figure import Figure, Lines
-from vitascope.report.figures.scale import count
+from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
 from vitascope.report.sections.run import learning_curve, model_name
 from vitascope.report.sections.section import Section, again, made_by
+from vitascope.report.tables.models import METRICS, task_table
 from vitascope.report.tables.table import Table, row
-from vitascope.report.tables.task import METRICS, task_table
 
 _TERMS = {
     "miou": (

@@ -1,10 +1,9 @@
 """The tables of a comparison: accuracy with the gain over the reference, and what it costs."""
 
-from vitascope.report.figures.scale import count, short
+from vitascope.report.figures.axes import count, short
 from vitascope.report.formatting import number, signed
 from vitascope.report.sections.comparison_record import ComparisonRecord, Entry
-from vitascope.report.tables.table import Cell, Table, row
-from vitascope.report.tables.writers import as_text
+from vitascope.report.tables.table import Cell, Table, as_text, row
 
 
 def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:

@@ -6,8 +6,7 @@ from typing import Any
 from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.formatting import number
-from vitascope.report.tables.table import Cell, Table, row
-from vitascope.report.tables.writers import as_text
+from vitascope.report.tables.table import Cell, Table, as_text, row
 
 LINEAR, TUNED = "linear head", "fine-tuned"
 WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
