@@ -29,7 +29,7 @@ from pathlib import Path
 from coverage.numbits import numbits_to_nums
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("src", "tests", "docs", "benchmarks", "scripts", "tools", "pyproject.toml", "README.md")
+COPIED = ("src", "tests", "docs", "benchmarks", "scripts", "pyproject.toml", "README.md")
 OPERATORS: dict[type, type] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
