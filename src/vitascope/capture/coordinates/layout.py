@@ -1,4 +1,4 @@
-"""Layout of an image-like tensor: which axes are height and width, how many prefix tokens."""
+"""Layout of an image-like tensor: which axes are height and width, which tokens are no patches."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +20,24 @@ class Layout:
     grid: tuple[int, int]
     num_prefix_tokens: int = 0
 
+    @property
+    def patches(self) -> slice:
+        """The patches among the tokens; behind them may stand queries for objects."""
+        down, across = self.grid
+        return slice(self.num_prefix_tokens, self.num_prefix_tokens + down * across)
+
     def as_image(self, tensor: Tensor) -> Tensor:
-        """The patches of a batch of such tensors, prefix tokens dropped. (B, C, h, w)"""
+        """The patches of a batch of such tensors, without tokens before and after. (B, C, h, w)"""
         if self.name == "NHWC":
             return tensor.permute(0, 3, 1, 2)
         if self.name == "NLC":
-            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
+            return tensor[:, self.patches].mT.unflatten(2, self.grid)
         if self.name == "NCL":
-            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
+            return tensor[:, :, self.patches].unflatten(2, self.grid)
         return tensor
 
     def as_tokens(self, tensor: Tensor) -> Tensor:
-        """All tokens of a batch, prefix tokens first. (B, T, C)"""
+        """All tokens of a batch, in their order. (B, T, C)"""
         if self.name == "NLC":
             return tensor
         return tensor.mT if self.name == "NCL" else self.as_image(tensor).flatten(2).mT
@@ -88,12 +94,14 @@ def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
 
 
 def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
-    """Grid and number of prefix tokens, for row-major patches after tokens without coordinates."""
+    """Grid and number of tokens before it, for row-major patches in one piece."""
     placed = ~at[:, 0].isnan()
     patches = at[placed]
     down, across = distinct(patches[:, 0]), distinct(patches[:, 1])
-    prefix = len(at) - len(patches)
-    if down * across != len(patches) or bool(placed[:prefix].any()) or not len(patches):
+    if down * across != len(patches) or not len(patches):
+        return None
+    prefix = int(placed.nonzero()[0])
+    if not bool(placed[prefix : prefix + len(patches)].all()):
         return None
     order = patches.view(down, across, 2)
     if (order[..., 0].diff(dim=1).abs() > 0.1).any() or (

@@ -47,6 +47,7 @@ class Unit:
     layout: str | None = None  # NCHW, NHWC, NLC or NCL; None when it is not image-like
     residual: bool = False  # its output goes into a sum with a shortcut
     branch: bool = False  # and it is the only unit on that branch
+    chosen: bool = False  # which patches its tokens are depends on the image or on chance
 
     def as_image(self, tensor: Tensor) -> Tensor:
         """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
@@ -174,6 +175,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
             layout.name if layout else None,
             residual,
             branch,
+            layout is None and tracer.is_chosen(tensor),
         )
 
     running: dict[str, str] = {}  # module -> its run

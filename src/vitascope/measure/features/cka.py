@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.model_structure import ModelStructure, grouped
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
@@ -132,10 +132,7 @@ class _Side:
         seen = {name: gram for name, gram in self.seen.items() if name not in self.left_out}
         self.seen = {}
         if not seen:
-            name, why = next(iter(self.left_out.items()))
-            more = len(self.left_out) - 1
-            also = f" (and {more} more)" if more else ""
-            raise UserError(f"cka has no unit left in {self.structure.kind}; {name}{also}: {why}")
+            raise UserError(f"no CKA: in {self.structure.kind} {grouped(self.left_out)}")
         zeros = torch.zeros_like(next(iter(seen.values())))
         grams = torch.stack([seen.get(name, zeros) for name in self.names])
         self.energy = self.energy + grams.square().sum(1) / (n * (n - 3))

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from vitascope.capture.coordinates.layout import Layout
 from vitascope.errors import UserError
-from vitascope.measure.features.per_unit import no_grid
+from vitascope.measure.features.per_unit import on_a_grid
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
@@ -100,13 +100,10 @@ class StreamingNorms(StreamingInstrument, name="norms"):
 
     def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
         chosen = structure.chosen_units(units)
-        self.left_out = {unit.name: why for unit in chosen if (why := no_grid(unit))}
-        self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
-        if not self.units:
-            raise UserError(f"norms needs features on a grid; no unit of {structure.kind} has one")
+        self.units, self.left_out = on_a_grid(chosen, "norms", structure.kind)
         self.streams = tuple(self.units)
-        prefixed = any(unit.num_prefix_tokens for unit in self.units.values())
-        self.names = structure.prefix_tokens if prefixed else ()
+        prefix = max(unit.num_prefix_tokens for unit in self.units.values())
+        self.names = structure.prefix_tokens[:prefix] if prefix else ()
         self.keys = {
             name: ~tokens.key[0, :, 0].isnan()
             for name, tokens in structure.coordinates.items()
@@ -125,7 +122,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         prefix = described.num_prefix_tokens
         layout = Layout(described.layout, described.grid, prefix)
         found = layout.as_tokens(tensor).float().norm(dim=-1)  # (B, T)
-        patches = found[:, prefix:]
+        patches = found[:, layout.patches]
         if not bool(patches.isfinite().all()):
             raise UserError(f"norms: the features of {unit} are not finite")
         self.latest = high_norm(patches)
