@@ -48,6 +48,7 @@ class Unit:
     residual: bool = False  # its output goes into a sum with a shortcut
     branch: bool = False  # and it is the only unit on that branch
     chosen: bool = False  # which patches its tokens are depends on the image or on chance
+    order: tuple[int, ...] | None = None  # of the patches in rows, where windows stand together
 
     def as_image(self, tensor: Tensor) -> Tensor:
         """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
@@ -58,7 +59,7 @@ class Unit:
                 f"{self.name} put out {tuple(tensor.shape)}, and {self.shape} an image when its "
                 "grid was found: all images must have one size"
             )
-        return Layout(self.layout, self.grid, self.num_prefix_tokens).as_image(tensor)
+        return Layout(self.layout, self.grid, self.num_prefix_tokens, self.order).as_image(tensor)
 
 
 def units(
@@ -176,6 +177,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
             residual,
             branch,
             layout is None and tracer.is_chosen(tensor),
+            layout.order if layout else None,
         )
 
     running: dict[str, str] = {}  # module -> its run

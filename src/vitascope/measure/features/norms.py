@@ -120,16 +120,15 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         assert described.layout is not None  # it has a grid
         assert described.grid is not None
         prefix = described.num_prefix_tokens
-        layout = Layout(described.layout, described.grid, prefix)
-        found = layout.as_tokens(tensor).float().norm(dim=-1)  # (B, T)
-        patches = found[:, layout.patches]
+        patches = described.as_image(tensor).float().norm(dim=1).flatten(1)  # (B, N)
         if not bool(patches.isfinite().all()):
             raise UserError(f"norms: the features of {unit} are not finite")
         self.latest = high_norm(patches)
         levels = torch.quantile(patches.double(), patches.new_tensor(QUANTILES).double(), dim=1)
         self._add("quantiles", unit, levels.sum(1))
         self._add("high", unit, self.latest.double().sum(0).unflatten(0, described.grid))
-        self._add("tokens", unit, found[:, :prefix].double().sum(0))
+        tokens = Layout(described.layout, described.grid, prefix).as_tokens(tensor)
+        self._add("tokens", unit, tokens[:, :prefix].float().norm(dim=-1).double().sum(0))
 
     def _add(self, what: str, unit: str, value: Tensor) -> None:
         known = self.sums[what]

@@ -66,6 +66,8 @@ def no_grid(unit: capture.Unit) -> str | None:
     """Why a unit has no feature map; None where it has one."""
     if unit.grid is not None:
         return None if max(unit.grid) > 1 else "a single place is left"
+    if unit.shape[0] > 1:
+        return f"its batch has {unit.shape[0]} windows an image"
     if len([size for size in unit.shape[1:] if size > 1]) <= 1:
         return "one vector an image"
     if unit.chosen:
