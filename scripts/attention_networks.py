@@ -570,9 +570,8 @@ def check_gratings(found: Findings, structure: ModelStructure) -> None:
     phase = 2 * pi * (cycles * (y[:, None] + x) + torch.tensor([0.1, 0.35])[:, None, None])
     images = 30 * phase.cos().unsqueeze(1).expand(-1, channels, -1, -1)
     name = units[0].name
-    results, refused = measured(structure, images, ["fourier"], units=name)
-    frequency, amplitude = (getattr(results["fourier"], key)[name] for key in (
-        "frequency", "amplitude"))  # fmt: skip
+    spectrum = measured(structure, images, ["fourier"], units=name)[0]["fourier"]
+    frequency, amplitude = spectrum.frequency[name], spectrum.amplitude[name]
     strongest = frequency[1:][amplitude[1:].argmax()]
     planted = 2 * cycles / max(units[0].grid)
     found.expect(
@@ -823,9 +822,9 @@ def of_columns(change: Tensor) -> Tensor:
 def check_patch(found: Findings, structure: ModelStructure, images: Tensor) -> None:
     """Other pixels at a query's coordinates change its row most; at a key's, its column.
 
-    In the first layer of the network with centred kernels. The square of pixels around the coordinates is the smallest
-    that changes the map a twentieth as much as one patch does: a pooled token need not read the
-    pixel in its middle.
+    In the first layer of the network with centred kernels. The square of pixels around the
+    coordinates is the smallest that changes the map a twentieth as much as one patch does: a pooled
+    token need not read the pixel in its middle.
     """
     model, name = structure.model, next(iter(found.layers))
     if name not in found.measured["nonlocality"]:
@@ -978,7 +977,7 @@ def share_of_one(structure: ModelStructure, images: Tensor, read: Callable[..., 
     before = read(images[:1])
     changes = []
     for row, column in ((0.2, 0.2), (0.2, 0.7), (0.7, 0.2), (0.7, 0.7)):
-        y, x = (int(part * side) for part, side in zip((row, column), images.shape[-2:]))
+        y, x = int(row * images.shape[-2]), int(column * images.shape[-1])
         changed = images[:1].clone()
         changed[:, :, y : y + 8, x : x + 8] += 1.0
         changes.append((read(changed) - before).double())

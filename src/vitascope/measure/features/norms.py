@@ -93,6 +93,18 @@ def high_norm(norms: Tensor, factor: float = FACTOR) -> Tensor:
     return norms > factor * norms.median(1, keepdim=True).values
 
 
+def _in_rows(coordinates: Tensor) -> Tensor:
+    """Indices of the tokens (T, 2) that have coordinates, row by row.
+
+    >>> _in_rows(torch.tensor([[8.0, 0.0], [float("nan")] * 2, [0.0, 8.0], [0.0, 0.0]])).tolist()
+    [3, 2, 0]
+    """
+    placed = (~coordinates[:, 0].isnan()).nonzero()[:, 0]
+    across = coordinates[placed, 1].argsort(stable=True)
+    down = (coordinates[placed[across], 0] * 16).round().argsort(stable=True)
+    return placed[across[down]]
+
+
 class StreamingNorms(StreamingInstrument, name="norms"):
     """Sums norms over images, and the attention that high patches draw in the next layer."""
 
@@ -105,7 +117,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         prefix = max(unit.num_prefix_tokens for unit in self.units.values())
         self.names = structure.prefix_tokens[:prefix] if prefix else ()
         self.keys = {
-            name: ~tokens.key[0, :, 0].isnan()
+            name: _in_rows(tokens.key[0])
             for name, tokens in structure.coordinates.items()
             if tokens.over_tokens and len(tokens.key) == 1
         }
@@ -137,7 +149,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add the attention to patches that are high in the stream before the layer."""
         placed = self.keys[layer].to(weights.device)
-        if self.latest is None or self.latest.shape != (len(weights), int(placed.sum())):
+        if self.latest is None or self.latest.shape != (len(weights), len(placed)):
             return  # pooled keys, or maps and features come in passes of their own
         share = weights.mean((1, 2))[:, placed]  # (B, N)
         for name, value in (("drawn", share * self.latest), ("even", self.latest / share.shape[1])):
