@@ -970,16 +970,16 @@ def by_chance(structure: ModelStructure, images: Tensor, name: str, _why: str) -
 
 
 def share_of_one(structure: ModelStructure, images: Tensor, read: Callable[..., Tensor]) -> float:
-    """How much of a change of one patch's pixels one element of ``read()`` has, times their number.
+    """How much more than the others one element of ``read()`` changes with some pixels.
 
-    About 1 if all change alike, or always the same one does; their number if each has a patch.
+    0 if the same ones change wherever the pixels are; the number of elements if each has a patch.
     """
     before = read(images[:1])
     changes = []
     for row, column in ((0.2, 0.2), (0.2, 0.7), (0.7, 0.2), (0.7, 0.7)):
         y, x = int(row * images.shape[-2]), int(column * images.shape[-1])
         changed = images[:1].clone()
-        changed[:, :, y : y + 8, x : x + 8] += 1.0
+        changed[:, :, y : y + 2, x : x + 2] += 3.0
         changes.append((read(changed) - before).double())
     shares = torch.stack([change / change.sum().clamp(min=1e-30) for change in changes])
     own = shares - shares.mean(0)  # beyond what the change of any pixel does to the element
@@ -1002,11 +1002,10 @@ def cannot_be_followed(structure: ModelStructure, images: Tensor, name: str, why
         after = inputs_and_output(structure.model, changed, name)[1]
         return (after - before).abs().sum(-1).flatten()
 
-    count = before.shape[1:-1].numel()
-    return share_of_one(structure, images, tokens) < LOCAL * count
+    return share_of_one(structure, images, tokens) < LOCAL
 
 
-LOCAL = 0.2  # of a change is in one of all tokens, if that token is the changed patch
+LOCAL = 1.0  # patches have 2 and more, queries for objects below 0.5
 
 
 def follows_pixels(structure: ModelStructure, images: Tensor, name: str) -> bool:
@@ -1017,7 +1016,7 @@ def follows_pixels(structure: ModelStructure, images: Tensor, name: str) -> bool
         after = captured_alone(structure.model, changed, name)
         return of_rows(change_of_scores(before.double(), after.double())[None]).flatten()
 
-    return share_of_one(structure, images, rows) > LOCAL * before.shape[0] * before.shape[-2]
+    return share_of_one(structure, images, rows) > LOCAL
 
 
 def keys_are_no_tokens(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:

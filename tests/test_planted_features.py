@@ -34,6 +34,22 @@ class Windowed(nn.Module):
         return x + self.mlp(x)
 
 
+class Enlarged(nn.Module):
+    """A branch on half the grid, whose pixels are doubled before its sum with the shortcut."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 4, stride=4)
+        self.attn, self.mlp = Products(), nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 6))
+
+    def forward(self, x):
+        x = self.stem(x)
+        half = self.attn(nn.functional.avg_pool2d(x, 2).flatten(2).mT).mT.unflatten(2, (4, 4))
+        x = nn.functional.interpolate(half, scale_factor=2.0) + x
+        x = x.permute(0, 2, 3, 1)
+        return x + self.mlp(x)
+
+
 class Products(nn.Module):
     """Attention of each token to the tokens like it, times nothing."""
 
@@ -65,6 +81,7 @@ def yolos():
 NETWORKS = {
     "windows in one sequence": Windowed,
     "windows apart": lambda: Windowed(apart=True),
+    "pixels doubled": Enlarged,
     "class token": timms("vit_tiny_patch16_224", patch_size=4, depth=1, embed_dim=24, num_heads=2),
     "height and width": swin,
     "mask units": timms("hiera_tiny_224", embed_dim=16, num_heads=1, stages=(1, 1, 1, 1)),

@@ -291,7 +291,7 @@ def _as_used(operand: Tensor, soft: Tensor) -> tuple[Tensor, bool] | None:
     for used, transposed in fitting:  # a map with even columns has a transpose of even rows
         if torch.equal(used, soft):
             return used, transposed
-    off = [float((used.sum(-1) - 1).abs().max()) for used, _ in fitting]
+    off = [float((used.detach().sum(-1) - 1).abs().max()) for used, _ in fitting]
     if off and min(off) < tolerance:
         return fitting[off.index(min(off))]
     for used, _ in fitting:

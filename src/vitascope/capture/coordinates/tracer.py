@@ -30,6 +30,7 @@ from vitascope.capture.coordinates.operators import (
     attended,
     carry,
     empty_plane,
+    enlarged,
     is_empty,
     product,
     unit,
@@ -193,6 +194,8 @@ class CoordinateTracer(TorchDispatchMode):
         if not known:
             for tensor in _tensors(out):
                 self.put(tensor, None)
+        elif name == "upsample_nearest2d" and out.numel() > args[0].numel():
+            self.put(out, enlarged(self.of(args[0]), out.shape))
         elif name in _MOVES or (name in _MAXIMA and len(args) > 1):
             self._move(func, args, kwargs, out)
         elif name in ("mm", "bmm", "addmm", "baddbmm"):
