@@ -112,6 +112,10 @@ def _grid(at: Tensor) -> _Grid | None:
     prefix = int(placed.nonzero()[0])
     if not bool(placed[prefix : prefix + len(patches)].all()):
         return None
+    lines = patches.view(down, across, 2)
+    uneven = lines[..., 0].diff(dim=1).abs().sum() + lines[..., 1].diff(dim=0).abs().sum()
+    if float(uneven) < 0.1:  # in rows
+        return (down, across), prefix, None
     rows, columns = (
         (patches[:, axis] * 16).round().unique(return_inverse=True)[1] for axis in (0, 1)
     )

@@ -162,7 +162,7 @@ class CoordinateTracer(TorchDispatchMode):
             or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         )
         chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
-        of_parameters = bool(sources) and all(map(self.is_learned, sources))
+        of_parameters = bool(sources) and not depends and all(map(self.is_learned, sources))
         out = func(*args, **kwargs)
         try:
             if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):
