@@ -51,7 +51,7 @@ class Unit:
     order: tuple[int, ...] | None = None  # of the patches in rows, where windows stand together
 
     def as_image(self, tensor: Tensor) -> Tensor:
-        """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
+        """The patches of a batch of this unit's tensors, without other tokens. (B, C, h, w)"""
         if self.grid is None or self.layout is None:
             raise UserError(f"{self.name} ({self.kind}) has no grid: its shape is {self.shape}")
         if tuple(tensor.shape[1:]) != self.shape[1:]:
