@@ -11,11 +11,11 @@ import ast
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from math import ceil, floor
+from math import ceil, floor, pi
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,14 @@ from torch.overrides import TorchFunctionMode
 from vitascope import capture
 from vitascope.capture.attention.recorder import record_attention
 from vitascope.capture.coordinates.operators import fills_a_grid, spacing
-from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.attention.nonlocality import (
+    attention_distance,
+    distances_of,
+    without_patches,
+)
+from vitascope.measure.features.per_unit import no_grid
 from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.one_pass import STREAMING, one_pass
 
 CALLS = re.compile(r"(?<!log_)softmax\(|scaled_dot_product_attention")
 TIMM = Path(timm.__file__).parent
@@ -94,12 +100,13 @@ def _attends(name: str) -> bool:
 def _computes_attention(
     make: Callable[[], nn.Module], size: tuple[int, ...], device: str = "cpu"
 ) -> bool:
-    seen: list[str] = []
+    """Whether any map has more than one key; of one, all rows are 1."""
+    seen: list[bool] = []
     with torch.device(device), torch.no_grad():
         model = make().eval()
-        with record_attention(model, lambda event: seen.append(event.name)):
+        with record_attention(model, lambda e: seen.append(e.own_weights().shape[-1] > 1)):
             model(torch.zeros(1, *size))
-    return bool(seen)
+    return any(seen)
 
 
 SIZE_WORDS = ("test", "nano", "pico", "xx", "_xs|_xt", "tiny|_ti?(?![a-z])", r"small|(?<!\d{3})_s")
@@ -423,7 +430,23 @@ def built(network: Network) -> nn.Module:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.02 * torch.randn_like(parameter)
+    calibrate(model, random_images(network, 4))
     return model
+
+
+def calibrate(model: nn.Module, images: Tensor) -> None:
+    """Give batch norms the statistics of some images: else signals of random weights die out."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean of all batches
+        nn.Module.train(norm, True)
+    with suppress(ValueError):  # one value a channel is left
+        run(model, images)
+    for norm in norms:
+        nn.Module.train(norm, False)
 
 
 def random_images(network: Network, number: int = 2) -> Tensor:
@@ -469,59 +492,107 @@ def examine(network: Network, seconds: int = LIMIT) -> Findings:
 def _examine(network: Network, found: Findings) -> Findings:
     model, images = built(network), random_images(network)
     expected = run(model, images)
-    check_instruments(found, model, images)
+    structure = ModelStructure(model, images)
+    check_instruments(found, structure, images)
     try:
         maps = captured(model, images)
     except vitascope.errors.UserError as error:
         found.refused["capture"] = {"": str(error)}
-        return found
+        maps = {}
     found.layers = {name: (len(m) // 2, *m.shape[1:]) for name, m in maps.items()}
-    check_output(found, model, images, expected, maps)
-    check_axes(found, model, images, maps)
-    check_products(found, model, images, maps)
-    check_coordinates(found, model, images, maps)
-    check_refusals(found, images, maps)
+    if maps:
+        check_output(found, model, images, expected, maps)
+        check_axes(found, model, images, maps)
+        check_products(found, model, images, maps)
+        check_coordinates(found, structure, images, maps)
+    check_reasons(found, structure, images)
+    with_centred_kernels(model)
+    if found.measured.get("nonlocality"):
+        check_patch(found, structure, images)
+    without_activations(model.float())
+    check_gratings(found, structure)
     return found
 
 
 INSTRUMENTS = ("fourier", "variance", "norms", "cka")
 
 
-def check_instruments(found: Findings, model: nn.Module, images: Tensor) -> None:
+def measured(
+    structure: ModelStructure, images: Tensor, names: Iterable[str], **options: Any
+) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """Results of instruments, and why others have none, by unit."""
+    refused: dict[str, Any] = {}
+    gave_up: dict[str, str] = {}
+    instruments = {}
+    for name in names:
+        try:
+            instruments[name] = STREAMING[name](structure, **options)
+        except vitascope.errors.UserError as error:
+            refused[name] = {u.name: why for u in structure.units if (why := no_grid(u))}
+            refused[name] = refused[name] or {"": str(error)}
+    torch.manual_seed(5)
+    results = one_pass(structure, [images], instruments, refused=gave_up)
+    return results, refused | {name: {"": why} for name, why in gave_up.items()}
+
+
+def check_instruments(found: Findings, structure: ModelStructure, images: Tensor) -> None:
     """What must hold of the instruments that need no attention.
 
     They give finite numbers or refuse; a layer's CKA with itself is one; the network without a unit
     that adds nothing is the network as it is.
     """
-    from vitascope import measure
-
-    more = torch.cat([images, images.flip(-1)])
-    result = measure.together(model, more, INSTRUMENTS, skip_unsuitable=True)
-    found.refused |= {name: {"": why} for name, why in result.refused.items()}
-    for name, each in result.results.items():
+    results, refused = measured(structure, torch.cat([images, images.flip(-1)]), INSTRUMENTS)
+    found.refused |= refused
+    for name, each in results.items():
         record = each.to_record()
         finite = all(
             bool(torch.as_tensor(array).isfinite().all()) for array in record.arrays.values()
         )
         found.expect(finite, f"{name}: not finite")
-        found.measured[name] = list(record.values.get("units", ()))
+        found.measured[name] = list(record.values.get("units", record.values.get("rows", ())))
         found.refused[name] = dict(record.values.get("left_out", {}))
-    if "cka" in result.results:
-        own = torch.as_tensor(result.results["cka"].similarity).diagonal().float()
+    if "cka" in results:
+        own = torch.as_tensor(results["cka"].similarity).diagonal().float()
         found.expect(torch.allclose(own, torch.ones_like(own), atol=1e-5), "CKA with itself")
-    check_lesions(found, model, images)
+    check_lesions(found, structure, images)
 
 
-def check_lesions(found: Findings, model: nn.Module, images: Tensor) -> None:
+def check_gratings(found: Findings, structure: ModelStructure) -> None:
+    """Images of a grating: its frequency is the strongest after the first unit on a grid.
+
+    In the network with centred kernels, whose first layers do not filter it out, and without
+    activations, which give it overtones.
+    """
+    units = [unit for unit in structure.units if unit.name in found.measured.get("fourier", ())]
+    if not units or min(units[0].grid) < 4:
+        return
+    channels, height, width = found.network.size
+    cycles = 2 if min(units[0].grid) >= 8 else 1
+    y, x = torch.arange(height) / height, torch.arange(width) / width
+    phase = 2 * pi * (cycles * (y[:, None] + x) + torch.tensor([0.1, 0.35])[:, None, None])
+    images = 30 * phase.cos().unsqueeze(1).expand(-1, channels, -1, -1)
+    name = units[0].name
+    spectrum = measured(structure, images, ["fourier"], units=name)[0]["fourier"]
+    frequency, amplitude = spectrum.frequency[name], spectrum.amplitude[name]
+    strongest = frequency[1:][amplitude[1:].argmax()]
+    planted = 2 * cycles / max(units[0].grid)
+    found.expect(
+        abs(strongest - planted) <= frequency[1] / 2 + 1e-6,
+        f"{name}: a grating of {planted:.3f} pi is strongest at {strongest:.3f} pi",
+    )
+
+
+def check_lesions(found: Findings, structure: ModelStructure, images: Tensor) -> None:
     """The network without a unit that adds nothing is the network as it is."""
+    model = structure.model
     biases = [
-        (parameter, parameter.detach().clone())
-        for name, parameter in model.named_parameters()
-        if name.rpartition(".")[2] == "bias"
+        (tensor, tensor.detach().clone())
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+        if name.rpartition(".")[2] in ("bias", "running_mean")
     ]
     for bias, _ in biases:  # a layer behind the unit makes zeros of zeros then
         bias.data.zero_()
-    units = capture.units(model, images)
+    units = structure.units
     summed = ("attention", "mlp")
     branches = {unit.kind: unit for unit in units if unit.branch and unit.kind in summed}
     for unit in branches.values():
@@ -570,9 +641,22 @@ def check_axes(found: Findings, model: nn.Module, images: Tensor, maps: dict[str
     """Heads are the layer's own; images together and apart have the same maps, in their order."""
     apart = [captured(model, image[None]) for image in images]
     alone = torch.cat([run(model, image[None]) for image in images])
-    independent = torch.allclose(alone, run(model, images), atol=1e-4)
+    expected = run(model, images)
+    scale = expected.std()
+    independent = torch.allclose(alone, expected, atol=1e-4)
     if not independent:
-        found.notes["its output for an image depends on the batch"] = list(maps)
+        other = run(model, torch.cat([images[:1], images[1:].flip(-1)]))
+        torch.manual_seed(6)
+        with torch.no_grad():
+            drawn_anew = logits(model(images))
+        why = {
+            "its output for an image depends on the batch": other[0] - expected[0],
+            "its output depends on chance": drawn_anew - expected,
+        }
+        why = {note: change.abs().max() for note, change in why.items()}
+        why = {note: list(maps) for note, change in why.items() if change > 1e-2 * scale}
+        found.expect(bool(why), "an image alone has another output, not for chance or the batch")
+        found.notes |= why
     heads: dict[str, int] = {}
     for name, weights in maps.items():
         module = name.partition("@")[0]
@@ -625,23 +709,18 @@ def check_products(
 
 
 def check_coordinates(
-    found: Findings, model: nn.Module, images: Tensor, maps: dict[str, Tensor]
+    found: Findings, structure: ModelStructure, images: Tensor, maps: dict[str, Tensor]
 ) -> None:
-    """Coordinates of tokens: hand-set attention, bounds, and a patch whose pixels change."""
-    from vitascope import measure
-    from vitascope.measure.attention.nonlocality import attention_distance, distances_of
-
-    torch.manual_seed(5)
-    places, untraced = capture.trace_tokens(model, images)
+    """Coordinates of tokens: hand-set attention and bounds."""
+    places, untraced = structure.coordinates, structure.untraced
     found.expect({*places, *untraced} == set(maps), "traced layers are not the captured ones")
-    try:
-        result = measure.nonlocality(model, images)
-        found.measured["nonlocality"] = list(result.layers)
-        found.refused["nonlocality"] = dict(result.left_out)
-    except vitascope.errors.UserError as error:
-        found.refused["nonlocality"] = {"": str(error)}
+    results, refused = measured(structure, images, ["nonlocality"])
+    if refused:
+        found.refused["nonlocality"] = {**untraced, **without_patches(structure)}
         return
-    first = next(iter(maps))
+    result = results["nonlocality"]
+    found.measured["nonlocality"] = list(result.layers)
+    found.refused["nonlocality"] = dict(result.left_out)
     for name in result.layers:
         tokens, shape = places[name], found.layers[name]
         found.expect(
@@ -669,41 +748,6 @@ def check_coordinates(
                 abs(result.uniform[name] - uniform) < 1e-3,
                 f"{name}: uniform {result.uniform[name]:.3f}, {uniform:.3f} by its grid",
             )
-    if first in result.layers:
-        check_patch(found, model, images, first, places[first])
-
-
-def check_refusals(found: Findings, images: Tensor, maps: dict[str, Tensor]) -> None:
-    """Maps over channels are as large for half the tokens; tokens chosen by chance differ."""
-    model = built(found.network)
-    torch.manual_seed(5)
-    structure = ModelStructure(model, images)
-    reasons = {**structure.untraced, **without_patches(structure)}
-    channels = [name for name, why in reasons.items() if why == "attends over channels"]
-    for name in channels[:2]:
-        inputs: list[Any] = []
-        layer = model.get_submodule(name.partition("@")[0])
-        handle = layer.register_forward_pre_hook(
-            lambda _m, args, inputs=inputs: inputs.append(args)
-        )
-        run(model, images)
-        handle.remove()
-        first, *rest = inputs[0]
-        if first.ndim != 3:
-            continue
-        with torch.no_grad(), capture.attention(layer) as half:
-            layer(first[:, : first.shape[1] // 2], *rest)
-        sizes = [each.shape[-2:] for each in half.values()]
-        found.expect(maps[name].shape[-2:] in sizes, f"{name} does not attend over channels")
-    chance = [name for name, why in reasons.items() if "chance" in why]
-    if chance:
-        outputs = []
-        for seed in (1, 2):
-            torch.manual_seed(seed)
-            with torch.no_grad(), capture.attention(model) as other:
-                model(images)
-            outputs.append(next(iter(other.values())))
-        found.expect(not torch.equal(*outputs), "its tokens do not depend on chance")
 
 
 def to_the_right(tokens: capture.TokenCoordinates, k: int) -> Tensor | None:
@@ -755,23 +799,49 @@ def with_centred_kernels(model: nn.Module) -> nn.Module:
     return model
 
 
+def without_activations(model: nn.Module) -> None:
+    """Replace the modules that are functions of each value alone."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            activation = "activations" in type(child).__module__ or isinstance(child, ACTIVATIONS)
+            if activation and not list(child.parameters()):
+                setattr(module, name, nn.Identity())
+
+
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Hardswish, nn.Hardsigmoid, nn.Sigmoid)
 PLACES = ((0.4, 0.4), (0.1, 0.8))  # parts of the image's height and width
 
 
-def check_patch(
-    found: Findings,
-    model: nn.Module,
-    images: Tensor,
-    name: str,
-    tokens: capture.TokenCoordinates,
-) -> None:
+def change_of_scores(before: Tensor, after: Tensor) -> Tensor:
+    """How scores change, from two maps, up to a constant for each row. (W, T, S)
+
+    Where one weight grows, the others of its row shrink; most scores are the same.
+    """
+    change = (after.clamp(min=1e-30).log() - before.clamp(min=1e-30).log()).sum(1)
+    return change - change.median(-1, keepdim=True).values
+
+
+def of_rows(change: Tensor) -> Tensor:
+    """How much each row of (3, W, T, S) changes beyond what the columns do to all. (W, T)"""
+    return (change - change.median(2, keepdim=True).values).abs().sum((0, 3))
+
+
+def of_columns(change: Tensor) -> Tensor:
+    """How much each column of (3, W, T, S) changes in most rows. (W, S)"""
+    return change.median(2).values.abs().sum(0)
+
+
+def check_patch(found: Findings, structure: ModelStructure, images: Tensor) -> None:
     """Other pixels at a query's coordinates change its row most; at a key's, its column.
 
-    In the network with centred kernels. The square of pixels around the coordinates is the smallest
-    that changes the map a twentieth as much as one patch does: a pooled token need not read the
-    pixel in its middle.
+    In the first layer of the network with centred kernels. The square of pixels around the
+    coordinates is the smallest that changes the map a twentieth as much as one patch does: a pooled
+    token need not read the pixel in its middle.
     """
-    with_centred_kernels(model)
+    model, name = structure.model, next(iter(found.layers))
+    if name not in found.measured["nonlocality"]:
+        return
+    tokens = structure.coordinates[name]
     try:
         before = captured_alone(model.double(), images[:1].double(), name)
         images = images.double()
@@ -789,16 +859,8 @@ def check_patch(
             changed = images[:1].clone()
             changed[:, :, rows, columns] += 0.1 * colour  # so little that layers are about linear
             after = captured_alone(model, changed, name).double()
-            changes.append((after - before).sum(1))
+            changes.append(change_of_scores(before, after))
         return torch.stack(changes)
-
-    def of_rows(change: Tensor) -> Tensor:
-        """How much each row changes beyond what the columns do to all. (W, T)"""
-        return (change - change.median(2, keepdim=True).values).abs().sum((0, 3))
-
-    def of_columns(change: Tensor) -> Tensor:
-        """How much each column changes in most rows. (W, S)"""
-        return change.median(2).values.abs().sum(0)
 
     sides = {"row": (tokens.query, of_rows)}
     if fills_a_grid(tokens.key):  # else pooled in raster order: no square of pixels is one key's
@@ -823,6 +885,207 @@ def check_patch(
                 bool(((most - chosen).abs() < 0.5).all()),
                 f"{name}: pixels at {chosen.tolist()} change the {side} of {most.tolist()} most",
             )
+
+
+# ------------------------------------------------------------------------------- why not
+
+
+def check_reasons(found: Findings, structure: ModelStructure, images: Tensor) -> None:
+    """Every reason of a refusal is confirmed by an experiment of its own, or is a problem."""
+    reasons = {
+        (instrument, why, name)
+        for instrument, each in found.refused.items()
+        for name, why in each.items()
+    }
+    for instrument, why in sorted({pair[:2] for pair in reasons}):
+        experiment = next((test for part, test in EXPERIMENTS.items() if part in why), None)
+        if experiment is None:
+            found.expect(False, f"{instrument}: no experiment for the reason {why!r}")
+            continue
+        names = sorted(name for *pair, name in reasons if pair == [instrument, why])
+        for name in dict.fromkeys((names[0], names[-1])):
+            torch.manual_seed(5)
+            true = experiment(structure, images, name, why)
+            found.expect(true, f"{instrument}: not confirmed of {name}: {why}")
+
+
+def inputs_and_output(model: nn.Module, images: Tensor, name: str) -> tuple[Any, Tensor]:
+    """What one run of a module is given, and the tensor that it gives."""
+    module, _, number = name.partition("@")
+    runs: list[tuple[Any, Tensor]] = []
+    handle = model.get_submodule(module).register_forward_hook(
+        lambda _module, args, output: runs.append((args, logits(output)))
+    )
+    try:
+        run(model, images)
+    finally:
+        handle.remove()
+    return runs[int(number or 1) - 1]
+
+
+def has_no_map(structure: ModelStructure, images: Tensor, _name: str, _why: str) -> bool:
+    """No softmax over the last axis multiplies anything."""
+    with SoftmaxProducts() as spy:
+        run(structure.model, images[:1])
+    return spy.number == 0
+
+
+class SoftmaxProducts(TorchFunctionMode):
+    """Count products of a softmax over the last axis with something, and fused attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+        self.softmaxes: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name == "softmax":
+            axis = (kwargs or {}).get("dim", args[1] if len(args) > 1 else None)
+            if axis in (-1, out.ndim - 1):
+                self.softmaxes.append(out.detach().clone())
+        elif name == "scaled_dot_product_attention":
+            self.number += 1
+        elif name in ("matmul", "__matmul__", "bmm", "einsum"):
+            tensors = [a for a in args if isinstance(a, Tensor) and a.ndim > 1]
+            self.number += any(
+                each.numel() == soft.numel()
+                and torch.equal(each.flatten().sort().values, soft.flatten().sort().values)
+                for each in tensors
+                for soft in self.softmaxes
+            )
+        return out
+
+
+def over_channels(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """The map of the layer alone is as large for half of its tokens."""
+    layer = structure.model.get_submodule(name.partition("@")[0])
+    (first, *rest), _ = inputs_and_output(structure.model, images, name)
+    shapes = []
+    for tokens in (first, first.narrow(1 if first.ndim == 3 else 2, 0, first.shape[-2] // 2)):
+        with torch.no_grad(), capture.attention(layer) as maps, suppress(RuntimeError):
+            layer(tokens, *rest)  # a size that it also is given may not fit what it adds
+        shapes.append({each.shape[-2:] for each in maps.values()})
+    return shapes[0] == shapes[1]
+
+
+def by_chance(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """The features of one image are other ones with other random numbers."""
+    outputs = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        with torch.no_grad(), capture.features(structure.model, name) as seen:
+            structure.model(images[:1])
+        outputs.append(seen[name])
+    return not torch.equal(*outputs)
+
+
+def share_of_one(structure: ModelStructure, images: Tensor, read: Callable[..., Tensor]) -> float:
+    """How much more than the others one element of ``read()`` changes with some pixels.
+
+    0 if the same ones change wherever the pixels are; the number of elements if each has a patch.
+    """
+    before = read(images[:1])
+    changes = []
+    for row, column in ((0.2, 0.2), (0.2, 0.7), (0.7, 0.2), (0.7, 0.7)):
+        y, x = int(row * images.shape[-2]), int(column * images.shape[-1])
+        changed = images[:1].clone()
+        changed[:, :, y : y + 2, x : x + 2] += 3.0
+        changes.append((read(changed) - before).double())
+    shares = torch.stack([change / change.sum().clamp(min=1e-30) for change in changes])
+    own = shares - shares.mean(0)  # beyond what the change of any pixel does to the element
+    return float(own.amax(1).mean() * shares.shape[1])
+
+
+def queries_are_no_patches(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """Changed pixels change no row more than the others, wherever they are."""
+    rows = captured_alone(structure.model, images[:1], name).shape[-2]
+    return rows == 1 or not follows_pixels(structure, images, name)
+
+
+def cannot_be_followed(structure: ModelStructure, images: Tensor, name: str, why: str) -> bool:
+    """Changed pixels change no token more than the others, wherever they are."""
+    if "grid of" not in why:
+        return not follows_pixels(structure, images, name)
+    before = inputs_and_output(structure.model, images[:1], name)[1]
+
+    def tokens(changed: Tensor) -> Tensor:
+        after = inputs_and_output(structure.model, changed, name)[1]
+        return (after - before).abs().sum(-1).flatten()
+
+    return share_of_one(structure, images, tokens) < LOCAL
+
+
+LOCAL = 1.0  # patches have 2 and more, queries for objects below 0.5
+
+
+def follows_pixels(structure: ModelStructure, images: Tensor, name: str) -> bool:
+    """Whether a row of the map has most of the change of a patch's pixels, each patch another."""
+    before = captured_alone(structure.model, images[:1], name)
+
+    def rows(changed: Tensor) -> Tensor:
+        after = captured_alone(structure.model, changed, name)
+        return of_rows(change_of_scores(before.double(), after.double())[None]).flatten()
+
+    return share_of_one(structure, images, rows) > LOCAL
+
+
+def keys_are_no_tokens(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """One changed token changes one window, though windows overlap, or one row of the map."""
+    layer = structure.model.get_submodule(name.partition("@")[0])
+    (first, *rest), _ = inputs_and_output(structure.model, images[:1], name)
+    changed = first.clone()
+    changed.flatten(1, -2)[:, first[0, ..., 0].numel() // 2] += 1.0
+    with torch.no_grad(), capture.attention(layer) as before:
+        layer(first, *rest)
+    with torch.no_grad(), capture.attention(layer) as after:
+        layer(changed, *rest)
+    (one,), (other,) = before.values(), after.values()
+    moved = (other - one).abs().amax(1) > 0  # (W, T, S)
+    overlap = one.shape[0] * one.shape[-1] > 2 * first[0, ..., 0].numel()
+    return (overlap and int(moved.any(2).any(1).sum()) == 1) or int(moved.any(2).sum()) == 1
+
+
+def no_feature_map(structure: ModelStructure, images: Tensor, name: str, why: str) -> bool:
+    """The shape of the unit's own output: one vector, one place, windows in the batch."""
+    output = inputs_and_output(structure.model, images, name)[1]
+    if "windows" in why:
+        return output.shape[0] > len(images)
+    places = [size for size in output.shape[1:] if size > 1]
+    unit = next(unit for unit in structure.units if unit.name == name)
+    if "single place" in why:  # channels, and perhaps tokens before it
+        return len(places) <= 1 or output.shape[1] == 1 + unit.num_prefix_tokens
+    return len(places) <= 1 and output.shape[0] == len(images)
+
+
+def same_for_all(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """Nothing of the unit's output differs between two images, as far as single precision goes."""
+    output = inputs_and_output(structure.model, images, name)[1].double()
+    return bool((output[0] - output[1]).norm() < 1e-5 * output.norm())
+
+
+def rows_in_the_batch(structure: ModelStructure, images: Tensor, name: str, _why: str) -> bool:
+    """The unit's output has more rows than there are images."""
+    return len(inputs_and_output(structure.model, images, name)[1]) > len(images)
+
+
+EXPERIMENTS: dict[str, Callable[[ModelStructure, Tensor, str, str], bool]] = {
+    "no attention map was seen": has_no_map,
+    "attends over channels": over_channels,
+    "depends on the image or on chance": by_chance,
+    "no patch attends, only": queries_are_no_patches,
+    "its keys are no patches": keys_are_no_tokens,
+    "cannot be followed back": cannot_be_followed,
+    "one vector an image": no_feature_map,
+    "a single place is left": no_feature_map,
+    "windows an image": no_feature_map,
+    "the same for all images": same_for_all,
+    "rows for": rows_in_the_batch,
+}
+
+
+# ------------------------------------------------------------------------------- all
 
 
 def all_networks() -> Iterator[Network]:

@@ -2,13 +2,13 @@
 
     .venv/bin/python scripts/make_attention_networks.py docs/attention-networks.md
 
-Examines every network of ``attention_networks.py`` (five to ten minutes on one core) and
+Examines every network of ``attention_networks.py`` (eight minutes on one core) and
 stops with the list of broken identities, if there are any, before it writes.
 """
 
+import re
 import sys
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from time import process_time
 
@@ -18,37 +18,65 @@ HEAD = """# Attention networks
 
 What Vitascope sees on networks that nobody chose by hand: a small model with attention of every
 timm file that computes attention, torchvision's, and Hugging Face's image models, all with
-random weights. Of every network these hold: the output has the same bits while maps are recorded,
-rows of a map sum to one, heads and windows are the layer's own and do not depend on what else is in
-the batch, the network itself multiplies its values by the map, tokens have the image coordinates at
-which changed pixels change them, CKA of a layer with itself is one, and the network without a unit
-that adds nothing is the network as it is. `scripts/make_attention_networks.py` checks this and
-writes the table; `make slow` checks it too.
+random weights. Of every network these hold:
+
+- the output has the same bits while maps are recorded, and rows of a map sum to one;
+- heads and windows are the layer's own and do not depend on what else is in the batch;
+- the network itself multiplies its values by the map;
+- tokens have the image coordinates at which changed pixels change them;
+- a grating in the image has its frequency in the Fourier spectrum of the first unit;
+- CKA of a layer with itself is one, and the network without a unit that adds nothing is the
+  network as it is;
+- each reason of the last column is confirmed by an experiment of its own: no row of the map
+  follows the pixels that change, the map is as large for half the tokens, another seed gives other
+  features.
+
+`scripts/make_attention_networks.py` checks this and writes the table, in {minutes} minutes of one
+core; `make slow` checks it too.
 
 *Layers* are the attention computations of one forward pass. *Distance* counts those whose
-nonlocality is measured; *left out* gives the reason for the others.
+[nonlocality](instruments/nonlocality.md) is measured; the last column says why the others have
+none, and why units are left out of [Fourier](instruments/fourier.md),
+[variance](instruments/variance.md), [norms](instruments/norms.md) and [CKA](instruments/cka.md).
+"features" stands for the first three. Units that give one vector an image, as every head does, are
+not listed.
 
-| Network | Image | Layers | Distance | Left out, and what is particular |
+| Network | Pixels | Layers | Distance | Left out, and what is particular |
 |---|---|---|---|---|
 """
+PLAIN = ("one vector an image", "a single place is left")  # of every head
 
 
-def some(names: Iterable[str]) -> str:
-    """The first of some layers, and how many there are."""
-    first, *rest = names
-    return f"`{first}`" + (f" and {len(rest)} more" if rest else "")
+def short(name: str) -> str:
+    """A layer's name; of a long one the first and the last two parts.
+
+    >>> short("encoder.layer.2.transformer.layer.0.attention.attention")
+    'encoder … attention.attention'
+    """
+    parts = name.split(".")
+    return name if len(name) <= 32 else f"{parts[0]} … {'.'.join(parts[-2:])}"
 
 
 def row(found: Findings) -> str:
-    """One line of the table."""
-    reasons: dict[str, list[str]] = {}
-    left_out = found.refused.get("capture") or found.refused.get("nonlocality") or {}
-    for layer, why in left_out.items():
-        reasons.setdefault(why, []).append(layer)
-    lines = [f"{some(names)}: {why}" if any(names) else why for why, names in reasons.items()]
-    lines += [f"{some(names)}: {note}" for note, names in found.notes.items()]
-    lines += [f"no {name}: {why['']}" for name, why in found.refused.items()
-              if "" in why and name not in ("capture", "nonlocality")]  # fmt: skip
+    """One line of the table: each reason once, with the number of layers and the first of them."""
+    units: dict[tuple[str, str], set[str]] = {}
+    for instrument, left_out in found.refused.items():
+        for unit, why in left_out.items():
+            if why not in PLAIN:
+                units.setdefault((unit, why), set()).add(instrument)
+    units |= {(unit, note): {""} for note, names in found.notes.items() for unit in names}
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for (unit, why), instruments in units.items():
+        why = why.partition(";")[0].partition(": nothing ran")[0]
+        why = re.sub(r"\d+ rows for \d+ images", "a row for each window", why)
+        seen = instruments - {"capture", "nonlocality"}
+        title = "features" if len(seen) > 1 else "".join(seen)
+        reasons.setdefault((title, why), []).append(unit)
+    lines = []
+    for (title, why), (first, *rest) in reasons.items():
+        more = f" and {len(rest)} more" if rest else ""
+        layers = f" (`{short(first)}`{more})" if first else ""
+        lines.append(f"{title}: {why}{layers}".removeprefix(": "))
     side = found.network.size[-1]
     measured = len(found.measured.get("nonlocality", ()))
     text = "; ".join(lines).replace("|", "\\|")
@@ -66,7 +94,8 @@ def main() -> None:
         print(f"{process_time() - begun:.0f} s", rows[-1].strip(), *found.problems[:3], flush=True)
     if problems:
         sys.exit("\n".join(problems))
-    Path(sys.argv[1]).write_text(HEAD + "".join(rows), encoding="utf-8")
+    head = HEAD.format(minutes=round((process_time() - begun) / 60))
+    Path(sys.argv[1]).write_text(head + "".join(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,40 @@ def test_the_identities_hold(name):
     assert found.layers
 
 
+FALSE = {  # of a plain ViT
+    "capture": {"": "no attention map was seen: nothing ran in the block, or it has none"},
+    "nonlocality": {
+        "blocks.0.attn": "attends over channels",
+        "blocks.1.attn": "which patches its tokens are depends on the image or on chance",
+        "blocks.2.attn": "no patch attends, only the class token",
+        "blocks.3.attn": "its keys are no patches: learned, or weights computed without keys",
+        "blocks.4.attn": "its tokens cannot be followed back to the image",
+    },
+    "fourier": {
+        "blocks.0.mlp": "one vector an image",
+        "blocks.1.mlp": "a single place is left",
+        "blocks.2.mlp": "its batch has 4 windows an image",
+        "blocks.3.mlp": "its tokens cannot be followed back; state the grid of (17, 64)",
+        "blocks.4.mlp": "which patches its tokens are depends on the image or on chance",
+    },
+    "cka": {
+        "blocks.0.mlp": "its features are the same for all images",
+        "blocks.1.mlp": "it has 16 rows for 4 images",
+        "blocks.2.mlp": "a reason that nobody has thought of",
+    },
+}
+
+
+def test_false_reasons_are_not_confirmed():
+    images = networks.random_images(FEW["vit"])
+    structure = networks.ModelStructure(networks.built(FEW["vit"]), images)
+    reasons = [(kind, name, why) for kind, each in FALSE.items() for name, why in each.items()]
+    for kind, name, why in reasons:
+        found = networks.Findings(FEW["vit"], refused={kind: {name: why}})
+        networks.check_reasons(found, structure, images)
+        assert found.problems, why
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_identities_hold_of_every_network():

@@ -261,13 +261,34 @@ def test_cka_never_gives_nan():
     model = Layers()
     with pytest.raises(UserError, match="at least 4"):
         measure.cka(model, [torch.randn(3, 3, 5, 5)])
-    with pytest.raises(UserError, match="stem are the same for all images"):
+    with pytest.raises(UserError, match="the same for all images"):
         measure.cka(model, [torch.ones(5, 3, 5, 5)])
     nn.init.constant_(model.head.weight, float("nan"))
-    with pytest.raises(UserError, match="head are not finite"):
-        measure.cka(model, [torch.randn(5, 3, 5, 5)])
+    broken = measure.cka(model, [torch.randn(5, 3, 5, 5)])
+    assert set(broken.left_out) == {"head"}
+    assert broken.rows == ("stem", "a", "b")
+    assert np.isfinite(broken.similarity).all()
     with pytest.raises(UserError, match="stream, unit"):
         measure.cka(model, [torch.randn(5, 3, 5, 5)], at="moon")
+
+
+def test_cka_leaves_out_a_unit_that_fails_in_any_batch_and_gives_the_rest_alike():
+    model, other = Layers().eval(), Layers(6).eval()
+    batches = [torch.randn(5, 3, 5, 5), torch.randn(5, 3, 5, 5)]
+    whole = measure.cka(model, batches, other=other)
+    runs = []
+
+    def same_in_the_second(_module, _inputs, output):
+        runs.append(output)
+        return output if len(runs) % 2 else output * 0 + 1
+
+    nn.Module.register_forward_hook(model.head, lambda _, x, out: out[:1].expand(5, -1))
+    nn.Module.register_forward_hook(other.head, same_in_the_second)
+    found = measure.cka(model, batches, other=other)
+    assert set(found.left_out) == {"head", "head (other)"}
+    assert found.rows == found.columns == ("stem", "a", "b")
+    np.testing.assert_allclose(found.similarity, whole.similarity[:3, :3], rtol=1e-9)
+    assert found.row_kinds == whole.row_kinds[:3]
 
 
 # --- lesion ----------------------------------------------------------------------------------

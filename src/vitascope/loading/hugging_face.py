@@ -5,8 +5,8 @@ the hub and without the folder.
 """
 
 import json
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,13 @@ def open_classifier(name: str) -> OpenedModel:
         from transformers import AutoImageProcessor
     except ImportError:
         raise UserError("hf: models need transformers: pip install 'vitascope[hub]'") from None
+    if not Path(name).is_dir() and (name[:1] in "./~" or name.count("/") > 1):
+        raise UserError(f"no Hugging Face image model {name!r}: there is no such folder")
     try:
-        with nullcontext() if Path(name).is_dir() else hub_download(f"{PREFIX}{name}"):
+        with (
+            nullcontext() if Path(name).is_dir() else hub_download(f"{PREFIX}{name}"),
+            _without_messages(),
+        ):
             model = _image_model(name)
     except UserError:
         raise
@@ -61,6 +66,22 @@ def open_classifier(name: str) -> OpenedModel:
         preprocessing=preprocessing,
         classes=classes or None,
     )
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    """Keep transformers from printing progress and which weights of other parts it leaves out."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _image_model(name: str) -> Any:

@@ -288,9 +288,12 @@ def _as_used(operand: Tensor, soft: Tensor) -> tuple[Tensor, bool] | None:
         for candidate in (operand, operand.mT)
         if candidate.shape[-2:] == soft.shape[-2:]
     ]
-    for used, transposed in fitting:
-        if bool(((used.sum(-1) - 1).abs() < tolerance).all()):
+    for used, transposed in fitting:  # a map with even columns has a transpose of even rows
+        if torch.equal(used, soft):
             return used, transposed
+    off = [float((used.detach().sum(-1) - 1).abs().max()) for used, _ in fitting]
+    if off and min(off) < tolerance:
+        return fitting[off.index(min(off))]
     for used, _ in fitting:
         if _dropped_or_mixed(used, soft, tolerance):
             return soft, False

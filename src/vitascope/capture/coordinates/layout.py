@@ -1,4 +1,4 @@
-"""Layout of an image-like tensor: which axes are height and width, how many prefix tokens."""
+"""Layout of an image-like tensor: which axes are height and width, which tokens are no patches."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,19 +19,29 @@ class Layout:
     name: str  # NCHW, NHWC, NLC or NCL
     grid: tuple[int, int]
     num_prefix_tokens: int = 0
+    order: tuple[int, ...] | None = None  # of the tokens in rows, where windows stand together
+
+    @property
+    def patches(self) -> slice:
+        """The patches among the tokens; behind them may stand queries for objects."""
+        down, across = self.grid
+        return slice(self.num_prefix_tokens, self.num_prefix_tokens + down * across)
 
     def as_image(self, tensor: Tensor) -> Tensor:
-        """The patches of a batch of such tensors, prefix tokens dropped. (B, C, h, w)"""
+        """The patches of a batch of such tensors, without tokens before and after. (B, C, h, w)"""
+        if self.order is not None:
+            tokens = tensor.mT if self.name == "NCL" else tensor.flatten(1, -2)
+            return tokens[:, self.patches][:, self.order].mT.unflatten(2, self.grid)
         if self.name == "NHWC":
             return tensor.permute(0, 3, 1, 2)
         if self.name == "NLC":
-            return tensor[:, self.num_prefix_tokens :].mT.unflatten(2, self.grid)
+            return tensor[:, self.patches].mT.unflatten(2, self.grid)
         if self.name == "NCL":
-            return tensor[:, :, self.num_prefix_tokens :].unflatten(2, self.grid)
+            return tensor[:, :, self.patches].unflatten(2, self.grid)
         return tensor
 
     def as_tokens(self, tensor: Tensor) -> Tensor:
-        """All tokens of a batch, prefix tokens first. (B, T, C)"""
+        """All tokens of a batch, in their order. (B, T, C)"""
         if self.name == "NLC":
             return tensor
         return tensor.mT if self.name == "NCL" else self.as_image(tensor).flatten(2).mT
@@ -76,28 +86,41 @@ def _layout(position: Tensor, ndim: int) -> Layout | None:
         along = position.nan_to_num(-1)
         if bool((along == along.narrow(channels, 0, 1)).all()):
             at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
-            found = _grid(at) if ndim == 3 else _image(at)
+            found = _grid(at) if ndim == 3 else _image(at, name)
             if found is not None:
                 return Layout(name, *found)
     return None
 
 
-def _image(at: Tensor) -> tuple[tuple[int, int], int] | None:
+_Grid = tuple[tuple[int, int], int, tuple[int, ...] | None]
+
+
+def _image(at: Tensor, name: str) -> _Grid | None:
     down, across = distinct(at[..., 0]), distinct(at[..., 1])
-    return ((down, across), 0) if (down, across) == tuple(at.shape[:2]) else None
+    if (down, across) == tuple(at.shape[:2]):
+        return (down, across), 0, None
+    return _grid(at.flatten(0, 1)) if name == "NHWC" else None  # windows, their tokens
 
 
-def _grid(at: Tensor) -> tuple[tuple[int, int], int] | None:
-    """Grid and number of prefix tokens, for row-major patches after tokens without coordinates."""
+def _grid(at: Tensor) -> _Grid | None:
+    """Grid, number of tokens before it and their order, for patches in one piece."""
     placed = ~at[:, 0].isnan()
     patches = at[placed]
     down, across = distinct(patches[:, 0]), distinct(patches[:, 1])
-    prefix = len(at) - len(patches)
-    if down * across != len(patches) or bool(placed[:prefix].any()) or not len(patches):
+    if down * across != len(patches) or not len(patches):
         return None
-    order = patches.view(down, across, 2)
-    if (order[..., 0].diff(dim=1).abs() > 0.1).any() or (
-        order[..., 1].diff(dim=0).abs() > 0.1
-    ).any():
+    prefix = int(placed.nonzero()[0])
+    if not bool(placed[prefix : prefix + len(patches)].all()):
         return None
-    return (down, across), prefix
+    lines = patches.view(down, across, 2)
+    uneven = lines[..., 0].diff(dim=1).abs().sum() + lines[..., 1].diff(dim=0).abs().sum()
+    if float(uneven) < 0.1:  # in rows
+        return (down, across), prefix, None
+    rows, columns = (
+        (patches[:, axis] * 16).round().unique(return_inverse=True)[1] for axis in (0, 1)
+    )
+    place = rows * across + columns
+    if len(place.unique()) < len(place):
+        return None
+    order = tuple(place.argsort().tolist())
+    return (down, across), prefix, None if order == tuple(range(len(order))) else order

@@ -185,6 +185,20 @@ def window(
     return [*unit([*moved, *moved])[:3], *[empty_plane(shape)] * 3]
 
 
+def enlarged(planes: CoordinatePlanes | None, shape: torch.Size) -> CoordinatePlanes | None:
+    """Copies of a pixel (B, C, h, w) lie evenly around it; at the border the grid is continued."""
+    if planes is None:
+        return None
+    for axis in (2, 3):
+        size, ratio = planes[0].shape[axis], planes[0].shape[axis] / shape[axis]
+        mix = _interpolation(size, shape[axis], ratio, ratio / 2 - 0.5)
+        planes = [
+            torch.tensordot(plane, mix, dims=([axis], [1])).movedim(-1, axis)
+            for plane in planes[:3]
+        ]
+    return [*unit([*planes, *planes])[:3], *[empty_plane(shape)] * 3]
+
+
 def _at(value: Any, axis: int) -> int:
     value = value if isinstance(value, (list, tuple, torch.Size)) else [value]
     return value[axis] if len(value) > axis else value[0]
@@ -201,7 +215,7 @@ def _window_sums(size_in: int, size_out: int, k: int, stride: int, pad: int, ste
     )
 
 
-def _interpolation(size_in: int, size_out: int, stride: int, offset: float) -> Tensor:
+def _interpolation(size_in: int, size_out: int, stride: float, offset: float) -> Tensor:
     """Matrix that reads a line of ``size_in`` at ``stride * i + offset``, extrapolating."""
     at = torch.arange(size_out, dtype=torch.float32) * stride + offset
     matrix = torch.zeros(size_out, size_in, dtype=torch.float32)

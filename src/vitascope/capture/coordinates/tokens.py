@@ -27,6 +27,9 @@ from vitascope.capture.structure.features import evaluating, tensor_in
 from vitascope.capture.threads import only_this_thread
 from vitascope.errors import UserError
 
+CHOSEN = "which patches its tokens are depends on the image or on chance"
+UNKNOWN = "its tokens cannot be followed back to the image"
+
 __all__ = [
     "TokenCoordinates",
     "coordinates_of",
@@ -128,7 +131,7 @@ def trace_tokens(
             untraced[event.name] = str(error)
             return
         if tokens is None and is_chosen(event, tracer):
-            untraced[event.name] = "which patches its tokens are depends on the image or on chance"
+            untraced[event.name] = CHOSEN
             return
         if tokens is None and grid is not None:
             with without_modes():
@@ -139,7 +142,7 @@ def trace_tokens(
                 untraced[event.name] = str(error)
                 return
         if tokens is None:
-            untraced[event.name] = "its tokens cannot be followed back to the image; state the grid"
+            untraced[event.name] = f"{UNKNOWN}; if they are patches, state the grid"
         else:
             found[event.name] = tokens
 

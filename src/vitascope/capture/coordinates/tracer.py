@@ -30,6 +30,7 @@ from vitascope.capture.coordinates.operators import (
     attended,
     carry,
     empty_plane,
+    enlarged,
     is_empty,
     product,
     unit,
@@ -161,7 +162,7 @@ class CoordinateTracer(TorchDispatchMode):
             or any(self.of(a) is not None or _key(a) in self._unknown for a in sources)
         )
         chosen = bool(self._chosen) and any(map(self.is_chosen, sources))
-        of_parameters = bool(sources) and all(map(self.is_learned, sources))
+        of_parameters = bool(sources) and not depends and all(map(self.is_learned, sources))
         out = func(*args, **kwargs)
         try:
             if name in _PICKS and any(map(self._unpredictable, tree_leaves(args[1:]))):
@@ -193,6 +194,8 @@ class CoordinateTracer(TorchDispatchMode):
         if not known:
             for tensor in _tensors(out):
                 self.put(tensor, None)
+        elif name == "upsample_nearest2d" and out.numel() > args[0].numel():
+            self.put(out, enlarged(self.of(args[0]), out.shape))
         elif name in _MOVES or (name in _MAXIMA and len(args) > 1):
             self._move(func, args, kwargs, out)
         elif name in ("mm", "bmm", "addmm", "baddbmm"):

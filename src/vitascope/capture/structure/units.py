@@ -47,9 +47,11 @@ class Unit:
     layout: str | None = None  # NCHW, NHWC, NLC or NCL; None when it is not image-like
     residual: bool = False  # its output goes into a sum with a shortcut
     branch: bool = False  # and it is the only unit on that branch
+    chosen: bool = False  # which patches its tokens are depends on the image or on chance
+    order: tuple[int, ...] | None = None  # of the patches in rows, where windows stand together
 
     def as_image(self, tensor: Tensor) -> Tensor:
-        """The patches of a batch of this unit's tensors, prefix tokens dropped. (B, C, h, w)"""
+        """The patches of a batch of this unit's tensors, without other tokens. (B, C, h, w)"""
         if self.grid is None or self.layout is None:
             raise UserError(f"{self.name} ({self.kind}) has no grid: its shape is {self.shape}")
         if tuple(tensor.shape[1:]) != self.shape[1:]:
@@ -57,7 +59,7 @@ class Unit:
                 f"{self.name} put out {tuple(tensor.shape)}, and {self.shape} an image when its "
                 "grid was found: all images must have one size"
             )
-        return Layout(self.layout, self.grid, self.num_prefix_tokens).as_image(tensor)
+        return Layout(self.layout, self.grid, self.num_prefix_tokens, self.order).as_image(tensor)
 
 
 def units(
@@ -174,6 +176,8 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
             layout.name if layout else None,
             residual,
             branch,
+            layout is None and tracer.is_chosen(tensor),
+            layout.order if layout else None,
         )
 
     running: dict[str, str] = {}  # module -> its run

@@ -10,15 +10,16 @@ with K = XX', L = YY', and K', L' their copies with a zero diagonal. 1 is the sa
 rotation and scale; about 0 (a little below is possible) independent features. HSIC_1 is the inner
 product of U-centred Grams, so all pairs of units are one matrix product per batch, in float64.
 
-Deviations. Batches smaller than 4 and features that do not differ between images are refused:
-released codes give NaN there. The features are the residual stream after a unit, every
-token flattened; ``at="unit"`` takes the unit's own output instead.
+Deviations. Batches smaller than 4 are refused, and ``left_out`` names the units whose features do
+not differ between images, are not finite or have no row per image: released codes give NaN there.
+The features are the residual stream after a unit, every token flattened; ``at="unit"`` takes the
+unit's own output instead.
 
 Shapes: n images in a batch, U and V units.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.model_structure import ModelStructure, grouped
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
 
@@ -47,6 +48,7 @@ class CKA:
     row_stages: tuple[int, ...] = ()
     column_kinds: tuple[str, ...] = ()
     column_stages: tuple[int, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
 
     def to_record(self) -> Record:
         """Everything as values."""
@@ -60,6 +62,7 @@ class CKA:
             "similarity": self.similarity.tolist(),
             "num_images": self.num_images,
             "num_batches": self.num_batches,
+            "left_out": dict(self.left_out),
         }
         return Record(kind="cka", values=values)
 
@@ -96,20 +99,19 @@ class _Side:
         if at not in ("stream", "unit"):
             raise UserError(f"unknown place to look {at!r}; there are: stream, unit")
         self.structure, self.at = structure, at
-        chosen = structure.chosen_units(pattern)
-        self.names = tuple(unit.name for unit in chosen)
-        self.kinds_and_stages = (
-            tuple(unit.kind for unit in chosen),
-            tuple(unit.stage for unit in chosen),
-        )
+        self.chosen = structure.chosen_units(pattern)
+        self.names = tuple(unit.name for unit in self.chosen)
+        self.left_out: dict[str, str] = {}
         self.seen: dict[str, Tensor] = {}
         self.energy: Any = 0.0  # sum over batches of HSIC_1(K, K)
 
     def add(self, name: str, tensor: Tensor) -> None:
+        if name in self.left_out:
+            return
         try:
             self.seen[name] = u_centred(tensor)
         except ValueError as error:
-            raise UserError(f"no CKA: the features of {name} {error}; leave it out") from None
+            self.left_out[name] = f"its features {error}"
 
     def run(self, images: Tensor) -> None:
         """Run a model that is not part of the pass."""
@@ -122,14 +124,29 @@ class _Side:
             model(images)
 
     def take(self, n: int) -> Tensor:
-        """The batch's Grams. (U, n * n)"""
-        for name in self.names:
-            if len(self.seen[name]) != n * n:
-                rows = round(len(self.seen[name]) ** 0.5)
-                raise UserError(f"no CKA: {name} has {rows} rows for {n} images; leave it out")
-        grams = torch.stack([self.seen.pop(name) for name in self.names])
+        """The batch's Grams, zeros for units that are left out. (U, n * n)"""
+        for name, gram in self.seen.items():
+            if len(gram) != n * n:
+                rows = round(len(gram) ** 0.5)
+                self.left_out[name] = f"it has {rows} rows for {n} images"
+        seen = {name: gram for name, gram in self.seen.items() if name not in self.left_out}
+        self.seen = {}
+        if not seen:
+            raise UserError(f"no CKA: in {self.structure.kind} {grouped(self.left_out)}")
+        zeros = torch.zeros_like(next(iter(seen.values())))
+        grams = torch.stack([seen.get(name, zeros) for name in self.names])
         self.energy = self.energy + grams.square().sum(1) / (n * (n - 3))
         return grams
+
+    @property
+    def remaining(self) -> list[int]:
+        """Indices of the units that are not left out."""
+        return [i for i, name in enumerate(self.names) if name not in self.left_out]
+
+    @property
+    def units(self) -> list[capture.Unit]:
+        """The units that are not left out."""
+        return [self.chosen[i] for i in self.remaining]
 
 
 class StreamingCKA(StreamingInstrument, name="cka"):
@@ -180,11 +197,24 @@ class StreamingCKA(StreamingInstrument, name="cka"):
 
     def result(self, num_images: int) -> CKA:
         """CKA from the sums over batches."""
-        energy = self.left.energy[:, None] * self.right.energy[None, :]
-        similarity = (self.joint / energy.sqrt()).cpu().numpy()
-        names = self.left.names, self.right.names
-        labels = *self.left.kinds_and_stages, *self.right.kinds_and_stages
-        return CKA(similarity, *names, num_images, self.num_batches, *labels)
+        left, right = self.left, self.right
+        energy = left.energy[:, None] * right.energy[None, :]
+        similarity = (self.joint / energy.sqrt())[left.remaining][:, right.remaining]
+        left_out = dict(left.left_out)
+        if right is not left:
+            left_out |= {f"{name} (other)": why for name, why in right.left_out.items()}
+        return CKA(
+            similarity=similarity.cpu().numpy(),
+            rows=tuple(unit.name for unit in left.units),
+            columns=tuple(unit.name for unit in right.units),
+            num_images=num_images,
+            num_batches=self.num_batches,
+            row_kinds=tuple(unit.kind for unit in left.units),
+            row_stages=tuple(unit.stage for unit in left.units),
+            column_kinds=tuple(unit.kind for unit in right.units),
+            column_stages=tuple(unit.stage for unit in right.units),
+            left_out=left_out,
+        )
 
 
 def cka(

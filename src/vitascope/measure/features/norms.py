@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from vitascope.capture.coordinates.layout import Layout
 from vitascope.errors import UserError
-from vitascope.measure.features.per_unit import no_grid
+from vitascope.measure.features.per_unit import on_a_grid
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
@@ -93,6 +93,18 @@ def high_norm(norms: Tensor, factor: float = FACTOR) -> Tensor:
     return norms > factor * norms.median(1, keepdim=True).values
 
 
+def _in_rows(coordinates: Tensor) -> Tensor:
+    """Indices of the tokens (T, 2) that have coordinates, row by row.
+
+    >>> _in_rows(torch.tensor([[8.0, 0.0], [float("nan")] * 2, [0.0, 8.0], [0.0, 0.0]])).tolist()
+    [3, 2, 0]
+    """
+    placed = (~coordinates[:, 0].isnan()).nonzero()[:, 0]
+    across = coordinates[placed, 1].argsort(stable=True)
+    down = (coordinates[placed[across], 0] * 16).round().argsort(stable=True)
+    return placed[across[down]]
+
+
 class StreamingNorms(StreamingInstrument, name="norms"):
     """Sums norms over images, and the attention that high patches draw in the next layer."""
 
@@ -100,15 +112,12 @@ class StreamingNorms(StreamingInstrument, name="norms"):
 
     def __init__(self, structure: ModelStructure, units: str | Iterable[str] = "*"):
         chosen = structure.chosen_units(units)
-        self.left_out = {unit.name: why for unit in chosen if (why := no_grid(unit))}
-        self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
-        if not self.units:
-            raise UserError(f"norms needs features on a grid; no unit of {structure.kind} has one")
+        self.units, self.left_out = on_a_grid(chosen, "norms", structure.kind)
         self.streams = tuple(self.units)
-        prefixed = any(unit.num_prefix_tokens for unit in self.units.values())
-        self.names = structure.prefix_tokens if prefixed else ()
+        prefix = max(unit.num_prefix_tokens for unit in self.units.values())
+        self.names = structure.prefix_tokens[:prefix] if prefix else ()
         self.keys = {
-            name: ~tokens.key[0, :, 0].isnan()
+            name: _in_rows(tokens.key[0])
             for name, tokens in structure.coordinates.items()
             if tokens.over_tokens and len(tokens.key) == 1
         }
@@ -123,16 +132,15 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         assert described.layout is not None  # it has a grid
         assert described.grid is not None
         prefix = described.num_prefix_tokens
-        layout = Layout(described.layout, described.grid, prefix)
-        found = layout.as_tokens(tensor).float().norm(dim=-1)  # (B, T)
-        patches = found[:, prefix:]
+        patches = described.as_image(tensor).float().norm(dim=1).flatten(1)  # (B, N)
         if not bool(patches.isfinite().all()):
             raise UserError(f"norms: the features of {unit} are not finite")
         self.latest = high_norm(patches)
         levels = torch.quantile(patches.double(), patches.new_tensor(QUANTILES).double(), dim=1)
         self._add("quantiles", unit, levels.sum(1))
         self._add("high", unit, self.latest.double().sum(0).unflatten(0, described.grid))
-        self._add("tokens", unit, found[:, :prefix].double().sum(0))
+        tokens = Layout(described.layout, described.grid, prefix).as_tokens(tensor)
+        self._add("tokens", unit, tokens[:, :prefix].float().norm(dim=-1).double().sum(0))
 
     def _add(self, what: str, unit: str, value: Tensor) -> None:
         known = self.sums[what]
@@ -141,7 +149,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add the attention to patches that are high in the stream before the layer."""
         placed = self.keys[layer].to(weights.device)
-        if self.latest is None or self.latest.shape != (len(weights), int(placed.sum())):
+        if self.latest is None or self.latest.shape != (len(weights), len(placed)):
             return  # pooled keys, or maps and features come in passes of their own
         share = weights.mean((1, 2))[:, placed]  # (B, N)
         for name, value in (("drawn", share * self.latest), ("even", self.latest / share.shape[1])):

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from vitascope import capture
+from vitascope.capture.coordinates.tokens import CHOSEN, UNKNOWN
 from vitascope.errors import UserError
-from vitascope.measure.streaming.model_structure import ModelStructure
+from vitascope.measure.streaming.model_structure import ModelStructure, grouped
 from vitascope.measure.streaming.one_pass import StreamingInstrument
 
 
@@ -26,13 +27,7 @@ class UnitMeans(StreamingInstrument):
     ):
         self.statistic, self.what = statistic, what
         chosen = structure.chosen_units(pattern)
-        self.left_out = {unit.name: why for unit in chosen if (why := no_grid(unit))}
-        self.units = {unit.name: unit for unit in chosen if unit.name not in self.left_out}
-        if not self.units:
-            raise UserError(
-                f"{what} needs feature maps on a grid; of the units of {structure.kind} that match "
-                f"none has one: {', '.join(unit.name for unit in chosen[:5])}"
-            )
+        self.units, self.left_out = on_a_grid(chosen, what, structure.kind)
         self.kinds = {name: unit.kind for name, unit in self.units.items()}
         self.stages = {name: unit.stage for name, unit in self.units.items()}
         self.streams = tuple(self.units)
@@ -51,10 +46,30 @@ class UnitMeans(StreamingInstrument):
         return {name: value / num_images for name, value in self.sums.items()}
 
 
+def on_a_grid(
+    units: Iterable[capture.Unit], what: str, kind: str
+) -> tuple[dict[str, capture.Unit], dict[str, str]]:
+    """The units that have a feature map, by name, and why the others have none.
+
+    Raises:
+        UserError: If no unit has one, with the reasons.
+    """
+    units = list(units)
+    left_out = {unit.name: why for unit in units if (why := no_grid(unit))}
+    able = {unit.name: unit for unit in units if unit.name not in left_out}
+    if not able:
+        raise UserError(f"{what} needs feature maps on a grid; in {kind} {grouped(left_out)}")
+    return able, left_out
+
+
 def no_grid(unit: capture.Unit) -> str | None:
     """Why a unit has no feature map; None where it has one."""
     if unit.grid is not None:
         return None if max(unit.grid) > 1 else "a single place is left"
+    if unit.shape[0] > 1:
+        return f"its batch has {unit.shape[0]} windows an image"
     if len([size for size in unit.shape[1:] if size > 1]) <= 1:
         return "one vector an image"
-    return f"its places cannot be followed; state the grid of {unit.shape[1:]}"
+    if unit.chosen:
+        return CHOSEN
+    return f"{UNKNOWN}; if they are patches, state the grid of {unit.shape[1:]}"

@@ -1,6 +1,6 @@
 """Units and token coordinates of a model for one image size, computed once, when first used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -96,14 +96,22 @@ class ModelStructure:
         able = {n: self.coordinates[n] for n in names if n not in unable}
         left_out = {n: unable[n] for n in names if n in unable}
         if not able:
-            layers: dict[str, list[str]] = {}
-            for name, why in left_out.items():
-                layers.setdefault(why, []).append(name)
-            reasons = [
-                f"{first}{f' (and {len(rest)} more)' if rest else ''}: {why}"
-                for why, (first, *rest) in layers.items()
-            ]
             raise UserError(
-                f"{what} needs patches that attend to patches; in {self.kind} {'; '.join(reasons)}"
+                f"{what} needs patches that attend to patches; in {self.kind} {grouped(left_out)}"
             )
         return able, left_out
+
+
+def grouped(reasons: Mapping[str, str]) -> str:
+    """Each reason once, with the first name that it holds for and the number of others.
+
+    >>> grouped({"a": "is a layer without tokens", "b": "is a layer without tokens"})
+    'a (and 1 more): is a layer without tokens'
+    """
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(
+        f"{first}{f' (and {len(rest)} more)' if rest else ''}: {why}"
+        for why, (first, *rest) in names.items()
+    )
