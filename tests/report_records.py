@@ -44,7 +44,7 @@ class Page(HTMLParser):
 
 def made_study(
     name: str = "sample-efficiency",
-    verdicts: tuple[str, ...] = ("agrees", "disagrees", "within noise"),
+    verdicts: tuple[str, ...] = ("agrees", "disagrees", "undecided"),
     models: tuple[str, ...] = ("convit_micro", "vit_micro"),
     words: str = "",
     num_points: int = 10,
@@ -144,7 +144,17 @@ def made_study(
             {
                 "source": f"ConViT Table {i + 2}{words}",
                 "text": f"Claim {i + 1}{words}",
+                "table": "top1",
                 "verdict": verdict,
+                "contrast": 2.0,
+                "low": 1.0,
+                "high": 3.0,
+                "detectable": 1.5,
+                "p_value": 0.01,
+                "paper": 4.0,
+                "margin": 0.0,
+                "unit": "points",
+                "digits": 1,
                 "reading": f"Ours is 42.0 against 40.0 ({i + 1}){words}.",
             }
             for i, verdict in enumerate(verdicts)

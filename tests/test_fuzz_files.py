@@ -307,7 +307,7 @@ def make_interrupted(root: Path) -> None:
 
 def make_old_run(root: Path) -> None:
     """A run of the first format, on the digits."""
-    shutil.copytree(FIXTURES / "format-0" / "run", root, dirs_exist_ok=True)
+    shutil.copytree(FIXTURES / "records" / "run", root, dirs_exist_ok=True)
 
 
 # How it is read: whatever comes back must be usable.

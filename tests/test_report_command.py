@@ -113,7 +113,7 @@ def test_json_tells_what_was_written_and_answered(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "o"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["report"] == str(tmp_path / "o" / "report.html")
-    assert told["answer"] == "1 of 3 claims agrees, 1 disagrees and 1 is within noise."
+    assert told["answer"] == "1 of 3 claims agrees, 1 disagrees and 1 is undecided."
     assert [section["kind"] for section in told["sections"]] == ["study"]
 
 

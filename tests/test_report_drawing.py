@@ -275,22 +275,6 @@ def test_a_map_lights_the_photograph_where_it_is_high():
     np.testing.assert_array_equal(pixels[:32, :32], lit(panel)[0, 0])
 
 
-def test_a_matrix_that_was_a_surface_in_earlier_records_is_one_now():
-    panel = {
-        "kind": "heat",
-        "title": "ViT",
-        "rows": ["-1", "1"],
-        "columns": ["-2", "0", "2"],
-        "array": "surface/ViT",
-        "label": "NLL",
-        "log": True,
-    }
-    figure = {"name": "surfaces", "title": "Loss", "panels": [panel]}
-    (found,) = restored(figure, {"surface/ViT": np.ones((2, 3))}).panels
-    assert isinstance(found, Surface)
-    assert (found.x, found.y, found.log) == ([-1.0, 1.0], [-2.0, 0.0, 2.0], True)
-
-
 @pytest.fixture
 def one_of_each():
     """A panel of lines and one of dots, with two series each."""

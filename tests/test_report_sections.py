@@ -169,8 +169,8 @@ def test_a_study_shows_ours_with_spread_and_the_papers_number_beside_it(tmp_path
     made_study().save(tmp_path / "one")
     html = render_page(report_of(tmp_path))
     assert re.search(r"42\.0 ± 1\.4</span><small>paper 47\.8</small>", html)
-    for word, sign in (("agrees", "✓"), ("disagrees", "✗"), ("within noise", "≈")):
-        assert re.search(rf'<span aria-hidden="true">{sign}</span> {word}</span>', html)
+    for word, sign in (("agrees", "✓"), ("disagrees", "✗"), ("undecided", "?")):
+        assert f'<span aria-hidden="true">{sign}</span> {word}</span>' in html
     assert "Laptop scale" in html
     assert "vitascope study sample-efficiency --scale laptop" in html
 
@@ -179,15 +179,18 @@ def test_the_headline_of_several_studies_counts_all_verdicts(tmp_path):
     made_study("a").save(tmp_path / "a")
     made_study("b", ("agrees", "agrees")).save(tmp_path / "b")
     lead = report_of(tmp_path).lead
-    assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is within noise."
-    refuted = "Does not hold here (ConViT Table 3): Claim 2. Ours is 42.0 against 40.0 (2)."
-    assert lead.leads == (refuted,)
+    assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is undecided."
+    assert "4 of 4 decided claims stand" in lead.leads[0]
+    assert (
+        lead.leads[1]
+        == "Does not hold here (ConViT Table 3): Claim 2. Ours is 42.0 against 40.0 (2)."
+    )
     assert lead.question == "Which claims hold here? 2 studies"
 
 
 def test_verdicts_are_counted_in_words(tmp_path):
     counted = {}
-    for verdicts in (("agrees",), ("agrees", "agrees"), ("disagrees",), ("within noise",) * 2):
+    for verdicts in (("agrees",), ("agrees", "agrees"), ("disagrees",), ("undecided",) * 2):
         made_study("x", verdicts).save(tmp_path / "x")
         (section,) = report_of(tmp_path / "x.json").sections
         counted[verdicts] = tally(section.claims)
@@ -195,7 +198,7 @@ def test_verdicts_are_counted_in_words(tmp_path):
         "The one claim agrees",
         "All 2 claims agree",
         "The one claim disagrees",
-        "All 2 claims are within noise",
+        "All 2 claims are undecided",
     ]
 
 

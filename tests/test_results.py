@@ -78,11 +78,11 @@ def ordered(name: str, order: int, verdicts: tuple[str, ...]) -> Record:
 
 
 def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_path):
-    ordered("late", 7, ("agrees", "within noise")).save(tmp_path / "records" / "late")
+    ordered("late", 7, ("agrees", "undecided")).save(tmp_path / "records" / "late")
     ordered("zeroth", 0, ("disagrees", "agrees", "agrees")).save(tmp_path / "records" / "zeroth")
     Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / "a")
     page = results_page([tmp_path / "records"], tmp_path)
-    assert "3 of 5 claims agree, 1 disagrees and 1 is within noise" in page
+    assert "3 of 5 claims agree, 1 disagrees and 1 is undecided" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
     assert [line.split("|")[4:7] for line in table] == [[" 2 ", " 1 ", "  "], [" 1 ", "  ", " 1 "]]

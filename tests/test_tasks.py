@@ -3,7 +3,6 @@
 import json
 import shlex
 import signal
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from vitascope.report.tables.models import METRICS
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter, class_names
 from vitascope.runs.tasks.vqa import VQA, build_vilt, common_answers
 from vitascope.training import recipe
-from vitascope.training.run_folder.checkpoints import MetricsLog
 from vitascope.training.run_folder.run import load_task_run
 from vitascope.training.trainer.loop import train_task
 
@@ -124,24 +122,6 @@ def test_a_segmentation_run_resumes_to_the_same_weights(scenes, tmp_path, monkey
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert segment(scenes, tmp_path / "cut", "--epochs", "2", "--resume") == 0  # finished: at once
-
-
-def test_a_run_stopped_in_an_earlier_version_goes_on_with_its_loss_and_time(scenes):
-    log = MetricsLog(2, Segmentation(scenes, side=32, batch_size=4), labels=None)
-    log.load({"rows": [], "losses": [3.0, 2], "seconds": 7.0}, main=True)
-    log.add(1.5, 1.5, 1)
-    row = log.row(1, 3, 0.1, log.sums)
-    assert row == {"epoch": 1, "step": 3, "train_loss": 1.5, "lr": 0.1} | dict.fromkeys(
-        ("miou", "pixel_accuracy")
-    )
-    assert log.total_seconds() > 7.0
-
-
-def test_a_record_of_an_earlier_version_is_a_finished_run(segmented, tmp_path):
-    stored = load(segmented / "record.json")
-    old = {k: v for k, v in stored.values.items() if k not in ("seconds", "world_size")}
-    replace(stored, values=old).save(tmp_path / "record")
-    assert load_task_run(tmp_path).seconds == stored.seconds
 
 
 def test_a_stop_inside_an_epoch_saves_what_is_there(scenes, tmp_path):

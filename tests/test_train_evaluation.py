@@ -4,7 +4,6 @@ import vitascope  # noqa: F401 - mends torchvision before timm is imported
 
 # isort: split
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from model_making import Says
 from vitascope import data
 from vitascope.errors import UserError
 from vitascope.reliability import bin_sums
-from vitascope.training import evaluate, load_run
+from vitascope.training import evaluate
 from vitascope.training.predictions import Collector, load_predictions
 
 
@@ -122,8 +121,7 @@ def test_without_one_true_label_there_are_no_predictions():
     assert "predicted" not in found.to_record().arrays
 
 
-def test_a_run_from_before_predictions_were_kept_has_none(tmp_path):
-    assert load_run(Path(__file__).parent / "fixtures/format-0/run").predictions is None
+def test_damaged_predictions_are_named(tmp_path):
     (tmp_path / "predictions.safetensors").write_bytes(b"not a file of arrays")
     with pytest.raises(UserError, match="holds no predictions"):
         load_predictions(tmp_path)

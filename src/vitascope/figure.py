@@ -243,12 +243,12 @@ def _changed(part: Any) -> dict[str, Any]:
 
 
 def restored(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Figure:
-    """The figure that a record holds, as it is written now or as earlier versions did.
+    """The figure that a record holds.
 
     Raises:
         UserError: If there is no such panel, or the record does not have its array.
     """
-    panels = tuple(_panel(_upgraded(panel), arrays) for panel in item.get("panels") or ())
+    panels = tuple(_panel(dict(panel), arrays) for panel in item.get("panels") or ())
     title = str(item.get("title") or "")
     return Figure(
         name=str(item.get("name") or "figure"),
@@ -257,20 +257,6 @@ def restored(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Figur
         how=str(item.get("how") or ""),
         panels=panels,
     )
-
-
-def _upgraded(panel: Mapping[str, Any]) -> dict[str, Any]:
-    """A panel of an earlier version: surfaces were matrices, a group's only value had no list."""
-    item = dict(panel)
-    if item.get("kind") == "heat" and str(item.get("array")).startswith("surface/"):
-        item |= {"kind": "surface"}
-        item |= {"x": list(map(float, item["rows"])), "y": list(map(float, item["columns"]))}
-    if item.get("kind") == "dots":
-        item["series"] = [
-            {**line, "values": [v if isinstance(v, list) else [v] for v in line["values"]]}
-            for line in item["series"]
-        ]
-    return item
 
 
 def _panel(item: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Panel:

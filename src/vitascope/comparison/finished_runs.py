@@ -161,7 +161,7 @@ def _kept(run: Run) -> Predictions:
     found = run.predictions
     if found is None:
         raise UserError(
-            f"{run.folder} keeps no predictions: it was made by an earlier version; give another "
+            f"{run.folder} has no predictions.safetensors; give another "
             "--out, or delete it and it is trained again"
         )
     return found

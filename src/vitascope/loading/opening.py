@@ -33,7 +33,6 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.data import Dataset
-from vitascope.data.sources.imagenet import CROP_PCT
 from vitascope.errors import UserError, reason
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.loading.hugging_face import PREFIX, hub_config, open_classifier, rebuilt_classifier
@@ -199,7 +198,8 @@ def open_run(
     if name is None:
         raise UserError(f"{folder} was trained on a model that was handed in; build it yourself")
     data = run.config["data"]
-    missing = [part for part in ("name", "size", "mean", "std") if data.get(part) is None]
+    parts = ("name", "size", "mean", "std", "crop_pct", "interpolation")
+    missing = [part for part in parts if data.get(part) is None]
     if missing:
         raise UserError(f"{folder}: its config.yaml does not say the {', '.join(missing)} of data")
     if not len(data["mean"]) == len(data["std"]) == data["size"][0]:
@@ -226,8 +226,8 @@ def open_run(
         size=(channels, image_size or height, image_size or width),
         mean=tuple(data["mean"]),
         std=tuple(data["std"]),
-        crop_pct=data.get("crop_pct", CROP_PCT if data["name"].startswith("imagenet") else 1.0),
-        interpolation=data.get("interpolation", "bicubic"),
+        crop_pct=data["crop_pct"],
+        interpolation=data["interpolation"],
     )
     return OpenedModel(
         name=name,

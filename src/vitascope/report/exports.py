@@ -64,13 +64,5 @@ def _tables(section: Section) -> Iterator[Table]:
     yield from section.tables
     yield from (gallery.table for gallery in section.galleries)
     if section.claims:
-        claims = [
-            {
-                "source": claim.source,
-                "text": claim.text,
-                "verdict": claim.badge.words,
-                "reading": claim.reading,
-            }
-            for claim in section.claims
-        ]
+        claims = [claim.stored for claim in section.claims]
         yield claims_table(claims, f"Claims of the paper: {section.title}")

@@ -2,7 +2,7 @@
 
 From values and arrays that :mod:`vitascope.inspection.evaluation` made, in the record of an
 evaluation or of a comparison. A picture is a small PNG or JPEG in the record; where it has none
-(made by an earlier version, or the files were gone) the list is a table of files.
+(the files were gone) the list is a table of files.
 """
 
 from collections.abc import Mapping, Sequence

@@ -82,8 +82,6 @@ def _maps(seen: Seen, titled: bool) -> Maps:
     rows = {NAMES[m]: seen.record.arrays[f"map/{m}"] for m in seen.values["methods"]}
     pictures = np.asarray(seen.record.arrays["pictures"])
     pictures = pictures / 255 if pictures.dtype == np.uint8 else pictures.astype(float)
-    if pictures.ndim == 3:  # grey, of an earlier version
-        pictures = np.repeat(pictures[..., None], 3, -1)
     check_photographs(pictures, len(next(iter(rows.values()))))
     side = max(max(part.shape[1:]) for part in rows.values())
     values = np.stack([_resized(np.asarray(part, float), side) for part in rows.values()])

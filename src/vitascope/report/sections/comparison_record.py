@@ -138,10 +138,8 @@ class ComparisonRecord:
         """From the fewest images to the most; an accuracy that is not a number is left out."""
         rows = []
         for row in self.values["table"]:
-            means = {entry["model"]: entry["mean"] for entry in row["entries"]}
-            base = means.get(self.values.get("reference"))
             entries = {
-                entry["model"]: self._entry(_in_points(entry, base), row["fraction"])
+                entry["model"]: self._entry(entry, row["fraction"])
                 for entry in row["entries"]
                 if _finite(entry["mean"])
             }
@@ -256,21 +254,6 @@ class ComparisonRecord:
             uniform = item.get("uniform")
             found.append(Trace(model, fraction, item["epochs"], item["layers"], values, uniform))
         return sorted((trace for trace in found if len(trace.epochs)), key=lambda t: t.fraction)
-
-
-def _in_points(entry: Mapping[str, Any], base: object) -> Mapping[str, Any]:
-    """With the lead in points; records of version 0 have relative gains of ``base`` alone.
-
-    >>> _in_points({"mean": 60.0, "gain": 20.0, "gain_low": 10.0, "gain_high": 30.0}, 50.0)[
-    ...     "points"
-    ... ]
-    10.0
-    """
-    if "points" in entry or not isinstance(base, (int, float)) or not math.isfinite(base):
-        return entry
-    gains = {end: entry.get(f"gain{end}") for end in ("", "_low", "_high")}
-    points = {f"points{end}": base * g / 100 for end, g in gains.items() if g is not None}
-    return {**entry, **points}
 
 
 def _finite(value: object) -> bool:

@@ -19,7 +19,6 @@ VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "disagrees": ("✗", "bad"),
     "undecided": ("?", "unsure"),
     "not testable here": ("○", "unsure"),
-    "within noise": ("≈", "unsure"),  # of old records
 }
 
 
@@ -41,6 +40,7 @@ class JudgedClaim:
     reading: str
     badge: Badge
     p_value: float | None = None  # None if it was not tested
+    stored: Mapping[str, Any] = field(default_factory=dict)  # as the record has it
 
 
 @dataclass(frozen=True, kw_only=True)

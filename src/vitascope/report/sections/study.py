@@ -34,11 +34,6 @@ _VERDICTS = (
     "the paper's own effect is smaller than what is detected here with 80 % power, and "
     "undecided if we should have seen it, or if the paper gives no number.",
 )
-_WITHIN_NOISE = (
-    "Agrees, disagrees, within noise",
-    "A claim of the paper is tested on our numbers. Within noise: our seeds differ as much as "
-    "the claim says the models do, so that it is neither confirmed nor refuted.",
-)
 _SPREAD = ("±", "One standard deviation over seeds.")
 _ONE_SEED = (
     "One seed: another one may differ. No claim about the models can be decided; run three or "
@@ -88,8 +83,7 @@ def section(source: Source, styles: Styles) -> Section:
     said = tally(claims)
     taken = (f"{runs_in_words(values)}.",) if values.get("earlier") else ()
     single = (_ONE_SEED,) if claims and len(seeds) == 1 else ()
-    old = any(claim.badge.words == "within noise" for claim in claims)
-    terms = (_WITHIN_NOISE if old else _VERDICTS, _SPREAD)
+    terms = (_VERDICTS, _SPREAD)
     scale = _SCALES.get(str(values.get("scale")))
     said_to_hold = str(values.get("claim") or "")
     claimed = claim_in_words(covers, said_to_hold) if said_to_hold else ""
@@ -149,6 +143,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
         reading=str(item.get("reading") or ""),
         badge=Badge(words=verdict, sign=sign, tone=tone),
         p_value=tested(item).p_value,
+        stored=item,
     )
 
 

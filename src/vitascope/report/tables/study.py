@@ -5,8 +5,6 @@ claims, and each that has no effect behind it has one chance in twenty to be dec
 verdicts are counted twice: by themselves, and as far as they stand at a false discovery rate of 5 %
 over all claims of one paper that are counted together (Benjamini and Hochberg 1995). A claim that
 was tried with one run each, or whose noise is unknown, was not tested.
-
-Records of version 0 have verdicts without these numbers; they are shown as they are.
 """
 
 from collections import Counter
@@ -25,7 +23,6 @@ VERDICT_MARKS = {
     "disagrees": "-",
     "undecided": "?",
     "not testable here": "o",
-    "within noise": "=",  # of old records
 }
 
 LEVEL = 0.05
@@ -74,18 +71,17 @@ def tested(claim: Mapping[str, Any]) -> CountedClaim:
 def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
     """The claims of a record: where the paper makes each, the verdict, and what was measured."""
     found = list(claims)
-    new = all("detectable" in claim for claim in found)
-    columns = ("Contrast, 95 % interval", "Detectable", "Paper's") if new else ("Measured",)
     rows = []
     for claim in found:
         verdict = Cell(words=str(claim.get("verdict") or "not tried"), bold=True)
-        words = _numbers(claim) if new else [str(claim.get("reading") or "")]
-        rows.append(row(str(claim.get("source") or ""), [str(claim["text"]), verdict, *words]))
+        rows.append(
+            row(str(claim.get("source") or ""), [str(claim["text"]), verdict, *_numbers(claim)])
+        )
     return Table(
         name="claims",
         title=title,
         corner="Source",
-        columns=("Claim", "Verdict", *columns),
+        columns=("Claim", "Verdict", "Contrast, 95 % interval", "Detectable", "Paper's"),
         rows=tuple(rows),
     )
 
@@ -98,15 +94,15 @@ def _numbers(claim: Mapping[str, Any]) -> list[str]:
         words = number(value, digits)
         return sign + words if isinstance(value, (int, float)) and value >= 0 else words
 
-    contrast = said(claim["contrast"], "+")
-    if claim["low"] is not None:
-        contrast += f" [{said(claim['low'], '+')}, {said(claim['high'], '+')}]"
+    contrast = said(claim.get("contrast"), "+")
+    if claim.get("low") is not None:
+        contrast += f" [{said(claim['low'], '+')}, {said(claim.get('high'), '+')}]"
     unit = str(claim.get("unit") or "")
-    known = claim["contrast"] is not None and unit
+    known = claim.get("contrast") is not None and unit
     return [
         f"{contrast} {unit}" if known else contrast,
-        said(claim["detectable"]),
-        said(claim["paper"], "+"),
+        said(claim.get("detectable")),
+        said(claim.get("paper"), "+"),
     ]
 
 
@@ -120,7 +116,7 @@ def tally(verdicts: Sequence[str]) -> str:
     """
     if not verdicts:
         return "No claim was tried"
-    states = ("undecided", "not testable here", "within noise")
+    states = ("undecided", "not testable here")
     one = {state: f"is {state}" for state in states}
     many = {"agrees": "agree", "disagrees": "disagree", **{s: f"are {s}" for s in states}}
     found = Counter(verdicts)
@@ -164,17 +160,14 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
 def correction(claims: Sequence[CountedClaim]) -> str:
     """What is left of the decided claims after the correction; nothing where none was tested.
 
-    Claims of earlier records, which have no p-value, are told apart.
-
     >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
     >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
     >>> correction([first, second, CountedClaim("A Fig. 3", "undecided", 0.3)])
     'At a false discovery rate of 5 % per paper, 1 of 2 decided claims stands: 1 agrees.'
-    >>> correction([first, CountedClaim("A Fig. 2", "agrees", None)]).partition(", ")[2]
-    'the one decided claim stands (1 of earlier records, which have no p-value, apart).'
+    >>> correction([first, CountedClaim("A Fig. 2", "undecided", None)]).partition(", ")[2]
+    'the one decided claim stands.'
     """
-    every = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
-    decided = [claim for claim in every if claim.p_value is not None]
+    decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
     if not decided:
         return ""
     left = Counter(
@@ -192,9 +185,7 @@ def correction(claims: Sequence[CountedClaim]) -> str:
     if len(decided) == 1:
         said = f"the one decided claim {'stands' if count else 'does not stand'}"
     told = f": {' and '.join(words)}" if words and len(decided) > 1 else ""
-    old = len(every) - len(decided)
-    apart = f" ({old} of earlier records, which have no p-value, apart)" if old else ""
-    return f"At a false discovery rate of 5 % per paper, {said}{told}{apart}."
+    return f"At a false discovery rate of 5 % per paper, {said}{told}."
 
 
 def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:

@@ -141,9 +141,6 @@ def clean(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
     for place in (folder, folder / "weights"):
         sweep(place)
-        for pattern in (".*.safetensors.part", ".tmp??????"):  # as version 0.1 left them
-            for left in place.glob(pattern):
-                left.unlink(missing_ok=True)
 
 
 def _steps(folder: Path) -> list[Path]:
@@ -217,9 +214,7 @@ class MetricsLog:
     def load(self, values: Mapping[str, Any], main: bool) -> None:
         """The reverse of :meth:`values`; sums over processes go on in the main one."""
         self.rows = list(values["rows"])
-        self.seconds, self.epoch_seconds = values["seconds"], values.get("epoch_seconds", 0.0)
-        if "losses" in values:  # of a task in an earlier version: loss and batches
-            values = {"sums": [values["losses"][0], *values["losses"]]}
+        self.seconds, self.epoch_seconds = values["seconds"], values["epoch_seconds"]
         self.sums = list(values["sums"]) if main else [0.0, 0.0, 0.0]
 
     def is_best(self, row: Mapping[str, Any]) -> bool:

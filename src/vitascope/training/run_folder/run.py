@@ -45,7 +45,6 @@ __all__ = [
     "write_metrics",
 ]
 
-_LATER = ("classes", "crop_pct", "interpolation")  # earlier runs do not say these of their images
 _ANSWERS = ("compare.json", "pretrained.json")  # records of comparisons
 _KINDS = ("run", "task")  # of records: classification, another task
 _SAME = ("task", "recipe", "model", "data", "seed", "teacher")  # what makes two runs the same run
@@ -135,8 +134,6 @@ def differences(
     """
     found = []
     for key in keys:
-        if prefix == "data." and key in _LATER and key not in old:
-            continue  # of a run that did not keep them yet
         a, b = old.get(key), new.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             found += differences(a, b, sorted({*a, *b}), f"{prefix}{key}.")
@@ -224,7 +221,6 @@ def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
     fields, found = _STORED, stored.values
     if stored.kind == "task":
         fields = {**_STORED, "task": str, "metric": str}
-        found = {"seconds": stored.seconds, "world_size": 1, **found}  # earlier ones do not say
     values: dict[str, Any] = {name: found.get(name) for name in fields}
     wrong = [name for name, kind in fields.items() if not isinstance(values[name], kind)]
     if stored.kind not in kinds or wrong:
