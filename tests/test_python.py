@@ -1,8 +1,13 @@
 """Vitascope from Python: the same words, the same records; a result prints, draws and saves."""
 
+import importlib
+import inspect
 import json
+import pkgutil
 import subprocess
 import sys
+from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -211,3 +216,29 @@ def test_a_script_that_asks_for_workers_runs_once(tmp_path):
     words = [sys.executable, "script.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["begun", "True"]
+
+
+def test_a_public_function_stays_one_when_every_module_is_imported():
+    for module in pkgutil.walk_packages(vitascope.__path__, "vitascope."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in ("compare", "evaluate", "export", "inspect", "load", "predict", "study", "train"):
+        assert isinstance(getattr(vitascope, name), FunctionType), name
+    assert not {path.stem for path in Path(vitascope.__path__[0]).iterdir()} & {
+        name for name in vitascope.__all__ if isinstance(getattr(vitascope, name), FunctionType)
+    }
+
+
+def test_functions_say_what_they_take():
+    for name in ("inspect", "evaluate", "train"):
+        first, *others = inspect.signature(getattr(vitascope, name)).parameters.values()
+        assert (first.name, first.kind) == ("model", first.POSITIONAL_OR_KEYWORD)
+        assert {each.kind for each in others} == {first.KEYWORD_ONLY}
+    assert "data" in inspect.signature(vitascope.compare).parameters
+
+
+def test_train_is_the_command(tmp_path):
+    small = {"epochs": 1, "fraction": 0.1, "no_tracking": True, "quiet": True}
+    done = vitascope.train("vit_micro", data="digits", out=tmp_path / "a", **small)
+    assert done.values["folder"] == str(tmp_path / "a")
+    assert vitascope.load(tmp_path / "a").classes
