@@ -33,9 +33,9 @@ def run(options: DataOptions) -> Result:
     from vitascope.data.survey import file_sizes, surveyed
     from vitascope.report.tables.table import Table, as_text, row
 
-    found = surveyed(options.source)
+    survey = surveyed(options.source)
     sizes = file_sizes(options.source)
-    values = {**found.values(), "sizes": sizes}
+    values = {**survey.values(), "sizes": sizes}
     table = Table(
         name="classes",
         title="Images of each class",
@@ -46,10 +46,10 @@ def run(options: DataOptions) -> Result:
             for line in values["classes"]
         ),
     )
-    named = tuple(f"{what}: {one} | {other}" for what, one, other in found.pairs)
+    named = tuple(f"{what}: {one} | {other}" for what, one, other in survey.pairs)
     return Result(
         records={},
-        summary=f"{as_text(table)}\n{found.short}.",
+        summary=f"{as_text(table)}\n{survey.short}.",
         values=values,
-        notes=(*((sizes,) if sizes else ()), *found.unreadable, *named),
+        notes=(*((sizes,) if sizes else ()), *survey.unreadable, *named),
     )

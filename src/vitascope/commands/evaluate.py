@@ -128,13 +128,13 @@ def _task(options: Evaluate, done: Any) -> Result:
         if getattr(options, name) != usual[name]:
             option = f"--{name.replace('_', '-')}"
             raise UserError(f"{options.model} is a run of {done.task}: {option} does not apply")
-    found = evaluate_task(done, options.data, device=options.device, num_workers=options.workers)
+    record = evaluate_task(done, options.data, device=options.device, num_workers=options.workers)
     if options.out is not None:
-        found.save(options.out)
+        record.save(options.out)
     return Result(
-        records={found.kind: found},
-        summary=as_text(task_table(found.values, options.model)),
-        values=dict(found.values),
+        records={record.kind: record},
+        summary=as_text(task_table(record.values, options.model)),
+        values=dict(record.values),
     )
 
 
@@ -143,14 +143,14 @@ def _accuracy(options: Evaluate, subject: "str | nn.Module", how: dict[str, Any]
     from vitascope.report.tables.models import evaluation_table
     from vitascope.report.tables.table import as_text
 
-    found = evaluate_subject(subject, options.data, seed=options.seed, **how)
+    record = evaluate_subject(subject, options.data, seed=options.seed, **how)
     if options.out is not None:
-        found.save(options.out)
+        record.save(options.out)
     return Result(
-        records={"evaluation": found},
-        summary=as_text(evaluation_table([found], [options.model], [None])),
-        values=dict(found.values),
-        notes=tuple(f"note: {note}" for note in found.config["notes"]),
+        records={"evaluation": record},
+        summary=as_text(evaluation_table([record], [options.model], [None])),
+        values=dict(record.values),
+        notes=tuple(f"note: {note}" for note in record.config["notes"]),
     )
 
 
@@ -172,11 +172,11 @@ def _robustness(
     read = [f"{name}: {READINGS[record.kind](record)}" for name, record in records.items()]
     notes = next(iter(records.values())).config["notes"]
     measured = {name: {**record.values, **_few(record.arrays)} for name, record in records.items()}
-    told = {"subject": options.model, "seed": options.seed, "measures": measured, "notes": notes}
+    values = {"subject": options.model, "seed": options.seed, "measures": measured, "notes": notes}
     result = Result(
         records=records,
         summary="\n".join([as_text(summary_table(records)), *read]),
-        values=told,
+        values=values,
         notes=(*left_out(records), *(f"note: {note}" for note in notes)),
     )
     if options.out is None:

@@ -116,44 +116,44 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
     if options.list:
         return _units(list_units(asked, model), options)
     with Progress("inspecting", quiet=options.quiet or options.json) as bar:
-        found = inspect_subject(asked, bar.show, model)
+        inspection = inspect_subject(asked, bar.show, model)
     from vitascope.report.instruments.robustness import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
     from vitascope.report.tables.table import as_text
 
     read = [
         f"{record.kind}: {READINGS[record.kind](record)}"
-        for record in found.records.values()
+        for record in inspection.records.values()
         if record.kind in READINGS
     ]
-    refused = [f"not {name}: {why}" for name, why in found.refused.items()]
-    explorer = {} if found.explorer is None else {"explorer": found.explorer}
-    measured = {name: dict(record.values) for name, record in found.records.items()}
-    table = [as_text(summary_table(found.records))] if found.records else []
+    refused = [f"not {name}: {why}" for name, why in inspection.refused.items()]
+    explorer = {} if inspection.explorer is None else {"explorer": inspection.explorer}
+    measured = {name: dict(record.values) for name, record in inspection.records.items()}
+    table = [as_text(summary_table(inspection.records))] if inspection.records else []
     result = Result(
-        records={**found.records, **explorer},
+        records={**inspection.records, **explorer},
         summary="\n".join([*table, *read, *refused]),
         values={
-            "subject": found.subject,
+            "subject": inspection.subject,
             "measures": measured,
-            "refused": dict(found.refused),
-            "notes": list(found.notes),
+            "refused": dict(inspection.refused),
+            "notes": list(inspection.notes),
         },
-        notes=(*left_out(found.records), *(f"note: {note}" for note in found.notes)),
+        notes=(*left_out(inspection.records), *(f"note: {note}" for note in inspection.notes)),
     )
     return result if options.out is None else replace(result, written=result.save(options.out))
 
 
-def _units(found: "Record", options: Inspect) -> Result:
+def _units(record: "Record", options: Inspect) -> Result:
     from vitascope.report.tables.models import units_table
     from vitascope.report.tables.table import as_text
 
     if options.out is not None:
-        found.save(options.out / "units")
+        record.save(options.out / "units")
     return Result(
-        records={"units": found},
-        summary=as_text(units_table(found)),
-        values={"units": found.values["units"], "size": found.values["size"]},
+        records={"units": record},
+        summary=as_text(units_table(record)),
+        values={"units": record.values["units"], "size": record.values["size"]},
     )
 
 

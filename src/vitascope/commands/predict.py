@@ -66,7 +66,7 @@ def run(options: Predict) -> Result:
     broken: dict[Path, str] = {}
     quiet = options.quiet or options.json
     with Progress("predicting", len(files), unit="img", quiet=quiet) as bar:
-        found = predict(
+        predictions = predict(
             options.run,
             files,
             top=options.top,
@@ -76,18 +76,18 @@ def run(options: Predict) -> Result:
             on_broken=lambda file, error: broken.__setitem__(file, str(error)),
             on_step=lambda done: bar.show("", done, len(files)),
         )
-    if not found:
+    if not predictions:
         raise UserError(f"none of {len(files)} files can be read; of the first: {broken[files[0]]}")
     if options.out is not None:
-        write_answers(options.out, found)
-    told = len(files) - len(broken)
+        write_answers(options.out, predictions)
+    num_read = len(files) - len(broken)
     return Result(
         records={},
-        summary=answers_table(found).rstrip() if options.out is None else f"{told} files",
+        summary=answers_table(predictions).rstrip() if options.out is None else f"{num_read} files",
         values={
             "answers": [
                 {"file": str(each.file), "label": each.label, "probability": each.probability}
-                for each in found
+                for each in predictions
             ],
             "temperature": temperature,
             "left_out": {str(file): why for file, why in broken.items()},

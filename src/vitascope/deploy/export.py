@@ -92,13 +92,15 @@ def _difference(loaded: "OpenedModel", answer: Answer) -> float:
     from vitascope.capture import logits_of
 
     noise = torch.Generator().manual_seed(0)
-    found = []
+    differences = []
     for count in BATCHES:
         images = torch.randn(count, *loaded.input_size(), generator=noise)
         with torch.inference_mode():
             ours = logits_of(loaded.model(images)).numpy()
-        found.append(np.abs(answer(images) - ours).max() / max(float(np.abs(ours).max()), 1e-12))
-    return float(max(found))
+        differences.append(
+            np.abs(answer(images) - ours).max() / max(float(np.abs(ours).max()), 1e-12)
+        )
+    return float(max(differences))
 
 
 def _safetensors(loaded: "OpenedModel", about: dict[str, Any], path: Path) -> Answer:
@@ -167,8 +169,8 @@ def _onnx(loaded: "OpenedModel", about: dict[str, Any], path: Path) -> Answer:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
     def answer(images: "Tensor") -> "np.ndarray":
-        (found,) = session.run(["logits"], {"images": images.numpy()})
-        return found
+        (logits,) = session.run(["logits"], {"images": images.numpy()})
+        return logits
 
     return answer
 

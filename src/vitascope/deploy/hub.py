@@ -107,14 +107,14 @@ class HubModel(
     def _card(self) -> str:
         facts, stated = self.facts, self._preprocessing
         size = " x ".join(map(str, stated.size or ()))
-        found = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+        rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
         return f"""# {facts.get("model", "An image classifier")}
 
 Tells {len(self.classes)} classes apart: {listed(self.classes, SHOWN)}.
 
 | | |
 |---|---|
-{found}
+{rows}
 
 Images: {size}, mean {_numbers(stated.mean)}, std {_numbers(stated.std)}, {stated.interpolation}
 interpolation, the centre {100 * (stated.crop_pct or 1):g} % of the resized image.
@@ -136,7 +136,7 @@ def _numbers(values: tuple[float, ...] | None) -> str:
 def _facts(run: record.Record, config: Mapping[str, Any]) -> dict[str, str]:
     """The card's table, in words."""
     final, data, recipe = run.values["final"], config["data"], config["recipe"]
-    found = {
+    facts = {
         "model": str(config["model"].get("name")),
         "started from": str(config["model"].get("origin", "random weights")),
         "images": f"{data['name']}, {data.get('train_images', '?')} to train on",
@@ -147,11 +147,11 @@ def _facts(run: record.Record, config: Mapping[str, Any]) -> dict[str, str]:
     }
     shares = {"top-1": final.get("top1"), "top-5": final.get("top5")}
     tested = f"of {data['test_images']:,} test images" if data.get("test_images") else ""
-    found |= {
+    facts |= {
         name: f"{100 * value:.2f} % {tested}".strip()
         for name, value in shares.items()
         if value is not None
     }
     scores = {"NLL": final.get("test_nll"), "ECE": final.get("ece")}
-    found |= {name: f"{value:.4f}" for name, value in scores.items() if value is not None}
-    return found
+    facts |= {name: f"{value:.4f}" for name, value in scores.items() if value is not None}
+    return facts

@@ -48,18 +48,18 @@ def image_files(paths: Sequence[str | Path]) -> list[Path]:
     """
     from vitascope.data.sources.folder import EXTENSIONS
 
-    found: list[Path] = []
+    files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS)
             if not inside:
                 raise UserError(f"no images in {path} ({', '.join(sorted(EXTENSIONS))})")
-            found += inside
+            files += inside
         elif path.exists():
-            found.append(path)
+            files.append(path)
         else:
             raise UserError(f"there is no file or folder {path}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def temperature_of(word: str) -> float:
@@ -72,19 +72,19 @@ def temperature_of(word: str) -> float:
         UserError: If it is neither, or not above 0.
     """
     try:
-        found: Any = float(word)
+        temperature: Any = float(word)
     except ValueError:
-        kept = record.load(word)
-        scaling: Any = kept.values.get("scaling")
-        found = scaling.get("temperature") if isinstance(scaling, dict) else None
-        if kept.kind != "calibration" or not isinstance(found, int | float):
+        stored = record.load(word)
+        scaling: Any = stored.values.get("scaling")
+        temperature = scaling.get("temperature") if isinstance(scaling, dict) else None
+        if stored.kind != "calibration" or not isinstance(temperature, int | float):
             raise UserError(
                 f"{word} has no temperature; give a number, or the calibration.json of "
                 "`vitascope evaluate RUN --on calibration --out FOLDER`"
             ) from None
-    if not 0 < found < float("inf"):
+    if not 0 < temperature < float("inf"):
         raise UserError(f"a temperature is above 0, not {word}")
-    return float(found)
+    return float(temperature)
 
 
 def predict(
@@ -124,7 +124,7 @@ def predict(
 
     loaded = model if isinstance(model, OpenedModel) else load(model, device=device)
     target, classes = next(loaded.model.parameters()).device, loaded.classes or ()
-    found: list[Prediction] = []
+    predictions: list[Prediction] = []
     for start in range(0, len(files), batch_size):
         names = [Path(file) for file in files[start : start + batch_size]]
         ready = list(_readable(loaded, names, on_broken))
@@ -136,12 +136,12 @@ def predict(
             for (name, _), shares, indices in zip(
                 ready, best.values.tolist(), best.indices.tolist(), strict=True
             ):
-                found += [
+                predictions += [
                     Prediction(name, classes[index] if classes else str(index), share)
                     for share, index in zip(shares, indices, strict=True)
                 ]
         on_step(start + len(names))
-    return found
+    return predictions
 
 
 def _readable(

@@ -21,10 +21,10 @@ def built_in(model: nn.Module) -> tuple[str, str]:
         return "convit", "soft: gated positional attention, free to leave it"
     if any(isinstance(layer, NeighborhoodAttention) for layer in model.modules()):
         return "other", "hard: attention within a neighbourhood of each patch"
-    found = [getattr(layer, "locality", None) for layer in model.modules()]
-    told = list(dict.fromkeys(words for words in found if isinstance(words, str)))
-    if attends and told:
-        return "vit", "; ".join(told)
+    declared = [getattr(layer, "locality", None) for layer in model.modules()]
+    kinds = list(dict.fromkeys(words for words in declared if isinstance(words, str)))
+    if attends and kinds:
+        return "vit", "; ".join(kinds)
     if attends and _mixing(model):
         return "other", "mixed: convolutions beside attention"
     windows = _windows(model)

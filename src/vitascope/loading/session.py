@@ -132,17 +132,17 @@ class Session:
         """The images, and why their labels are not the model's, if they are not."""
         _ = self._output  # images that do not go through are an error, other classes are not
         try:
-            found = self.labelled_images
+            images = self.labelled_images
         except UserError as error:
             if self.map_classes:
                 raise
             return self.loaded, str(error)
         if self.opened.random:
-            found = self.loaded  # outputs of untrained weights mean no classes yet
-        count = len(found.classes)
+            images = self.loaded  # outputs of untrained weights mean no classes yet
+        count = len(images.classes)
         if count != self.num_outputs:
-            return found, f"it has {self.num_outputs} outputs, these images have {count} classes"
-        return found, None
+            return images, f"it has {self.num_outputs} outputs, these images have {count} classes"
+        return images, None
 
     @property
     def notes(self) -> list[str]:

@@ -167,13 +167,13 @@ def correct_arrays(
 
     A training whose runs kept no predictions is left out.
     """
-    found = {}
+    arrays = {}
     for name, training in trainings.items():
-        kept = [load_run(folder_of(training, seed, out)).predictions for seed in seeds]
-        rows = [each.correct for each in kept if each is not None]
-        if len(rows) == len(kept):
-            found[f"correct/{name}"] = np.stack(rows).astype(np.uint8)
-    return found
+        predictions = [load_run(folder_of(training, seed, out)).predictions for seed in seeds]
+        rows = [each.correct for each in predictions if each is not None]
+        if len(rows) == len(predictions):
+            arrays[f"correct/{name}"] = np.stack(rows).astype(np.uint8)
+    return arrays
 
 
 def command(
@@ -215,10 +215,10 @@ def refuse_other(path: Path, config: Mapping[str, Any], same: Sequence[str], wha
     """
     if not path.with_name(f"{path.name}.json").exists():
         return
-    found = differences(record.load(path).config, config, same)
-    if found:
+    changes = differences(record.load(path).config, config, same)
+    if changes:
         raise UserError(
-            f"{path.parent} holds another {what}: {'; '.join(found)}; ask the same question or "
+            f"{path.parent} holds another {what}: {'; '.join(changes)}; ask the same question or "
             "choose another folder"
         )
 

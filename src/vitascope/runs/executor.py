@@ -126,11 +126,11 @@ def waves(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
         teacher = training.teacher
         if isinstance(teacher, Training):
             runs.setdefault((teacher.key, seed), (teacher, []))
-    found: dict[int, list[Wanted]] = {}
+    by_level: dict[int, list[Wanted]] = {}
     for (_, seed), (training, readings) in runs.items():
         late = int(isinstance(training.teacher, Training))
-        found.setdefault(late, []).append((training, readings, seed))
-    return [found[level] for level in sorted(found)]
+        by_level.setdefault(late, []).append((training, readings, seed))
+    return [by_level[level] for level in sorted(by_level)]
 
 
 def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:

@@ -36,9 +36,9 @@ def read(run: Run, reading: Reading, training: Training) -> Record:
     started = perf_counter()
     if reading.name not in READINGS:
         raise unknown("reading", reading.name, READINGS)
-    found = READINGS[reading.name](run, dict(reading.options), training)
-    config = {**found.config, "run": str(run.folder.name), "options": dict(reading.options)}
-    return replace(found, config=config, seed=run.seed, seconds=perf_counter() - started)
+    record = READINGS[reading.name](run, dict(reading.options), training)
+    config = {**record.config, "run": str(run.folder.name), "options": dict(reading.options)}
+    return replace(record, config=config, seed=run.seed, seconds=perf_counter() - started)
 
 
 def _final(run: Run, options: dict[str, Any], training: Training) -> Record:
@@ -80,8 +80,8 @@ def _test(run: Run, options: dict[str, Any], training: Training) -> Record:
     )
     tests = subset(images.test, Subset(first_classes=run.recipe.subset.first_classes))
     batches = EvalBatches(tests, batch_size=run.recipe.eval_batch, mean=images.mean, std=images.std)
-    found = evaluate(open_run(run.folder).model, batches, label_sets=images.label_sets)
-    return found.to_record(run=str(run.folder), data=images.name, split="test")
+    evaluation = evaluate(open_run(run.folder).model, batches, label_sets=images.label_sets)
+    return evaluation.to_record(run=str(run.folder), data=images.name, split="test")
 
 
 def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:

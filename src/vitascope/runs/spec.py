@@ -21,13 +21,13 @@ def changed_recipe(base: str | Recipe, epochs: int | None, changes: Mapping[str,
     >>> changed_recipe("deit", 30, {}).warmup_epochs
     0.5
     """
-    known = recipe(base) if isinstance(base, str) else base
+    start = recipe(base) if isinstance(base, str) else base
     changes = dict(changes)
     if epochs is not None:
-        changes.setdefault("warmup_epochs", known.warmup_epochs * epochs / known.epochs)
+        changes.setdefault("warmup_epochs", start.warmup_epochs * epochs / start.epochs)
         changes.setdefault("least_steps", None)
         changes["epochs"] = epochs
-    return known.override(**changes)
+    return start.override(**changes)
 
 
 def _hashed(values: Mapping[str, Any]) -> str:

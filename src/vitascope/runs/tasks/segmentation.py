@@ -91,8 +91,8 @@ class Segmentation:
 
     def record(self, model: nn.Module) -> Record:
         """The same with every class, for the disk."""
-        found = self.miou(model).to_record()
-        return replace(found, values={**found.values, "classes": list(self.classes)})
+        record = self.miou(model).to_record()
+        return replace(record, values={**record.values, "classes": list(self.classes)})
 
 
 def build_segmenter(name: str, task: Segmentation, **how: Any) -> Segmenter:

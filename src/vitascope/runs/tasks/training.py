@@ -90,9 +90,9 @@ def evaluate_task(
             f"{data} has other classes than {run.folder} was trained on; give data with the same"
         )
     model = load_weights(_built(name, made, args), run.weights).to(device_of(device))
-    found = made.record(model)
+    record = made.record(model)
     return replace(
-        found,
+        record,
         config={"run": str(run.folder), "data": made.config()},
         seconds=perf_counter() - started,
     )

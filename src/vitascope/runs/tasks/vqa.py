@@ -110,11 +110,11 @@ class VQA:
 
     def targets(self, questions: Sequence[Question]) -> Tensor:
         """Scores of all answers. (B, K)"""
-        found = torch.zeros(len(questions), len(self.answers))
-        for row, question in zip(found, questions, strict=True):
+        scores = torch.zeros(len(questions), len(self.answers))
+        for row, question in zip(scores, questions, strict=True):
             for number, score in soft_targets(question.answers, self.answers).items():
                 row[number] = score
-        return found
+        return scores
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """Shuffled, whole batches."""
