@@ -12,9 +12,7 @@ from vitascope.errors import UserError
 from vitascope.papers.plan import Study
 
 _FILES = (
-    "convit.sample_efficiency",
-    "convit.sizes",
-    "convit.long_training",
+    "convit.accuracy",
     "convit.parts",
     "convit.inside",
     "convit.locality",
@@ -26,11 +24,8 @@ _FILES = (
     "vit.stages",
     "vit.alternet",
     "vit.smoothing",
-    "broadcasting.accuracy",
-    "broadcasting.robustness",
-    "broadcasting.positions",
-    "dial.fine_grid",
-    "dial.accuracy",
+    "broadcasting",
+    "dial",
 )
 
 

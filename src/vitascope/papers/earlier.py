@@ -24,7 +24,7 @@ from typing import Any
 
 from vitascope import record
 from vitascope.errors import UserError, listed
-from vitascope.papers.plan import FINAL, HITS, Ask, Plan
+from vitascope.papers.plan import TOP1, CellSpec, Plan
 from vitascope.papers.scale import Scale
 from vitascope.record import Record, plain
 from vitascope.runs.cache import images_of
@@ -51,50 +51,51 @@ class Earlier:
     runs: Mapping[tuple[str, int], EarlierRun]  # by training and seed
     studies: Mapping[int, Record]  # by seed: the same study, with every number of that seed
 
-    def numbers(self, plan: Plan, seeds: Sequence[int]) -> dict[Ask, dict[int, float | None]]:
-        """Numbers that no record of a run is there for, by their place among the seeds."""
-        found: dict[Ask, dict[int, float | None]] = {}
-        for place, seed in enumerate(seeds):
+    def numbers(self, plan: Plan, seeds: Sequence[int]) -> dict[CellSpec, dict[int, float | None]]:
+        """Values taken from earlier study records, by cell and index of the seed."""
+        numbers: dict[CellSpec, dict[int, float | None]] = {}
+        for index, seed in enumerate(seeds):
             if seed in self.studies:
                 cells = _cells(self.studies[seed], plan)
                 at = self.studies[seed].values["seeds"].index(seed)
-                for ask, numbers in (cells or {}).items():
-                    if not _is_accuracy(ask):  # has its images, of which it is the mean
-                        found.setdefault(ask, {})[place] = numbers[at] if numbers else None
-        return found
+                for cell, values in (cells or {}).items():
+                    if not is_final_top1(cell):  # has its images, of which it is the mean
+                        numbers.setdefault(cell, {})[index] = values[at] if values else None
+        return numbers
 
 
-def _is_accuracy(ask: Ask) -> bool:
+def is_final_top1(cell: CellSpec) -> bool:
     """Whether a number is the final top-1, which the images that a run got right give."""
-    return (ask.reading, ask.key) == (FINAL, "top1") and ask.sample in (None, HITS)
+    return cell.measurement == TOP1
 
 
 def of_accuracy_alone(plan: Plan) -> set[str]:
     """Keys of the trainings of which a plan wants the final top-1 and nothing else."""
-    more = {key for ask in plan.asks() if not _is_accuracy(ask) for key in ask.runs}
-    return set(plan.wanted()) - more - {training.key for training, _ in plan.also}
+    more = {key for cell in plan.cells() if not is_final_top1(cell) for key in cell.runs}
+    return set(plan.wanted()) - more - {training.key for training, _ in plan.for_figures}
 
 
-def _cells(study: Record, plan: Plan) -> dict[Ask, list[float]] | None:
+def _cells(study: Record, plan: Plan) -> dict[CellSpec, list[float]] | None:
     """The numbers of a record for every cell of a plan, in the order of its seeds or none at all.
 
     None if it has other cells, or one of which some seeds alone have a number.
     """
-    tables = {table["name"]: table for table in study.values.get("tables") or ()}
-    num_seeds, found = len(study.values.get("seeds") or ()), {}
-    for sheet in plan.tables:
-        known = tables.get(sheet.name, {})
-        rows = known.get("rows") or ()
-        same = known.get("columns") == list(sheet.columns)
-        if not same or [row["label"] for row in rows] != [row.label for row in sheet.rows]:
+    stored = {table["name"]: table for table in study.values.get("tables") or ()}
+    num_seeds = len(study.values.get("seeds") or ())
+    numbers: dict[CellSpec, list[float]] = {}
+    for table in plan.tables:
+        earlier = stored.get(table.name, {})
+        rows = earlier.get("rows") or ()
+        same = earlier.get("columns") == table.columns
+        if not same or [row["label"] for row in rows] != table.rows:
             return None
-        for row, asked in zip(rows, sheet.rows, strict=True):
-            for cell, ask in zip(row["cells"], asked.cells, strict=True):
-                if len(cell["ours"]) not in (0, num_seeds):
+        for row in rows:
+            for stored_cell, cell in zip(row["cells"], table.row(row["label"]), strict=True):
+                if len(stored_cell["ours"]) not in (0, num_seeds):
                     return None
-                if ask is not None:
-                    found[ask] = cell["ours"]
-    return found
+                if cell is not None:
+                    numbers[cell] = stored_cell["ours"]
+    return numbers
 
 
 def _answers_the_same(study: Record, name: str, scale: Scale, plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitascope.errors import UserError, unknown
-from vitascope.runs.spec import Training
+from vitascope.runs.spec import Reading, Training
 
 T = TypeVar("T")
 REAL = "real images: CIFAR-10 (cifar10:PATH), Fashion-MNIST (PATH of its idx files), or a folder"
@@ -169,9 +169,9 @@ class Scale:
             return made
         return made.but(epochs=max(1, round(seen * made.full_recipe.epochs)))
 
-    def look(self, **options: Any) -> dict[str, Any]:
-        """Options of an instrument: how many images it sees."""
-        return {"num_images": self.images, **options}
+    def reading(self, instrument: str, **options: Any) -> Reading:
+        """What an instrument measures on as many test images as the scale has for it."""
+        return Reading(name=instrument, options={"num_images": self.images, **options})
 
 
 PAPER = Scale(
