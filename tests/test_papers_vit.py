@@ -12,11 +12,10 @@ from vitascope.papers.catalog import catalog, covered, find
 from vitascope.papers.plan import CellSpec, Reading, Results
 from vitascope.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.papers.vit.alternet import built_up
-from vitascope.papers.vit.augmentation import gap
 from vitascope.papers.vit.features import changes, in_every_seed, of_kind, signed
 from vitascope.papers.vit.landscape import centre, drawn_length, endless, rise, rise_of_nll
 from vitascope.papers.vit.networks import NETWORKS, augmented
-from vitascope.papers.vit.overfitting import RANK
+from vitascope.papers.vit.overfitting import RANK, gap
 from vitascope.papers.vit.stages import block_structure, lost_at
 from vitascope.papers.vit.tables import beyond, exponent, lost_to_noise
 from vitascope.record import Record

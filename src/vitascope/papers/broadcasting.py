@@ -415,19 +415,14 @@ _PLACES = """
 def places(scale: Scale) -> Plan:
     """Tables S5 and S6: which module, and where."""
     every = ("cb", "cb_gate", "cb_hybrid")
-    kinds = scale.pick(paper=every, laptop=every, smoke=("cb", "cb_gate"))
-    blocks, positions = scale.pick(
-        paper=(("mlp", "msa", "both"), ("front", "mid", "end")),
-        laptop=(("mlp", "msa", "both"), ("front", "mid", "end")),
-        smoke=(("mlp", "msa"), ("front", "end")),
-    )
-    inside, along = (
-        "In the MLP, the MSA or both (Table S5)",
-        "At the front, middle or end of the MLP (Table S6)",
-    )
+    kinds = scale.pick(paper=every, smoke=("cb", "cb_gate"))
+    blocks = scale.pick(paper=("mlp", "msa", "both"), smoke=("mlp", "msa"))
+    positions = scale.pick(paper=("front", "mid", "end"), smoke=("front", "end"))
+    which = "In the MLP, the MSA or both (Table S5)"
+    where = "At the front, middle or end of the MLP (Table S6)"
     tables = [
-        *_by_place(scale, "blocks", inside, _TABLE_S5, kinds, blocks),
-        *_by_place(scale, "positions", along, _TABLE_S6, kinds, positions),
+        *_by_place(scale, "blocks", which, _TABLE_S5, kinds, blocks),
+        *_by_place(scale, "positions", where, _TABLE_S6, kinds, positions),
     ]
     found = []
     for kind in kinds:

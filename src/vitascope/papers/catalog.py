@@ -19,7 +19,6 @@ _FILES = (
     "vit.landscape",
     "vit.convexity",
     "vit.overfitting",
-    "vit.augmentation",
     "vit.features",
     "vit.stages",
     "vit.alternet",

@@ -38,11 +38,11 @@ def _patches(scale: Scale) -> tuple[int, int]:
 def _affordable(scale: Scale) -> tuple[int, ...]:
     """The patches of studies with many runs: the coarse grid alone at a desk."""
     fine, coarse = _patches(scale)
-    return scale.pick(paper=(fine, coarse), laptop=(fine, coarse), desk=(coarse,))
+    return scale.pick(paper=(fine, coarse), desk=(coarse,))
 
 
 def _fractions(scale: Scale) -> tuple[float, float]:
-    return scale.pick(paper=(0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02, 0.1))
+    return scale.pick(paper=(0.1, 1.0), desk=(0.02, 0.1))
 
 
 def _role(kind: str, patch: int) -> Role:
@@ -209,8 +209,8 @@ the lead of {kind} shrinks with more images
 def dial(scale: Scale) -> Plan:
     """Top-1 of every kind of locality against the number of images."""
     fractions = scale.pick(paper=(0.05, 0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02,))
-    changes = scale.pick(paper=_CHANGES, laptop=_CHANGES, smoke=("impulse", "lsa"))
-    others = scale.pick(paper=_OTHERS, laptop=_OTHERS, smoke={"gated": _OTHERS["gated"]})
+    changes = scale.pick(paper=_CHANGES, smoke=("impulse", "lsa"))
+    others = scale.pick(paper=_OTHERS, smoke={"gated": _OTHERS["gated"]})
     patch: dict[str, Any] = scale.pick(paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4})
     networks = {"plain": ("deit_tiny", "vit_micro")}
     networks |= {f"+{name}": (f"deit_tiny+{name}", f"vit_micro+{name}") for name in changes}

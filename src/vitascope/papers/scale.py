@@ -118,12 +118,12 @@ class Scale:
         """Whether this is the papers' own size."""
         return self.name == "paper"
 
-    def pick(self, *, paper: T, laptop: T, desk: T | None = None, smoke: T | None = None) -> T:
-        """The value for this scale; desk and smoke take the laptop's when they have none."""
-        if self.is_paper:
-            return paper
-        own = {"desk": desk, "smoke": smoke}.get(self.name)
-        return own if own is not None else laptop
+    def pick(
+        self, *, paper: T, laptop: T | None = None, desk: T | None = None, smoke: T | None = None
+    ) -> T:
+        """The value for this scale: a laptop's where desk or smoke has none, else the paper's."""
+        order = {"paper": (), "laptop": (laptop,), "desk": (desk, laptop), "smoke": (smoke, laptop)}
+        return next((value for value in order[self.name] if value is not None), paper)
 
     def training(
         self,

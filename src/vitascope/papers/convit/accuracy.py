@@ -115,7 +115,7 @@ ConViT's lead grows as the images become fewer
 
 def sample_efficiency(scale: Scale) -> Plan:
     """Table 2: DeiT-S and ConViT-S on a share of each class, epochs times 1/share."""
-    fractions = scale.pick(paper=tuple(_TABLE_2), laptop=tuple(_TABLE_2), smoke=(0.1, 1.0))
+    fractions = scale.pick(paper=tuple(_TABLE_2), smoke=(0.1, 1.0))
     shares = [percent(f) for f in fractions]
     roles = {scale.training(role).model: role for role in ("DeiT-S", "ConViT-S")}
     rows = {label: [scale.training(r, fraction=f) for f in fractions] for label, r in roles.items()}

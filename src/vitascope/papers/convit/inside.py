@@ -93,24 +93,8 @@ def _networks(scale: Scale) -> tuple[Training, Training]:
 def inside(scale: Scale) -> Plan:
     """Fig. 5 and 6 as numbers; Fig. 3, 7 and 15-17 as maps of one image and of many."""
     vit, convit = _networks(scale)
-    gpsa = scale.pick(paper=10, laptop=3, desk=7)  # layers
-    first, upper = slice(0, 1), slice(scale.pick(paper=6, laptop=2, desk=4), None)
     trace = attention_trace(scale)
-    far = {
-        f"{vit.model}, first": (vit, first),
-        f"{vit.model}, upper half": (vit, upper),
-        f"{vit.model}, all": (vit, ALL),
-        f"{convit.model}, GPSA": (convit, slice(0, gpsa)),
-        f"{convit.model}, all": (convit, ALL),
-    }
-    gates = {
-        "all GPSA layers": (convit, ALL),
-        "first layer": (convit, first),
-        "last GPSA layer": (convit, slice(gpsa - 1, gpsa)),
-    }
-    sample = Sample(kind="points", read=_by_depth)
-    rho = Measurement(_depth_correlation, "Spearman's rho", trace, digits=2, sample=sample)
-    images = scale.pick(paper=100, laptop=100, smoke=8)
+    images = scale.pick(paper=100, smoke=8)
     maps = {
         (run, when, count): Reading(name="maps", options={"num_images": count, "at": at})
         for run in (vit.model, convit.model)
@@ -118,32 +102,13 @@ def inside(scale: Scale) -> Plan:
         for count in (1, images)
     }
     runs = {vit.model: vit, convit.model: convit}
-    titles = "Nonlocality over training (Fig. 5)", "Gates over training, head by head (Fig. 6)"
+    far, gates = "Nonlocality over training (Fig. 5)", "Gates over training, head by head (Fig. 6)"
     return Plan(
-        tables=[
-            TableSpec(
-                "nonlocality",
-                "Nonlocality before and after training (Fig. 5)",
-                _over_training(far, partial(nonlocality, scale)),
-                corner="layers",
-            ),
-            TableSpec(
-                "gates",
-                "Gates before and after training (Fig. 6)",
-                _over_training(gates, partial(gate, scale)),
-                corner="layers",
-            ),
-            TableSpec(
-                "depth",
-                "Rank correlation of gate and depth after training (Fig. 6)",
-                {("all heads", "rho"): CellSpec(convit, rho)},
-                corner="over",
-            ),
-        ],
+        tables=_inside_tables(scale, vit, convit),
         claims=claims(_INSIDE, vit=vit.model, convit=convit.model),
         figures=[
-            drawing(heads_figure, runs, trace, "nonlocality", titles[0]),
-            drawing(each_head_figure, {convit.model: convit}, trace, "gates", titles[1]),
+            drawing(heads_figure, runs, trace, "nonlocality", far),
+            drawing(each_head_figure, {convit.model: convit}, trace, "gates", gates),
             *(drawing(_maps_figure, name, runs, maps) for name in _MAPS),
         ],
         for_figures=[
@@ -151,6 +116,37 @@ def inside(scale: Scale) -> Plan:
             *((runs[model], reading) for (model, *_), reading in maps.items()),
         ],
     )
+
+
+def _inside_tables(scale: Scale, vit: Training, convit: Training) -> list[TableSpec]:
+    """Nonlocality and gates before, early in and after the training; gates by depth."""
+    gpsa = scale.pick(paper=10, laptop=3, desk=7)  # layers
+    first, upper = slice(0, 1), slice(scale.pick(paper=6, laptop=2, desk=4), None)
+    layers = {
+        f"{vit.model}, first": (vit, first),
+        f"{vit.model}, upper half": (vit, upper),
+        f"{vit.model}, all": (vit, ALL),
+        f"{convit.model}, GPSA": (convit, slice(0, gpsa)),
+        f"{convit.model}, all": (convit, ALL),
+    }
+    gated = {
+        "all GPSA layers": (convit, ALL),
+        "first layer": (convit, first),
+        "last GPSA layer": (convit, slice(gpsa - 1, gpsa)),
+    }
+    far = _over_training(layers, partial(nonlocality, scale))
+    gates = _over_training(gated, partial(gate, scale))
+    sample = Sample(kind="points", read=_by_depth)
+    trace = attention_trace(scale)
+    rho = Measurement(_depth_correlation, "Spearman's rho", trace, digits=2, sample=sample)
+    depth = {("all heads", "rho"): CellSpec(convit, rho)}
+    by_depth = "Rank correlation of gate and depth after training (Fig. 6)"
+    far_title = "Nonlocality before and after training (Fig. 5)"
+    return [
+        TableSpec("nonlocality", far_title, far, corner="layers"),
+        TableSpec("gates", "Gates before and after training (Fig. 6)", gates, corner="layers"),
+        TableSpec("depth", by_depth, depth, corner="over"),
+    ]
 
 
 def _over_training(

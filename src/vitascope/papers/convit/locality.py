@@ -57,7 +57,7 @@ more GPSA layers raise the final accuracy at every strength, on average
 def strength(scale: Scale) -> Plan:
     """Fig. 8: locality strength x number of GPSA layers, and six epochs; Fig. 12 left."""
     layers = scale.pick(paper=(0, 3, 6, 9), laptop=(0, 1, 2, 3), smoke=(0, 3))
-    alphas = scale.pick(paper=(0.01, 0.1, 1.0), laptop=(0.01, 0.1, 1.0), smoke=(0.01, 1.0))
+    alphas = scale.pick(paper=(0.01, 0.1, 1.0), smoke=(0.01, 1.0))
     runs = {n: _with_layers(scale, n, alphas[-1], layers[-1]) for n in layers}
     rows: dict[str, list[Training | None]] = {
         f"{a:g}": [None, *(_with_layers(scale, n, a, layers[-1]) for n in layers[1:])]

@@ -60,7 +60,7 @@ def alternet(scale: Scale) -> Plan:
     if scale.name == "desk":
         return _accuracies(scale)
     five = ("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
-    names = scale.pick(paper=five, laptop=five, smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))
+    names = scale.pick(paper=five, smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))
     runs = trainings(scale, names)
     vit, *_, resnet, alter = labels = list(runs)
     if scale.is_paper:

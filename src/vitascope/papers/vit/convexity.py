@@ -113,7 +113,7 @@ the smallest patches harm the accuracy too
 def bias(scale: Scale) -> Plan:
     """Fig. 7 and C.3: neighbourhoods and patch sizes."""
     patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
-    kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
+    kernels = scale.pick(paper=(3, 5), smoke=(3,))
     grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
     by_kernel = {f"{k} x {k}": _neighbourhood(scale, k, grid) for k in kernels}
     by_kernel["global"] = _patched(scale, grid)

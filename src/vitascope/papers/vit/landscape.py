@@ -146,7 +146,7 @@ late in training Swin's eigenvalues are smaller than the ViT's
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
-    names = scale.pick(paper=four, laptop=four, desk=four[:2], smoke=four[:2])
+    names = scale.pick(paper=four, desk=four[:2], smoke=four[:2])
     few = scale.pick(paper=0.06, laptop=scale.small, desk=0.02)
     share = scale.small if scale.name == "desk" else 1.0  # a tenth stands for all, for 10 epochs
     runs = trainings(scale, names, small=True, fraction=share)
@@ -274,7 +274,7 @@ late, {big_resnet} has the sharper minimum
 def large(scale: Scale) -> Plan:
     """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
     four = ("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101")
-    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
+    names = scale.pick(paper=four, smoke=four[:2])
     runs = trainings(scale, names, fraction=scale.pick(paper=1.0, laptop=scale.small))
     times = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
     surface = _surface_tables(scale, names, runs, "Fig. C.7b")

@@ -1,15 +1,22 @@
-"""Does a ViT overfit small data? Training loss against test error.
+"""Does a ViT overfit small data, and what does strong augmentation do to its confidence and loss?
 
-Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 5 and C.1 (networks and shares of the
+Park and Kim 2022, https://arxiv.org/abs/2202.06709.
+
+**Overfitting.** Training loss against test error: Fig. 5 and C.1 (networks and shares of the
 images), C.2 (epochs). The numbers beside ours are those of appendix C; the figures have more, which
-the text does not give.
+the text does not give. The training loss is the mean over the last epoch, on augmented images and
+mixed labels, with the weights as they were at each step. On a laptop, small shares of the images
+take more epochs (as many steps as all of them take); the paper keeps its 300 epochs.
 
-The training loss is the mean over the last epoch, on augmented images and mixed labels, with the
-weights as they were at each step. On a laptop, small shares of the images take more epochs (as many
-steps as all of them take); the paper keeps its 300 epochs.
+**Augmentation.** Appendix F and Fig. F.1: strong augmentation against shifted crops alone, on
+CIFAR-100. The strong one is the authors' at the paper's scale and DeiT's below. A spectrum is taken
+on images augmented as in training. Confidence is compared with accuracy by its mean, over all test
+images: the signed form of the expected calibration error. On a laptop's 8 x 8 images the weak form
+varies nothing.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
@@ -24,6 +31,7 @@ from vitascope.papers.plan import (
     Grid,
     Measurement,
     Plan,
+    Reading,
     Results,
     Sample,
     Study,
@@ -31,10 +39,11 @@ from vitascope.papers.plan import (
     Training,
     claims,
     drawing,
+    per_image,
 )
 from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
-from vitascope.papers.vit.tables import Runs
+from vitascope.papers.vit.tables import APE, NEP, Runs, spectra_figure, spectrum
 from vitascope.record import Record
 
 _PAPER = {"ResNet-18": (2.31, 22.0), "ViT-S": (2.17, 30.4), "PiT-Ti": (2.29, 24.1)}  # appendix C
@@ -101,8 +110,13 @@ def loss_and_error(
 _NAMES = {
     "paper": ("ViT-Ti", "ViT-S", "PiT-Ti", "Swin-Ti", "ResNet-50", "ResNet-101"),
     "laptop": (
-        *("ViT-Ti", "ViT-Ti GAP", "ConViT-Ti", "PiT-Ti", "Swin-Ti"),
-        *("ResNet-50", "AlterNet-50"),
+        "ViT-Ti",
+        "ViT-Ti GAP",
+        "ConViT-Ti",
+        "PiT-Ti",
+        "Swin-Ti",
+        "ResNet-50",
+        "AlterNet-50",
     ),
     "smoke": ("ViT-Ti", "ResNet-50"),
 }
@@ -166,28 +180,14 @@ def overfitting(scale: Scale) -> Plan:
         ),
         figures=[
             drawing(_scatter, runs),
-            _against(
-                "shares",
-                by_share,
-                [100 * f for f in shares],
-                x="images of each class, %",
-                title="A ViT on fewer images (Fig. 5b)",
-                reading="Overfitting would be a training loss that falls as the error rises.",
-            ),
-            _against(
-                "epochs",
-                by_epochs,
-                epochs,
-                x="epochs",
-                title="More epochs (Fig. C.2)",
-                reading="Overfitting would be an error that rises again on the right.",
-            ),
+            _against("shares", by_share, [100 * f for f in shares]),
+            _against("epochs", by_epochs, epochs),
         ],
     )
 
 
 def _by_share(scale: Scale, shares: Sequence[float]) -> dict[str, list[Training]]:
-    """ViTs on shares of the images, with strong and at most scales with weak augmentation."""
+    """ViTs on shares of the images; strong augmentation, and below the paper's scale weak."""
     kinds = scale.pick(paper=("strong",), laptop=("strong", "weak"), smoke=("strong",))
     vit = NETWORKS["ViT-Ti"]
     return {
@@ -198,7 +198,21 @@ def _by_share(scale: Scale, shares: Sequence[float]) -> dict[str, list[Training]
     }
 
 
-def _against(name: str, runs: Grid, steps: Sequence[float], **words: str) -> Drawing:
+_AGAINST = {  # figure -> x, title, reading
+    "shares": (
+        "images of each class, %",
+        "A ViT on fewer images (Fig. 5b)",
+        "Overfitting would be a training loss that falls as the error rises.",
+    ),
+    "epochs": (
+        "epochs",
+        "More epochs (Fig. C.2)",
+        "Overfitting would be an error that rises again on the right.",
+    ),
+}
+
+
+def _against(name: str, runs: Grid, steps: Sequence[float]) -> Drawing:
     """Training loss and test error against what the columns vary."""
     points = {
         label: [
@@ -208,8 +222,10 @@ def _against(name: str, runs: Grid, steps: Sequence[float], **words: str) -> Dra
         ]
         for label, row in runs.rows.items()
     }
+    x, title, reading = _AGAINST[name]
     labels = ("training loss, nats", "test error, %")
-    return drawing(against_figure, points, labels=labels, name=name, **words)
+    how = {"x": x, "labels": labels, "title": title, "name": name, "reading": reading}
+    return drawing(against_figure, points, **how)
 
 
 def _scatter(results: Results, runs: Runs) -> Figure:
@@ -232,6 +248,79 @@ def _scatter(results: Results, runs: Runs) -> Figure:
     return Figure(name="networks", title=title, reading=reading, panels=(panel,))
 
 
+_AUGMENTATION = """
+[ViT Fig. F.1]
+{label} is overconfident with weak augmentation
+    gap: {label} at weak > 0
+{label} is underconfident with strong augmentation
+    gap: {label} at strong < 0
+strong augmentation makes {label}'s eigenvalues smaller
+    ape: {label} at weak > {label} at strong
+strong augmentation makes more {label} eigenvalues negative
+    nep: {label} at strong > {label} at weak
+"""
+
+
+def gap(record: Record) -> float:
+    """Mean confidence minus accuracy, as a fraction: positive when overconfident."""
+    count, confidence, accuracy = (
+        np.asarray(record.values[f"bin_{name}"]) for name in ("count", "confidence", "accuracy")
+    )
+    return float((count * (confidence - accuracy)).sum() / count.sum())
+
+
+def augmentation(scale: Scale) -> Plan:
+    """Fig. F.1: weak and strong augmentation, calibration and spectra."""
+    both, kinds = ("ViT-Ti", "ResNet-50"), ("weak", "strong")
+    names = scale.pick(paper=both, smoke=both[:1])
+    rows = {
+        NETWORKS[name].label(scale): [
+            NETWORKS[name].training(scale, **augmented(scale, kind == "strong")) for kind in kinds
+        ]
+        for name in names
+    }
+    runs = Grid(kinds, rows, corner="augmentation")
+    labelled = {
+        f"{label}, {kind}": run
+        for label, row in rows.items()
+        for kind, run in zip(kinds, row, strict=True)
+    }
+    early, calibrated = spectrum(scale), scale.reading("calibration")
+    confidence = Measurement(gap, "gap, %", calibrated, sample=per_image("images/overconfidence"))
+    nep, ape = replace(NEP, reading=early), replace(APE, reading=early)
+    return Plan(
+        tables=[
+            runs.table("gap", "Mean confidence above accuracy (Fig. F.1a)", confidence),
+            runs.table("nep", "Negative eigenvalues (Fig. F.1b)", nep),
+            runs.table("ape", "Mean positive eigenvalue (Fig. F.1b)", ape),
+            runs.table("top1", "Top-1"),
+        ],
+        claims=[claim for label in rows for claim in claims(_AUGMENTATION, label=label)],
+        figures=[
+            drawing(_reliability, labelled, calibrated),
+            drawing(spectra_figure, labelled, early, "Hessian spectra (Fig. F.1b)"),
+        ],
+    )
+
+
+def _reliability(results: Results, runs: Runs, reading: Reading) -> Figure:
+    """Accuracy against confidence, bins of all seeds together."""
+    series = [Series(label="honest", x=[0, 100], y=[0, 100])]
+    for label, training in runs.items():
+        seeds = [record.values for record in results.of(training, reading)]
+        count = np.sum([v["bin_count"] for v in seeds], axis=0)
+        sums = {
+            name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in seeds], axis=0)
+            for name in ("confidence", "accuracy")
+        }
+        x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
+        series.append(Series(label=label, model=label, x=x, y=y))
+    panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
+    text = "Below the diagonal is overconfident, above it underconfident."
+    title = "Reliability (Fig. F.1a)"
+    return Figure(name="reliability", title=title, panels=(panel,), reading=text)
+
+
 STUDIES = (
     Study(
         name="overfitting",
@@ -240,5 +329,13 @@ STUDIES = (
         covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
         plan=overfitting,
         data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
+    ),
+    Study(
+        name="augmentation",
+        title="What does strong augmentation do?",
+        claim="predictions become underconfident, eigenvalues smaller and more often negative",
+        covers=("ViT Fig. F.1",),
+        plan=augmentation,
+        data=CIFAR,
     ),
 )

@@ -33,7 +33,7 @@ SAM makes {network} more accurate
 def sam(scale: Scale) -> Plan:
     """Section 2: a ViT and a ResNet with and without SAM; spectra at the end, and accuracy."""
     both = ("ViT-Ti", "ResNet-50")
-    names = scale.pick(paper=both, laptop=both, smoke=both[:1])
+    names = scale.pick(paper=both, smoke=both[:1])
     labels = [NETWORKS[name].label(scale) for name in names]
     runs = {}
     for name, label in zip(names, labels, strict=True):

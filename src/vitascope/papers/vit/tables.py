@@ -85,7 +85,7 @@ def spectrum(scale: Scale, at: float = EARLY, *, half: bool = False) -> Reading:
     fewer = half and scale.name != "desk"
     batches = max(1, scale.batches // 2) if fewer else scale.batches
     rough = {"batch_size": 4, "num_eigenvalues": 6, "tolerance": 0.1}
-    quick = scale.pick(paper={}, laptop={}, smoke=rough)
+    quick = scale.pick(paper={}, smoke=rough)
     return Reading(name="hessian", options={"num_batches": batches, "at": at, **quick})
 
 
