@@ -22,8 +22,8 @@ from vitascope.papers.plan import (
     Reading,
     Study,
     TableSpec,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import SMOKE
 from vitascope.record import Record
@@ -53,7 +53,7 @@ MORE = """
 def depth(scale):
     runs = {"one": ONE, "two": TWO}
     table = TableSpec.of_runs("top1", "Depth", runs, {"top-1": TOP1}, corner="blocks")
-    return Plan(tables=[table], claims=claims(CLAIM))
+    return Plan(tables=[table], claims=read_claims(CLAIM))
 
 
 STUDY = Study(name="depth", title="Deeper?", claim="yes", covers=("us",), plan=depth, data={})
@@ -80,7 +80,7 @@ def inside(scale):
     dense = TableSpec.of_runs("dense", "Entropy", runs, {"entropy": entropy, "none": none})
     return Plan(
         tables=[*plan.tables, loss, dense],
-        claims=[*plan.claims, *claims(MORE)],
+        claims=[*plan.claims, *read_claims(MORE)],
         figures=[drawing(by_layer)],
     )
 

@@ -22,7 +22,7 @@ from vitascope.papers.plan import (
     Results,
     TableSpec,
     Training,
-    claims,
+    read_claims,
 )
 from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 from vitascope.record import Record
@@ -372,7 +372,7 @@ BLOCK = """
 
 def test_claims_are_read_from_lines_with_one_for_each_item_of_a_list():
     names = {"paper": "ConViT", "share": ["few", "all"], "step": (3, 4), "missing": []}
-    found = claims(BLOCK, **names)
+    found = read_claims(BLOCK, **names)
     assert [(claim.source, claim.text) for claim in found] == [
         ("ConViT Table 1", "at few of the images a is ahead"),
         ("ConViT Table 1", "at all of the images a is ahead"),
@@ -386,4 +386,4 @@ def test_claims_are_read_from_lines_with_one_for_each_item_of_a_list():
 @pytest.mark.parametrize("block", ["a claim\n    t: a > b", "[x]\na\nb\n    t: a > b", "[x]\na"])
 def test_a_claim_needs_a_source_and_a_statement(block):
     with pytest.raises(ValueError, match=r"needs a \[source\] above and a statement below"):
-        claims(block)
+        read_claims(block)

@@ -49,27 +49,27 @@ def answer(
         scale: Its size.
         out: Folder of the runs.
         engine: Where they are made.
-        earlier: Records of studies; runs that they tell enough about are not made again.
+        earlier: Records of studies; runs whose numbers they have are not made again.
     """
     out, made = Path(out), provenance()
     plan = study.plan(scale)
-    known = _not_here(earlier_runs(earlier, study.name, scale, plan), plan, scale, out)
+    stored = _not_here(earlier_runs(earlier, study.name, scale, plan), plan, scale, out)
     runs = [
         (training, tuple(readings.values()), seed)
         for seed in scale.seeds
         for key, (training, readings) in plan.wanted().items()
-        if (key, seed) not in known.runs
+        if (key, seed) not in stored.runs
     ]
     if engine.quiet and engine.processes == 1:  # nobody asks how long, and the order is the same
         run_all(runs, out, engine)
     else:
         costs = RunCosts(plan)
         run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
-    results = gathered(plan, scale, out, known)
-    drawn, seeds = _drawn(plan, scale, out, known, results)
+    results = gathered(plan, scale, out, stored)
+    drawn, seeds = _drawn(plan, scale, out, stored, results)
     answered = replace(_record(study, scale, plan, results, drawn), made=made)
-    if known.runs:
-        more = {"earlier": _sources_of(known.runs.values()), "figure_seeds": list(seeds)}
+    if stored.runs:
+        more = {"earlier": _sources_of(stored.runs.values()), "figure_seeds": list(seeds)}
         answered = replace(answered, values={**answered.values, **more})
     answered.save(out / study.name)
     return answered
@@ -84,12 +84,12 @@ def check_images(plans: Mapping[str, Plan]) -> None:
     Raises:
         UserError: If some are not, or if a set is named without its place.
     """
-    known = set()
+    checked = set()
     for name, plan in plans.items():
         for source in _images(plan):
-            if source in known:
+            if source in checked:
                 continue
-            known.add(source)
+            checked.add(source)
             if source[0] in ("imagenet", "cifar100"):
                 raise UserError(f"say where the images are: --data {source[0]}:PATH")
             try:
@@ -107,67 +107,67 @@ def _images(plan: Plan) -> Iterator[tuple[str, int | None]]:
                 yield reading.options["data"], training.image_size
 
 
-def _not_here(known: Earlier, plan: Plan, scale: Scale, out: Path) -> Earlier:
-    """What is known of the seeds that are asked for and is not in ``out``."""
+def _not_here(earlier: Earlier, plan: Plan, scale: Scale, out: Path) -> Earlier:
+    """The earlier runs of the scale's seeds that are not in ``out``."""
     wanted, alone = plan.wanted(), of_accuracy_alone(plan)
     studies = {
-        seed: found
-        for seed, found in known.studies.items()
+        seed: study
+        for seed, study in earlier.studies.items()
         if seed in scale.seeds
         and not all(is_finished(t, tuple(rs.values()), seed, out) for t, rs in wanted.values())
     }
     runs = {
         (key, seed): run
-        for (key, seed), run in known.runs.items()
+        for (key, seed), run in earlier.runs.items()
         if seed in studies
         or (seed in scale.seeds and key in alone and not is_finished(wanted[key][0], (), seed, out))
     }
     return Earlier(runs=runs, studies=studies)
 
 
-def gathered(plan: Plan, scale: Scale, out: Path, known: Earlier | None = None) -> Results:
-    """All records that the plan wants, from the runs in ``out``, and what was ``known`` before."""
-    known = known or Earlier(runs={}, studies={})
+def gathered(plan: Plan, scale: Scale, out: Path, earlier: Earlier | None = None) -> Results:
+    """All records that the plan wants, from the runs in ``out`` and from earlier studies."""
+    earlier = earlier or Earlier(runs={}, studies={})
     records: dict[tuple[str, str], list[Record | None]] = {}
     for key, (training, readings) in plan.wanted().items():
         for name, reading in readings.items():
-            found: list[Record | None] = []
-            for seed in scale.seeds:
-                run = known.runs.get((key, seed))
-                if run is None:
-                    found.append(_found(training, reading, seed, out))
-                else:
-                    found.append(run.final if reading == FINAL else None)
-            records[key, name] = found
-    return Results(records, known.numbers(plan, scale.seeds))
+            records[key, name] = [
+                _read(training, reading, seed, out)
+                if (run := earlier.runs.get((key, seed))) is None
+                else (run.final if reading == FINAL else None)
+                for seed in scale.seeds
+            ]
+    return Results(records, earlier.numbers(plan, scale.seeds))
 
 
-def _found(training: Training, reading: Reading, seed: int, out: Path) -> Record:
+def _read(training: Training, reading: Reading, seed: int, out: Path) -> Record:
     """A reading of a run; its predictions are in that of its final line."""
-    found = reading_of(training, reading, seed, out)
-    if found is None:
+    measured = reading_of(training, reading, seed, out)
+    if measured is None:
         raise UserError(f"{training.key} has no {reading.name} yet in {out}")
     if reading != FINAL:
-        return found
-    kept = load_run(folder_of(training, seed, out)).predictions
-    return found if kept is None else replace(found, arrays={**found.arrays, **kept.arrays})
+        return measured
+    predictions = load_run(folder_of(training, seed, out)).predictions
+    if predictions is None:
+        return measured
+    return replace(measured, arrays={**measured.arrays, **predictions.arrays})
 
 
 def _drawn(
-    plan: Plan, scale: Scale, out: Path, known: Earlier, results: Results
+    plan: Plan, scale: Scale, out: Path, earlier: Earlier, results: Results
 ) -> tuple[Sequence[Figure], Sequence[int]]:
     """The figures and their seeds: all, or those in ``out``, or an earlier record's if more."""
-    if not plan.figures or not known.studies:
+    if not plan.figures or not earlier.studies:
         return [draw(results) for draw in plan.figures], scale.seeds
-    here = tuple(seed for seed in scale.seeds if seed not in known.studies)
-    largest = max(known.studies.values(), key=lambda study: len(_figure_seeds(study)))
+    here = tuple(seed for seed in scale.seeds if seed not in earlier.studies)
+    largest = max(earlier.studies.values(), key=lambda study: len(_figure_seeds(study)))
     seeds = _figure_seeds(largest)
     if len(here) < len(seeds):
         figures = [restored(item, largest.arrays) for item in largest.values["figures"]]
         has_note = seeds != largest.values["seeds"]
     else:
         seeds, has_note = here, False
-        those = gathered(plan, replace(scale, seeds=here), out, known)
+        those = gathered(plan, replace(scale, seeds=here), out, earlier)
         figures = [draw(those) for draw in plan.figures]
     if has_note or set(seeds) == set(scale.seeds):
         return figures, seeds
@@ -178,8 +178,8 @@ def _drawn(
 
 def _figure_seeds(study: Record) -> Sequence[int]:
     """The seeds that a study's figures are drawn of."""
-    found: Sequence[int] = study.values.get("figure_seeds", study.values["seeds"])
-    return found
+    seeds: Sequence[int] = study.values.get("figure_seeds", study.values["seeds"])
+    return seeds
 
 
 def _sources_of(runs: Iterable[EarlierRun]) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def _sources_of(runs: Iterable[EarlierRun]) -> list[dict[str, Any]]:
     sources: dict[str, list[EarlierRun]] = {}
     for run in runs:
         sources.setdefault(run.source, []).append(run)
-    return [{**found[0].told(), "num_runs": len(found)} for found in sources.values()]
+    return [{**those[0].provenance(), "num_runs": len(those)} for those in sources.values()]
 
 
 def filled(table: TableSpec, results: Results, arrays: Container[str] = ()) -> dict[str, Any]:

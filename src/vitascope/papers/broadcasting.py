@@ -45,8 +45,8 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import IMAGENET, ROLES, Role, Scale
 from vitascope.record import Record
@@ -178,9 +178,9 @@ def broadcasting(scale: Scale) -> Plan:
             *(
                 claim
                 for network in networks
-                for claim in claims(_DISTILLED_CLAIMS, network=network)
+                for claim in read_claims(_DISTILLED_CLAIMS, network=network)
             ),
-            *claims(_CURVES_CLAIMS, plain=plain, cb=cb),
+            *read_claims(_CURVES_CLAIMS, plain=plain, cb=cb),
         ],
         figures=[
             drawing(curves_figure, runs, "Training curves (Fig. S1)"),
@@ -244,7 +244,7 @@ def small_images(scale: Scale) -> Plan:
     paper = {plain: [74.73], cb: [75.43]}
     return Plan(
         tables=[grid.table("top1", "From scratch on small images (Table S4)", paper=paper)],
-        claims=claims(
+        claims=read_claims(
             """
             [CB Table S4]
             CB raises the accuracy
@@ -303,8 +303,8 @@ def robustness(scale: Scale) -> Plan:
         CB withstands FGSM better than CB_S
             fgsm: CB > CB_S at 8/255
         """
-    ahead = [claim for kind in ("CB", "CB_S") for claim in claims(_ROBUST, kind=kind, **names)]
-    return Plan(tables=tables, claims=ahead + claims(better))
+    ahead = [claim for kind in ("CB", "CB_S") for claim in read_claims(_ROBUST, kind=kind, **names)]
+    return Plan(tables=tables, claims=ahead + read_claims(better))
 
 
 def accuracy_at(reading: Reading, name: str, value: float) -> Measurement:
@@ -382,7 +382,7 @@ def hierarchical(scale: Scale) -> Plan:
     title = "In networks with stages or convolutions (Table S3)"
     return Plan(
         tables=[runs.table("top1", title, paper=paper)],
-        claims=claims(_HIERARCHICAL, network=list(rows)),
+        claims=read_claims(_HIERARCHICAL, network=list(rows)),
     )
 
 
@@ -397,7 +397,7 @@ _TABLE_S6: dict[str, dict[str, tuple[float, float] | None]] = {  # position -> t
     "cb_gate": {"front": (80.3, 94.9), "mid": (80.2, 95.1), "end": (80.4, 95.1)},
     "cb_hybrid": {"front": (80.5, 95.0), "mid": (80.1, 95.1), "end": (80.3, 95.0)},
 }
-_DEFAULTS = ("mlp", "end")  # not said in a model's name, so that both tables share the runs
+_DEFAULTS = ("mlp", "end")  # left out of a model's name, so that both tables share the runs
 
 
 _PLACES = """
@@ -424,12 +424,12 @@ def places(scale: Scale) -> Plan:
         *_by_place(scale, "blocks", which, _TABLE_S5, kinds, blocks),
         *_by_place(scale, "positions", where, _TABLE_S6, kinds, positions),
     ]
-    found = []
+    claims = []
     for kind in kinds:
         best, worst = ("front", "end") if kind == "cb_hybrid" else ("end", "front")
-        found += claims(_PLACES, module=_MODULES[kind], best=best, worst=worst)
+        claims += read_claims(_PLACES, module=_MODULES[kind], best=best, worst=worst)
     drawn = [table for table in tables if table.name.endswith("top1")]
-    return Plan(tables=tables, claims=found, figures=[drawing(_places_figure, drawn)])
+    return Plan(tables=tables, claims=claims, figures=[drawing(_places_figure, drawn)])
 
 
 def _by_place(

@@ -21,7 +21,16 @@ from typing import Any
 
 from vitascope.figure import Figure
 from vitascope.papers.figures import dots_figure, shares_panel
-from vitascope.papers.plan import Grid, Plan, Results, Study, TableSpec, Training, claims, drawing
+from vitascope.papers.plan import (
+    Grid,
+    Plan,
+    Results,
+    Study,
+    TableSpec,
+    Training,
+    drawing,
+    read_claims,
+)
 from vitascope.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.papers.vit.networks import STRONG, WEAK
 
@@ -67,7 +76,7 @@ def grids(scale: Scale) -> Plan:
     fine, coarse = patches
     return Plan(
         tables=[runs.table("top1", f"Top-1 on {percent(few)} of the images")],
-        claims=claims(_GRIDS, patch=list(patches), fine=fine, coarse=coarse),
+        claims=read_claims(_GRIDS, patch=list(patches), fine=fine, coarse=coarse),
     )
 
 
@@ -96,8 +105,8 @@ def images(scale: Scale) -> Plan:
     return Plan(
         tables=[table],
         claims=[
-            *claims(_AHEAD, patch=list(patches), share=[few, more]),
-            *claims(_SHRINKS, p=list(patches), few=few, more=more),
+            *read_claims(_AHEAD, patch=list(patches), share=[few, more]),
+            *read_claims(_SHRINKS, p=list(patches), few=few, more=more),
         ],
         figures=[drawing(_leads_figure, table, patches, fractions)],
     )
@@ -139,7 +148,7 @@ def _one_change(
     text = "Each dot is one seed, with its own images."
     return Plan(
         tables=[table],
-        claims=claims(_CHANGED, usual=usual, change=change),
+        claims=read_claims(_CHANGED, usual=usual, change=change),
         figures=[drawing(dots_figure, table, table.columns, title, text)],
     )
 
@@ -230,7 +239,7 @@ def dial(scale: Scale) -> Plan:
         figure = drawing(_dial_figure, table, fractions, title)
     return Plan(
         tables=[table],
-        claims=claims(
+        claims=read_claims(
             _DIAL,
             kind=[label for label in networks if label != "plain"],
             few=shares[0],

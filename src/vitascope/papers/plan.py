@@ -222,7 +222,7 @@ class Claim:
     paper: float | None = None
 
 
-def claims(block: str, **names: Any) -> list[Claim]:
+def read_claims(block: str, **names: Any) -> list[Claim]:
     """Read claims from lines: a source in brackets, each claim in words, below it the statement.
 
     ``{name}`` stands for what ``names`` has. Where that is a list, there is a claim for each of its
@@ -232,7 +232,7 @@ def claims(block: str, **names: Any) -> list[Claim]:
         at size {size}, ConViT is ahead of the plain ViT
             top1: {convit} > {vit} at {size}
     """
-    source, found = "", []
+    source, declared = "", []
     lines = iter(dedent(block).strip().splitlines())
     for line in lines:
         if line.startswith("["):
@@ -243,7 +243,7 @@ def claims(block: str, **names: Any) -> list[Claim]:
             raise ValueError(f"the claim {text!r} needs a [source] above and a statement below it")
         statement, _, paper = statement.strip().partition(" (paper: ")
         for chosen in _choices(source + text + statement, names):
-            found.append(
+            declared.append(
                 Claim(
                     source=source.format(**chosen),
                     text=text.format(**chosen),
@@ -251,7 +251,7 @@ def claims(block: str, **names: Any) -> list[Claim]:
                     paper=float(paper.strip(")")) if paper else None,
                 )
             )
-    return found
+    return declared
 
 
 def _choices(template: str, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -60,16 +60,16 @@ def weights_and_margin(
     margin = None if right in rows else _number(right)
     if margin is None:
         terms += _signed(right, -direction)
-    places = _located(statement, terms, rows, columns)
-    found: dict[Position, float] = {}
-    expanded = list(_expanded(places, rows, columns, filled))
+    located = _located(statement, terms, rows, columns)
+    weights: dict[Position, float] = {}
+    expanded = list(_expanded(located, rows, columns, filled))
     if not expanded:
-        missing = [place for _, *place in places if tuple(place) not in filled]
+        missing = [tuple(cell) for _, *cell in located if tuple(cell) not in filled]
         raise ValueError(f"{statement!r} names cells without a number: {missing}")
     for each in expanded:
         for weight, row, column in each:
-            found[row, column] = found.get((row, column), 0.0) + weight / len(expanded)
-    return found, direction * (margin or 0.0) or 0.0
+            weights[row, column] = weights.get((row, column), 0.0) + weight / len(expanded)
+    return weights, direction * (margin or 0.0) or 0.0
 
 
 def _number(text: str) -> float | None:
@@ -90,14 +90,14 @@ def _located(
 ) -> list[tuple[float, str, str]]:
     """Weight, row and column of every term."""
     column = columns[0] if len(columns) == 1 else None
-    places = []
+    located = []
     for weight, term in reversed(terms):
         row, own = _row_and_column(statement, term, rows, columns)
         column = own or column
         if column is None:
             raise ValueError(f"{statement!r}: in which column is {row!r}? There are {[*columns]}")
-        places.append((weight, row, column))
-    return places[::-1]
+        located.append((weight, row, column))
+    return located[::-1]
 
 
 def _row_and_column(
@@ -118,7 +118,7 @@ def _row_and_column(
 
 
 def _expanded(
-    places: list[tuple[float, str, str]],
+    terms: list[tuple[float, str, str]],
     rows: Sequence[str],
     columns: Sequence[str],
     filled: Collection[Position],
@@ -127,12 +127,12 @@ def _expanded(
 
     Without ``*`` the terms themselves.
     """
-    by_row = any(row == EVERY for _, row, _ in places)
-    by_column = any(column == EVERY for _, _, column in places)
+    by_row = any(row == EVERY for _, row, _ in terms)
+    by_column = any(column == EVERY for _, _, column in terms)
     for each in rows if by_row else columns if by_column else (EVERY,):
         replaced = [
             (w, each if row == EVERY else row, each if column == EVERY else column)
-            for w, row, column in places
+            for w, row, column in terms
         ]
         if all((row, column) in filled for _, row, column in replaced):
             yield replaced

@@ -42,8 +42,8 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import IMAGENET, Scale, percent
 
@@ -138,7 +138,7 @@ def sample_efficiency(scale: Scale) -> Plan:
             runs.table("top5", f"Top-5 {where}", TOP5, top5),
             runs.table("best_top1", f"Best top-1 during training, {where}", BEST_TOP1),
         ],
-        claims=claims(
+        claims=read_claims(
             _EFFICIENCY, vit=vit, convit=convit, share=shares, few=shares[0], all=shares[-1]
         ),
         figures=[
@@ -231,10 +231,10 @@ def sizes(scale: Scale) -> Plan:
     return Plan(
         tables=tables,
         claims=[
-            *claims(_BY_SIZE, **both, size=list(names)),
-            *claims(_NONLOCALITY_BY_SIZE, label=vit, **ends),
-            *claims(_NONLOCALITY_BY_SIZE, label=convit, **ends),
-            *claims(_GATES_BY_SIZE, convit=convit, inner=list(inner), **ends),
+            *read_claims(_BY_SIZE, **both, size=list(names)),
+            *read_claims(_NONLOCALITY_BY_SIZE, label=vit, **ends),
+            *read_claims(_NONLOCALITY_BY_SIZE, label=convit, **ends),
+            *read_claims(_GATES_BY_SIZE, convit=convit, inner=list(inner), **ends),
         ],
         figures=[
             drawing(parameters_figure, rows, published=scale.is_paper),
@@ -315,8 +315,8 @@ def parameters_figure(
         points.sort(key=lambda point: point[0])
         series.append(over([x for x, _ in points], [y for _, y in points], label))
     if published:
-        for family, known in {**CNNS, **TRANSFORMERS}.items():
-            x, y = zip(*known, strict=True)
+        for family, pairs in {**CNNS, **TRANSFORMERS}.items():
+            x, y = zip(*pairs, strict=True)
             series.append(Series(label=family, x=list(x), y=list(y)))
     panel = lines(
         "Top-1 over parameters", series, x="parameters, millions", y="top-1, %", x_log=True
@@ -364,7 +364,7 @@ def long_training(scale: Scale) -> Plan:
             runs.table("top1", "Top-1 at the end (Fig. 11 left)"),
             loss,
         ],
-        claims=claims(_LONG_TRAINING, vit=vit, convit=convit, size=list(names)),
+        claims=read_claims(_LONG_TRAINING, vit=vit, convit=convit, size=list(names)),
         figures=[drawing(curves_figure, curves, "A long training (Fig. 11 left)")],
         for_figures=[(run, CURVES) for run in runs.runs],
     )

@@ -25,9 +25,9 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
     per_image,
+    read_claims,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.record import Record
@@ -105,7 +105,7 @@ def inside(scale: Scale) -> Plan:
     far, gates = "Nonlocality over training (Fig. 5)", "Gates over training, head by head (Fig. 6)"
     return Plan(
         tables=_inside_tables(scale, vit, convit),
-        claims=claims(_INSIDE, vit=vit.model, convit=convit.model),
+        claims=read_claims(_INSIDE, vit=vit.model, convit=convit.model),
         figures=[
             drawing(heads_figure, runs, trace, "nonlocality", far),
             drawing(each_head_figure, {convit.model: convit}, trace, "gates", gates),
@@ -250,7 +250,7 @@ def masking(scale: Scale) -> Plan:
                 num_test=count,
             ),
         ],
-        claims=claims(
+        claims=read_claims(
             _MASKED, vit=vit.model, convit=convit.model, early=depths[0], last=depths[-1]
         ),
     )

@@ -27,8 +27,8 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.record import Record
@@ -81,13 +81,13 @@ def strength(scale: Scale) -> Plan:
         "weak": f"{alphas[0]:g}",
         "strong": f"{alphas[-1]:g}",
     }
-    found = claims(_STRENGTH, **names)
+    claims = read_claims(_STRENGTH, **names)
     if len(layers) > 2:
-        found += claims(_MORE_LAYERS, **names, some=layers[1])
+        claims += read_claims(_MORE_LAYERS, **names, some=layers[1])
     curves = {f"{n} GPSA layers": training for n, training in runs.items()}
     return Plan(
         tables=[over_training, grid],
-        claims=found,
+        claims=claims,
         figures=[
             drawing(_strength_figure, grid, over_training, layers),
             drawing(curves_figure, curves, "Learning with GPSA layers (Fig. 12 left)"),
@@ -177,7 +177,7 @@ def plain_psa(scale: Scale) -> Plan:
     title = "Summed or gated position (Fig. 9)"
     return Plan(
         tables=[TableSpec.of_runs("top1", title, runs, columns, corner="attention")],
-        claims=claims(_GATING),
+        claims=read_claims(_GATING),
         figures=[drawing(curves_figure, runs, "Learning curves (Fig. 9)")],
         for_figures=[(training, CURVES) for training in runs.values()],
     )

@@ -16,7 +16,7 @@ from typing import Any
 from vitascope.papers.convit.accuracy import sized
 from vitascope.papers.convit.measurements import nonlocality
 from vitascope.papers.figures import CURVES, attention_trace, curves_figure, heads_figure
-from vitascope.papers.plan import Grid, Plan, Study, claims, drawing
+from vitascope.papers.plan import Grid, Plan, Study, drawing, read_claims
 from vitascope.papers.scale import IMAGENET, Scale, percent
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
@@ -70,7 +70,7 @@ def ablation(scale: Scale) -> Plan:
     title = "What makes it learn, all images (Fig. 12 right)"
     return Plan(
         tables=[runs.table("top1", "ConViT taken apart (Table 3)", paper=paper)],
-        claims=claims(_APART, few=few),
+        claims=read_claims(_APART, few=few),
         figures=[drawing(curves_figure, whole, title)],
         for_figures=[(training, CURVES) for training in whole.values()],
     )
@@ -116,7 +116,7 @@ def distillation(scale: Scale) -> Plan:
     trace, title = attention_trace(scale), "Nonlocality with distillation (Fig. 10)"
     return Plan(
         tables=[top1, far],
-        claims=claims(_TAUGHT, vit=vit, convit=convit, network=list(networks)),
+        claims=read_claims(_TAUGHT, vit=vit, convit=convit, network=list(networks)),
         figures=[drawing(heads_figure, runs, trace, "nonlocality", title)],
         for_figures=[(training, trace) for training in rows[vit]],
     )

@@ -9,7 +9,7 @@ here its networks are trained one and all, and the test set is what the table sh
 """
 
 from vitascope.papers.figures import dots_figure
-from vitascope.papers.plan import Plan, Study, Training, claims, drawing
+from vitascope.papers.plan import Plan, Study, Training, drawing, read_claims
 from vitascope.papers.scale import IMAGENET, Scale, Spec
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, looked_into, trainings
 from vitascope.papers.vit.overfitting import rank_table
@@ -77,7 +77,8 @@ def alternet(scale: Scale) -> Plan:
             *eigenvalues(three, {"early": early}, "Fig. 12c"),
             training_throughput(pair, _THROUGHPUT, "appendix E"),
         ],
-        claims=claims(_ACCURATE, **names_of, column="clean") + claims(_ALTERNET, **names_of),
+        claims=read_claims(_ACCURATE, **names_of, column="clean")
+        + read_claims(_ALTERNET, **names_of),
         figures=[
             drawing(dots_figure, table, shown, "Accuracy (Fig. 12b)", _DOTS),
             drawing(spectra_figure, three, early, title),
@@ -92,7 +93,7 @@ def _accuracies(scale: Scale) -> Plan:
     table = accuracy(runs, "Accuracy, all images once (Fig. 12b)")
     return Plan(
         tables=[table],
-        claims=claims(_ACCURATE, vit=vit, resnet=resnet, alter=alter, column="top-1"),
+        claims=read_claims(_ACCURATE, vit=vit, resnet=resnet, alter=alter, column="top-1"),
         figures=[drawing(dots_figure, table, ("top-1",), table.title, "A dot is a seed.")],
     )
 
@@ -169,7 +170,7 @@ def build_up(scale: Scale) -> Plan:
     text = "From left to right, one more block of attention."
     return Plan(
         tables=[table],
-        claims=claims(scale.pick(**_BUILD_UP)),
+        claims=read_claims(scale.pick(**_BUILD_UP)),
         figures=[drawing(dots_figure, table, ("top-1",), "The build-up (Fig. 12a)", text)],
     )
 
@@ -212,7 +213,7 @@ def large_data(scale: Scale) -> Plan:
             training_loss(runs, "Training loss (Fig. C.1 right)"),
             rank_table("", list(runs.values())),
         ],
-        claims=claims(_LARGE_DATA, alter=alter, resnet=resnet, swin=much),
+        claims=read_claims(_LARGE_DATA, alter=alter, resnet=resnet, swin=much),
         figures=[drawing(dots_figure, table, shown, "Accuracy (Fig. E.1)", _DOTS)],
     )
 

@@ -24,8 +24,8 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import Role, Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
@@ -70,12 +70,12 @@ def pooling(scale: Scale) -> Plan:
     times = {"early": spectrum(scale)}
     if desk:
         times |= {"at 30 %": spectrum(scale, 0.3), "at the end": spectrum(scale, LATE)}
-    found = claims(_POOLING, token=token, gap=gap, time=list(times)[1:])
+    claims = read_claims(_POOLING, token=token, gap=gap, time=list(times)[1:])
     for label, source in zip(local, ("ViT Fig. 7", "ViT Fig. 4"), strict=False):
-        found += claims(_LOCAL, source=source, token=token, label=label, time=list(times))
+        claims += read_claims(_LOCAL, source=source, token=token, label=label, time=list(times))
     return Plan(
         tables=[*eigenvalues(runs, times, "Fig. 6"), accuracy(runs, "Top-1 (section 2)")],
-        claims=found,
+        claims=claims,
         figures=[drawing(spectra_figure, runs, times["early"], "Hessian spectra (Fig. 6)")],
     )
 
@@ -120,7 +120,7 @@ def bias(scale: Scale) -> Plan:
     by_patch = {f"patch {p}": _patched(scale, p) for p in patches}
     early = spectrum(scale, half=True)
     fine, *_, coarse = sides = list(by_patch)
-    found = claims(
+    claims = read_claims(
         _NEIGHBOURHOODS,
         near=f"{kernels[-1]} x {kernels[-1]}",
         fine=fine,
@@ -128,9 +128,9 @@ def bias(scale: Scale) -> Plan:
         less_coarse=sides[-2],
     )
     if len(kernels) > 1:
-        found += claims(_TWO_KERNELS)
+        claims += read_claims(_TWO_KERNELS)
     if len(patches) > 2:
-        found += claims(_THREE_PATCHES, fine=fine, less_fine=sides[1])
+        claims += read_claims(_THREE_PATCHES, fine=fine, less_fine=sides[1])
     return Plan(
         tables=[
             *eigenvalues(by_kernel, {"early": early}, "Fig. 7", "kernel-"),
@@ -140,7 +140,7 @@ def bias(scale: Scale) -> Plan:
             accuracy(by_patch, "Top-1 (Fig. C.3)", "patch-top1"),
             training_loss(by_patch, "Training loss (Fig. C.3)", "patch-nll"),
         ],
-        claims=found,
+        claims=claims,
         figures=[
             drawing(spectra_figure, runs, early, title, name)
             for runs, name, title in (
@@ -194,7 +194,7 @@ def width(scale: Scale) -> Plan:
 def _of_heads(scale: Scale, *, wider: bool) -> Plan:
     early = spectrum(scale, half=True)
     also = " and the width with them" if wider else " at one width"
-    tables, found, figures = [], [], []
+    tables, claims, figures = [], [], []
     for step, runs in _varied(scale, wider).items():
         figure, paper, _ = _EXPONENTS[step]
         where, source = (WIDTH, WIDTH) if wider else (figure, f"ViT {figure}")
@@ -210,9 +210,9 @@ def _of_heads(scale: Scale, *, wider: bool) -> Plan:
                 f"{step}-exponent", title, {(f"APE against {step}", "exponent"): cell}, corner="law"
             ),
         ]
-        found += claims(_HEADS, source=source, step=step, also=also, low=low, high=high)
+        claims += read_claims(_HEADS, source=source, step=step, also=also, low=low, high=high)
         figures += _figures_of_heads(step, runs, early, where, wider)
-    return Plan(tables=tables, claims=found, figures=figures)
+    return Plan(tables=tables, claims=claims, figures=figures)
 
 
 def _varied(scale: Scale, wider: bool) -> dict[str, dict[int, Training]]:

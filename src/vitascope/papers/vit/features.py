@@ -32,8 +32,8 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.papers.vit.networks import looked_into, trainings
@@ -187,12 +187,12 @@ def _in_stages(source: str, table: str, quantity: str, runs: Runs) -> list[Claim
 
     AlterNet has convolutions where others have MLPs.
     """
-    found = []
+    claims = []
     for label, training in list(runs.items())[3:]:
         alternet = training.model.startswith("alternet")
         names = {"source": source, "table": table, "quantity": quantity, "label": label}
-        found += claims(_STAGED, **names, kind="convolution" if alternet else "MLP")
-    return found
+        claims += read_claims(_STAGED, **names, kind="convolution" if alternet else "MLP")
+    return claims
 
 
 _STAGED = """
@@ -236,7 +236,7 @@ def frequencies(scale: Scale) -> Plan:
             noise_table(runs, noise, "Fig. 2b"),
         ],
         claims=[
-            *claims(_FREQUENCIES, vit=vit, resnet=resnet),
+            *read_claims(_FREQUENCIES, vit=vit, resnet=resnet),
             *_in_stages("ViT Fig. D.2", "high", "high frequencies", runs),
         ],
         figures=[
@@ -327,7 +327,7 @@ def ensembling(scale: Scale) -> Plan:
             _signs(runs, variance, "Fig. 9, D.1"),
         ],
         claims=[
-            *claims(_ENSEMBLING, vit=vit, resnet=resnet),
+            *read_claims(_ENSEMBLING, vit=vit, resnet=resnet),
             *_in_stages("ViT Fig. D.1", "variance", "the variance", runs),
         ],
         figures=[
@@ -368,8 +368,8 @@ def longer(scale: Scale) -> Plan:
             *_tables(scale, runs, "variance", "Fig. 9, trained three times as long"),
         ],
         claims=[
-            *claims(_AFTER_LONGER, vit=vit, resnet=resnet, **high),
-            *claims(_AFTER_LONGER, vit=vit, resnet=resnet, **variance),
+            *read_claims(_AFTER_LONGER, vit=vit, resnet=resnet, **high),
+            *read_claims(_AFTER_LONGER, vit=vit, resnet=resnet, **variance),
         ],
     )
 

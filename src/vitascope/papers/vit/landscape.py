@@ -31,8 +31,8 @@ from vitascope.papers.plan import (
     Results,
     Study,
     TableSpec,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
@@ -161,10 +161,10 @@ def landscape(scale: Scale) -> Plan:
     surface = _surface_tables(scale, names, runs, "Fig. 1a, C.4a")
     straight = "Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)"
     columns = surface[0].columns
-    found = claims(_LANDSCAPE, vit=vit, resnet=resnet, few=percent(few), column=columns)
+    claims = read_claims(_LANDSCAPE, vit=vit, resnet=resnet, few=percent(few), column=columns)
     if staged:  # PiT has no BatchNorm
         pit, swin = staged
-        found += claims(_STAGED, vit=vit, pit=pit, swin=swin, column=columns[:2])
+        claims += read_claims(_STAGED, vit=vit, pit=pit, swin=swin, column=columns[:2])
     at_first = "Hessian spectra early in training (Fig. 1c, 4, C.4c)"
     at_last = "Hessian spectra late in training (Fig. C.4c)"
     return Plan(
@@ -173,7 +173,7 @@ def landscape(scale: Scale) -> Plan:
             TableSpec.of_runs("path", straight, runs, {"length": PATH}),
             training_throughput(runs, {name: THROUGHPUT[name] for name in names}, "appendix A"),
         ],
-        claims=found,
+        claims=claims,
         figures=[
             drawing(_surfaces, runs, surface_of(scale), "Loss surfaces (Fig. 1a, C.4a)"),
             drawing(_paths, runs),
@@ -280,17 +280,19 @@ def large(scale: Scale) -> Plan:
     surface = _surface_tables(scale, names, runs, "Fig. C.7b")
     columns = surface[0].columns
     vit, big_vit, *resnets = runs
-    found = claims(_LARGE, small=vit, big=big_vit, column=columns[:2])  # no BatchNorm
+    claims = read_claims(_LARGE, small=vit, big=big_vit, column=columns[:2])  # no BatchNorm
     if resnets:
-        found += claims(_LARGE, small=resnets[0], big=resnets[1], column=columns)
-    found += claims(_LATE, vit=vit, big_vit=big_vit, resnet=resnets[:1], big_resnet=resnets[1:])
+        claims += read_claims(_LARGE, small=resnets[0], big=resnets[1], column=columns)
+    claims += read_claims(
+        _LATE, vit=vit, big_vit=big_vit, resnet=resnets[:1], big_resnet=resnets[1:]
+    )
     return Plan(
         tables=[
             training_loss(runs, "Training loss at the end (Fig. C.7a)"),
             *eigenvalues(runs, times, "Fig. C.7c"),
             *surface,
         ],
-        claims=found,
+        claims=claims,
         figures=[
             drawing(_surfaces, runs, surface_of(scale), "Loss surfaces by size (Fig. C.7b)"),
             drawing(spectra_figure, runs, times, "Hessian spectra by size (Fig. C.7c)"),

@@ -37,9 +37,9 @@ from vitascope.papers.plan import (
     Study,
     TableSpec,
     Training,
-    claims,
     drawing,
     per_image,
+    read_claims,
 )
 from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
@@ -168,7 +168,7 @@ def overfitting(scale: Scale) -> Plan:
             *loss_and_error("epochs", "Fig. C.2", by_epochs),
             rank_table(" (Fig. 5a, C.1)", list(runs.values())),
         ],
-        claims=claims(
+        claims=read_claims(
             _OVERFITTING,
             vit=vit,
             resnet=resnet,
@@ -295,7 +295,7 @@ def augmentation(scale: Scale) -> Plan:
             runs.table("ape", "Mean positive eigenvalue (Fig. F.1b)", ape),
             runs.table("top1", "Top-1"),
         ],
-        claims=[claim for label in rows for claim in claims(_AUGMENTATION, label=label)],
+        claims=[claim for label in rows for claim in read_claims(_AUGMENTATION, label=label)],
         figures=[
             drawing(_reliability, labelled, calibrated),
             drawing(spectra_figure, labelled, early, "Hessian spectra (Fig. F.1b)"),

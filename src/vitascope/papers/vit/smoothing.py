@@ -6,7 +6,7 @@ frequencies out. Section 2, beside Fig. 4: SAM (Foret et al. 2021) seeks smooth 
 ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for SAM: 0.05 is Foret's.
 """
 
-from vitascope.papers.plan import Plan, Study, claims, drawing
+from vitascope.papers.plan import Plan, Study, drawing, read_claims
 from vitascope.papers.scale import Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.papers.vit.tables import (
@@ -46,7 +46,7 @@ def sam(scale: Scale) -> Plan:
             *eigenvalues(runs, {"late": late}, "section 2"),
             accuracy(runs, "Top-1 (section 2)"),
         ],
-        claims=[claim for label in labels for claim in claims(_SAM, network=label)],
+        claims=[claim for label in labels for claim in read_claims(_SAM, network=label)],
         figures=[drawing(spectra_figure, runs, late, title)],
     )
 
@@ -79,7 +79,7 @@ def blur(scale: Scale) -> Plan:
             *eigenvalues(runs, {"early": early}, "appendix B"),
             noise_table(runs, noise, "appendix B"),
         ],
-        claims=claims(_BLUR, sharp=sharp, blurred=blurred),
+        claims=read_claims(_BLUR, sharp=sharp, blurred=blurred),
         figures=[
             drawing(spectra_figure, runs, early, title),
             drawing(noise_figure, runs, noise, "both networks", "appendix B"),

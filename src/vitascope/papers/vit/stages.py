@@ -20,8 +20,8 @@ from vitascope.papers.plan import (
     Results,
     Study,
     TableSpec,
-    claims,
     drawing,
+    read_claims,
 )
 from vitascope.papers.scale import Scale
 from vitascope.papers.vit.networks import CIFAR, looked_into
@@ -51,13 +51,13 @@ in the ViT, attention matters more at the end
 
 def block_structure(record: Record) -> float | None:
     """Mean CKA within stages minus between them, heads left out."""
-    kept = [i for i, kind in enumerate(record.values["row_kinds"]) if kind != "head"]
-    stages = np.array(record.values["row_stages"])[kept]
+    units = [i for i, kind in enumerate(record.values["row_kinds"]) if kind != "head"]
+    stages = np.array(record.values["row_stages"])[units]
     if len(set(stages.tolist())) == 1:
-        stages = np.arange(len(kept)) * 3 // len(kept)
-    similarity = np.asarray(record.values["similarity"])[np.ix_(kept, kept)]
+        stages = np.arange(len(units)) * 3 // len(units)
+    similarity = np.asarray(record.values["similarity"])[np.ix_(units, units)]
     same = stages[:, None] == stages[None, :]
-    apart = ~np.eye(len(kept), dtype=bool)
+    apart = ~np.eye(len(units), dtype=bool)
     if not (same & apart).any() or same.all():
         return None
     return float(similarity[same & apart].mean() - similarity[~same].mean())
@@ -104,10 +104,10 @@ def stages(scale: Scale) -> Plan:
     }
     difference = Measurement(block_structure, "CKA", cka, digits=3)
     title = "CKA within stages above CKA between them (Fig. 10a, D.3)"
-    found = []
+    claims = []
     for label in (resnet, *staged):
         source = "ViT Fig. D.3" if swin and label == staged[0] else "ViT Fig. 10"
-        found += claims(_STRUCTURE, source=source, label=label, vit=vit)
+        claims += read_claims(_STRUCTURE, source=source, label=label, vit=vit)
     return Plan(
         tables=[
             TableSpec.of_runs("blocks", title, runs, {"difference": difference}),
@@ -115,7 +115,7 @@ def stages(scale: Scale) -> Plan:
                 "lost", "Accuracy lost without one unit (Fig. 10b, D.4)", lost, corner="unit of"
             ),
         ],
-        claims=found + claims(_LESIONS, vit=vit, resnet=resnet, swin=swin),
+        claims=claims + read_claims(_LESIONS, vit=vit, resnet=resnet, swin=swin),
         figures=[drawing(_similarity, runs, cka), drawing(_lesions, runs, lesion)],
     )
 
