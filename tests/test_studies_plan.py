@@ -182,6 +182,15 @@ def test_a_plan_wants_each_training_once_with_all_that_is_read_off_it():
     assert [set(readings) for _, readings in wanted.values()] == [{"final", "entropy"}] * 2
 
 
+def test_a_number_of_several_runs_is_read_off_all_of_them():
+    entropy = Reading(name="entropy")
+    other = replace(PLAIN, epochs=1)
+    cell = CellSpec(PLAIN, Measurement(max, "nats", entropy), others=[other])
+    wanted = Plan(tables=[TableSpec("t", "", {("a", "x"): cell})]).wanted()
+    assert set(wanted) == {PLAIN.key, other.key}
+    assert [set(readings) for _, readings in wanted.values()] == [{"final", "entropy"}] * 2
+
+
 def test_a_role_is_another_network_at_each_scale():
     assert PAPER.training("ConViT-S", recipe="deit_plus").recipe == "deit_plus"
     small = LAPTOP.training("ConViT-S", recipe="deit_plus", fraction=0.1)
@@ -223,7 +232,7 @@ def test_a_table_is_filled_with_seeds_means_spreads_and_the_papers_numbers():
     records = found([{"top1": 0.5}, {"top1": 0.7}])
     records |= found([{"top1": 0.9, "top5": 1.0}, {"top1": 0.9}], other)
     images = f"correct/{PLAIN.key}"
-    stored = filled(table, Results(records), {images})
+    stored = filled(table, Results(records), {images, f"correct/{other.key}"})
     assert [row["label"] for row in stored["rows"]] == table.rows == ["vit", "convit"]
     assert stored["columns"] == ["top-1", "top-5"]
     deviation = pytest.approx(np.std([50, 70], ddof=1))
@@ -329,6 +338,10 @@ def test_labels_may_contain_the_words_of_a_statement():
     assert cells_of("t: gates at 1/2 > x at at 3", table)[0] == {
         ("gates at 1/2", "at 3"): 1,
         ("x", "at 3"): -1,
+    }
+    assert cells_of("t: gates at 1/2 at b > x at b", table)[0] == {
+        ("gates at 1/2", "b"): 1,
+        ("x", "b"): -1,
     }
 
 

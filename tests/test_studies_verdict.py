@@ -142,6 +142,13 @@ def test_accuracies_without_their_images_have_the_noise_of_the_test_set_too():
     assert own["low"] == pytest.approx(few["low"])
 
 
+def test_other_shares_have_no_noise_of_the_test_set():
+    records = [[run(number=v) for v in each] for each in ((0.60, 0.62, 0.61), (0.50, 0.52, 0.51))]
+    lost = Measurement("number", "lost, %")
+    few, none = (told(*records, measurement=lost, num_test=n) for n in (20, None))
+    assert (few["low"], few["high"]) == (none["low"], none["high"])
+
+
 def test_numbers_are_compared_by_welchs_test_on_their_own_spread():
     first, second = (3.0, 4.5, 5.0), (9.0, 7.0, 7.5)
     found = by_number(first, second)

@@ -42,11 +42,11 @@ from vitascope.papers.plan import (
     Reading,
     Results,
     Sample,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, ROLES, Role, Scale
 from vitascope.record import Record
@@ -154,6 +154,13 @@ CB lowers the entropy of attention
 """
 
 
+@study(
+    "Does uniform attention help a ViT?",
+    claim="CB and CB_S raise accuracy, lower both losses and free attention to be sparse",
+    covers=("CB Table S1", "CB Fig. S1"),
+    data=BESIDE,
+    seeds={"desk": 20},  # what CB adds is small: paired seeds, many of them
+)
 def broadcasting(scale: Scale) -> Plan:
     """Table S1, Fig. S1 and the entropy of attention; at a desk without the distilled ones."""
     distilled = [] if scale.name == "desk" else _distilled(scale)
@@ -232,7 +239,13 @@ def _entropy_figure(results: Results, runs: Mapping[str, Training], reading: Rea
     )
 
 
-def small_images(scale: Scale) -> Plan:
+@study(
+    "Does uniform attention help on small images?",
+    claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
+    covers=("CB Table S4",),
+    data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"},
+)
+def broadcasting_small_images(scale: Scale) -> Plan:
     """Table S4: a ViT from scratch on all small images."""
     runs = [made(scale, "DeiT-S", suffix, fraction=1.0) for suffix in ("", "cb")]
     if scale.is_paper:
@@ -273,7 +286,13 @@ _ROBUST = """
 """
 
 
-def robustness(scale: Scale) -> Plan:
+@study(
+    "Does uniform attention make a ViT robust?",
+    claim="CB raises accuracy with the centre hidden (+0.5), on ImageNet-A and under FGSM",
+    covers=("CB Table S2",),
+    data=BESIDE,
+)
+def broadcasting_robustness(scale: Scale) -> Plan:
     """Table S2, on the distilled networks of Table S1."""
     count = scale.pick(paper=50_000, laptop=scale.images)
     look = {"num_images": count}
@@ -367,7 +386,13 @@ CB helps on average
 """
 
 
-def hierarchical(scale: Scale) -> Plan:
+@study(
+    "Does uniform attention help other families too?",
+    claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
+    covers=("CB Table S3",),
+    data=IMAGENET,
+)
+def broadcasting_hierarchical(scale: Scale) -> Plan:
     """Table S3: networks with stages or convolutions; PVTv2 at the paper's scale alone."""
     rows, names = {}, {}
     for name, (role, epochs, *_) in _TABLE_S3.items():
@@ -412,7 +437,13 @@ _PLACES = """
 """
 
 
-def places(scale: Scale) -> Plan:
+@study(
+    "Where does uniform attention belong?",
+    claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
+    covers=("CB Table S5", "CB Table S6"),
+    data=IMAGENET,
+)
+def broadcasting_places(scale: Scale) -> Plan:
     """Tables S5 and S6: which module, and where."""
     every = ("cb", "cb_gate", "cb_hybrid")
     kinds = scale.pick(paper=every, smoke=("cb", "cb_gate"))
@@ -474,48 +505,3 @@ def _places_figure(results: Results, tables: Sequence[TableSpec]) -> Figure:
     text = "Each dot is one seed; the module's name is the colour, its place the group."
     title = "Which module, and where (Tables S5 and S6)"
     return Figure(name="places", title=title, reading=text, panels=tuple(panels))
-
-
-STUDIES = (
-    Study(
-        name="broadcasting",
-        title="Does uniform attention help a ViT?",
-        claim="CB and CB_S raise accuracy, lower both losses and free attention to be sparse",
-        covers=("CB Table S1", "CB Fig. S1"),
-        plan=broadcasting,
-        data=BESIDE,
-        seeds={"desk": 20},  # what CB brings is small: paired seeds, many of them
-    ),
-    Study(
-        name="broadcasting-small-images",
-        title="Does uniform attention help on small images?",
-        claim="CB raises ViT-S from scratch on CIFAR-100 by 0.7 points",
-        covers=("CB Table S4",),
-        plan=small_images,
-        data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH)"},
-    ),
-    Study(
-        name="broadcasting-robustness",
-        title="Does uniform attention make a ViT robust?",
-        claim="CB raises accuracy with the centre hidden (+0.5), on ImageNet-A and under FGSM",
-        covers=("CB Table S2",),
-        plan=robustness,
-        data=BESIDE,
-    ),
-    Study(
-        name="broadcasting-hierarchical",
-        title="Does uniform attention help other families too?",
-        claim="CB helps PVT-S (+0.6), LocalViT, PVTv2 and Swin-Ti (+0.2)",
-        covers=("CB Table S3",),
-        plan=hierarchical,
-        data=IMAGENET,
-    ),
-    Study(
-        name="broadcasting-places",
-        title="Where does uniform attention belong?",
-        claim="the mean token at the end of the MLP is the best place; gates bring nothing more",
-        covers=("CB Table S5", "CB Table S6"),
-        plan=places,
-        data=IMAGENET,
-    ),
-)

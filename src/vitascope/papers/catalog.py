@@ -32,9 +32,10 @@ def catalog() -> dict[str, Study]:
     """Every study by name, in the order of the papers."""
     studies: dict[str, Study] = {}
     for name in _FILES:
-        for study in import_module(f"vitascope.papers.{name}").STUDIES:
-            assert study.name not in studies, study.name
-            studies[study.name] = study
+        for value in vars(import_module(f"vitascope.papers.{name}")).values():
+            if isinstance(value, Study):
+                assert value.name not in studies, value.name
+                studies[value.name] = value
     return studies
 
 

@@ -25,11 +25,11 @@ from vitascope.papers.plan import (
     Grid,
     Plan,
     Results,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Role, Scale, percent
 from vitascope.papers.vit.networks import STRONG, WEAK
@@ -68,7 +68,13 @@ its lead is larger on the finer grid
 """
 
 
-def grids(scale: Scale) -> Plan:
+@study(
+    "Is ConViT's lead on few images one of fine grids?",
+    claim="ConViT leads on few images on a fine grid, less on a coarse one",
+    covers=("Fine grid",),
+    data=IMAGENET,
+)
+def fine_grid(scale: Scale) -> Plan:
     """Top-1 of both on two grids, on few images."""
     few, patches = _fractions(scale)[0], _patches(scale)
     rows = {kind: [scale.few(_role(kind, p), fraction=few) for p in patches] for kind in _KINDS}
@@ -92,7 +98,13 @@ with patches of {p} its lead shrinks with more images
 """
 
 
-def images(scale: Scale) -> Plan:
+@study(
+    "Does ConViT's lead shrink with more images?",
+    claim="the lead is smaller with more images, on a fine and on a coarse grid",
+    covers=("Fine grid, more images",),
+    data=IMAGENET,
+)
+def fine_grid_images(scale: Scale) -> Plan:
     """Top-1 of both by grid and by share of the images."""
     patches, fractions = _affordable(scale), _fractions(scale)
     rows = {
@@ -171,7 +183,13 @@ def _longer(scale: Scale, kind: str) -> Training:
     return usual.but(epochs=3 * usual.full_recipe.epochs)
 
 
-def augmentation(scale: Scale) -> Plan:
+@study(
+    "Does DeiT's augmentation change ConViT's lead on few images?",
+    claim="the lead stands under DeiT's augmentation, and is smaller",
+    covers=("Fine grid, augmentation",),
+    data=IMAGENET,
+)
+def fine_grid_augmentation(scale: Scale) -> Plan:
     """Top-1 of both with crops and flips, and with DeiT's augmentation."""
     # the paper's recipe has DeiT's augmentation already
     weak, strong = (WEAK, {}) if scale.is_paper else ({}, STRONG)
@@ -184,13 +202,25 @@ def augmentation(scale: Scale) -> Plan:
     )
 
 
-def larger(scale: Scale) -> Plan:
+@study(
+    "Do larger models change ConViT's lead on few images?",
+    claim="the lead stands in larger models, and is smaller",
+    covers=("Fine grid, larger models",),
+    data=IMAGENET,
+)
+def fine_grid_larger(scale: Scale) -> Plan:
     """Top-1 of both as small as usual, and larger."""
     usual, changed = partial(_usual, scale), partial(_larger, scale)
     return _one_change(scale, "usual models", usual, "larger models", changed)
 
 
-def longer(scale: Scale) -> Plan:
+@study(
+    "Does longer training close ConViT's lead on few images?",
+    claim="the lead stands after three times the training, and is smaller",
+    covers=("Fine grid, longer training",),
+    data=IMAGENET,
+)
+def fine_grid_longer(scale: Scale) -> Plan:
     """Top-1 of both trained as long as usual, and three times as long."""
     usual, changed = partial(_usual, scale), partial(_longer, scale)
     return _one_change(scale, "usual training", usual, "three times as long", changed)
@@ -215,7 +245,14 @@ the lead of {kind} shrinks with more images
 """
 
 
-def dial(scale: Scale) -> Plan:
+@study(
+    "How much locality, put in how?",
+    claim="every way to put locality into a ViT helps on few images, less on more",
+    covers=("Locality dial",),
+    data=IMAGENET,
+    seeds={"desk": 3},
+)
+def locality_dial(scale: Scale) -> Plan:
     """Top-1 of every kind of locality against the number of images."""
     fractions = scale.pick(paper=(0.05, 0.1, 1.0), laptop=(0.1, 1.0), desk=(0.02,))
     changes = scale.pick(paper=_CHANGES, smoke=("impulse", "lsa"))
@@ -257,56 +294,3 @@ def _dial_figure(
     panel = shares_panel(results, "Top-1 by share of the images", rows, fractions, model=False)
     text = "A line above that of plain attention: its kind of locality helps."
     return Figure(name="dial", title=title, panels=(panel,), reading=text)
-
-
-STUDIES = (
-    Study(
-        name="fine-grid",
-        title="Is ConViT's lead on few images one of fine grids?",
-        claim="ConViT leads on few images on a fine grid, less on a coarse one",
-        covers=("Fine grid",),
-        plan=grids,
-        data=IMAGENET,
-    ),
-    Study(
-        name="fine-grid-images",
-        title="Does ConViT's lead shrink with more images?",
-        claim="the lead is smaller with more images, on a fine and on a coarse grid",
-        covers=("Fine grid, more images",),
-        plan=images,
-        data=IMAGENET,
-    ),
-    Study(
-        name="fine-grid-augmentation",
-        title="Does DeiT's augmentation change ConViT's lead on few images?",
-        claim="the lead stands under DeiT's augmentation, and is smaller",
-        covers=("Fine grid, augmentation",),
-        plan=augmentation,
-        data=IMAGENET,
-    ),
-    Study(
-        name="fine-grid-larger",
-        title="Do larger models change ConViT's lead on few images?",
-        claim="the lead stands in larger models, and is smaller",
-        covers=("Fine grid, larger models",),
-        plan=larger,
-        data=IMAGENET,
-    ),
-    Study(
-        name="fine-grid-longer",
-        title="Does longer training close ConViT's lead on few images?",
-        claim="the lead stands after three times the training, and is smaller",
-        covers=("Fine grid, longer training",),
-        plan=longer,
-        data=IMAGENET,
-    ),
-    Study(
-        name="locality-dial",
-        title="How much locality, put in how?",
-        claim="every way to put locality into a ViT helps on few images, less on more",
-        covers=("Locality dial",),
-        plan=dial,
-        data=IMAGENET,
-        seeds={"desk": 3},
-    ),
-)

@@ -388,3 +388,27 @@ class Study:
     plan: Callable[[Any], Plan]  # of a papers.scale.Scale
     data: Mapping[str, str]  # scale -> what images it needs
     seeds: Mapping[str, int] = field(default_factory=dict)  # scale -> how many, if not its own
+
+
+def study(
+    title: str,
+    *,
+    claim: str,
+    covers: tuple[str, ...],
+    data: Mapping[str, str],
+    seeds: Mapping[str, int] | None = None,
+) -> Callable[[Callable[[Any], Plan]], Study]:
+    """Declare the function below as the plan of a study, which has its name (with hyphens)."""
+
+    def declared(plan: Callable[[Any], Plan]) -> Study:
+        return Study(
+            name=plan.__name__.replace("_", "-"),
+            title=title,
+            claim=claim,
+            covers=covers,
+            plan=plan,
+            data=data,
+            seeds=seeds or {},
+        )
+
+    return declared

@@ -39,11 +39,11 @@ from vitascope.papers.plan import (
     Plan,
     Reading,
     Results,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Scale, percent
 
@@ -113,6 +113,12 @@ ConViT's lead grows as the images become fewer
 """
 
 
+@study(
+    "Few images: what is built-in locality worth?",
+    claim="ConViT-S beats DeiT-S at every share of ImageNet, most with 5 % (+13 points)",
+    covers=("ConViT Table 2", "ConViT Fig. 2 left", "ConViT Fig. 11 right"),
+    data=IMAGENET,
+)
 def sample_efficiency(scale: Scale) -> Plan:
     """Table 2: DeiT-S and ConViT-S on a share of each class, epochs times 1/share."""
     fractions = scale.pick(paper=tuple(_TABLE_2), smoke=(0.1, 1.0))
@@ -196,6 +202,18 @@ def sized(scale: Scale, role: str, fraction: float = 1.0) -> Training:
     return scale.training(role, fraction=fraction, recipe=recipe)
 
 
+@study(
+    "Does locality help at every size?",
+    claim="ConViT beats DeiT at every size; with equal heads by more the larger they are",
+    covers=(
+        "ConViT Table 1",
+        "ConViT Fig. 2 right",
+        "ConViT Fig. 11",
+        "ConViT Fig. 13",
+        "ConViT Fig. 14",
+    ),
+    data=IMAGENET,
+)
 def sizes(scale: Scale) -> Plan:
     """Table 1: three widths, on few images on a laptop.
 
@@ -339,6 +357,13 @@ at size {size}, ConViT is ahead of the plain ViT
 """
 
 
+@study(
+    "Does locality help when small images are seen very often?",
+    claim="on CIFAR-100 ConViT is ahead over 3,000 epochs (82.1 % with 10M parameters) and "
+    "overfits after 1,000",
+    covers=("ConViT Fig. 11 left",),
+    data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH), resized to 224"},
+)
 def long_training(scale: Scale) -> Plan:
     """Fig. 11 left: the "+" models on CIFAR-100 at 224 x 224, 3,000 epochs, all else as before."""
     names = scale.pick(paper=PLUS, laptop=("S+",))
@@ -377,38 +402,3 @@ def _very_long(scale: Scale, role: str) -> Training:
         return usual
     data = scale.data if ":" in scale.data else "cifar100"
     return usual.but(data=data, image_size=scale.image_size or 224, epochs=scale.epochs or 3000)
-
-
-STUDIES = (
-    Study(
-        name="sample-efficiency",
-        title="Few images: what is built-in locality worth?",
-        claim="ConViT-S beats DeiT-S at every share of ImageNet, most with 5 % (+13 points)",
-        covers=("ConViT Table 2", "ConViT Fig. 2 left", "ConViT Fig. 11 right"),
-        plan=sample_efficiency,
-        data=IMAGENET,
-    ),
-    Study(
-        name="sizes",
-        title="Does locality help at every size?",
-        claim="ConViT beats DeiT at every size; with equal heads by more the larger they are",
-        covers=(
-            "ConViT Table 1",
-            "ConViT Fig. 2 right",
-            "ConViT Fig. 11",
-            "ConViT Fig. 13",
-            "ConViT Fig. 14",
-        ),
-        plan=sizes,
-        data=IMAGENET,
-    ),
-    Study(
-        name="long-training",
-        title="Does locality help when small images are seen very often?",
-        claim="on CIFAR-100 ConViT is ahead over 3,000 epochs (82.1 % with 10M parameters) and "
-        "overfits after 1,000",
-        covers=("ConViT Fig. 11 left",),
-        plan=long_training,
-        data={**IMAGENET, "paper": "CIFAR-100 (cifar100:PATH), resized to 224"},
-    ),
-)

@@ -22,12 +22,12 @@ from vitascope.papers.plan import (
     Reading,
     Results,
     Sample,
-    Study,
     TableSpec,
     Training,
     drawing,
     per_image,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.record import Record
@@ -90,7 +90,22 @@ def _networks(scale: Scale) -> tuple[Training, Training]:
     return deep("vit_micro"), deep("convit_micro", num_gpsa_blocks=7)
 
 
-def inside(scale: Scale) -> Plan:
+@study(
+    "Does locality come and go during training?",
+    claim="plain attention becomes local early on; GPSA layers escape their locality",
+    covers=(
+        "ConViT Fig. 3",
+        "ConViT Fig. 5",
+        "ConViT Fig. 6",
+        "ConViT Fig. 7",
+        "ConViT Fig. 15",
+        "ConViT Fig. 16",
+        "ConViT Fig. 17",
+    ),
+    data=IMAGENET,
+    seeds={"desk": 3},
+)
+def locality_in_training(scale: Scale) -> Plan:
     """Fig. 5 and 6 as numbers; Fig. 3, 7 and 15-17 as maps of one image and of many."""
     vit, convit = _networks(scale)
     trace = attention_trace(scale)
@@ -213,6 +228,12 @@ masking position costs accuracy
 """
 
 
+@study(
+    "What does a trained ConViT lean on?",
+    claim="content matters more than position late; embeddings matter little to ConViT",
+    covers=("ConViT Table 5", "ConViT Table 6"),
+    data=IMAGENET,
+)
 def masking(scale: Scale) -> Plan:
     """Tables 5 and 6: position embeddings off, content or position of the first k layers off."""
     count = scale.pick(paper=50_000, laptop=scale.images)
@@ -266,32 +287,3 @@ def _masked(reading: Reading, *path: str) -> Measurement:
         return value
 
     return Measurement(key, reading=reading, sample=per_image("/".join(("images", *path))))
-
-
-STUDIES = (
-    Study(
-        name="locality-in-training",
-        title="Does locality come and go during training?",
-        claim="plain attention becomes local early on; GPSA layers escape their locality",
-        covers=(
-            "ConViT Fig. 3",
-            "ConViT Fig. 5",
-            "ConViT Fig. 6",
-            "ConViT Fig. 7",
-            "ConViT Fig. 15",
-            "ConViT Fig. 16",
-            "ConViT Fig. 17",
-        ),
-        plan=inside,
-        data=IMAGENET,
-        seeds={"desk": 3},
-    ),
-    Study(
-        name="masking",
-        title="What does a trained ConViT lean on?",
-        claim="content matters more than position late; embeddings matter little to ConViT",
-        covers=("ConViT Table 5", "ConViT Table 6"),
-        plan=masking,
-        data=IMAGENET,
-    ),
-)

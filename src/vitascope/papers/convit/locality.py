@@ -24,11 +24,11 @@ from vitascope.papers.plan import (
     Measurement,
     Plan,
     Results,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.record import Record
@@ -54,7 +54,13 @@ more GPSA layers raise the final accuracy at every strength, on average
 """
 
 
-def strength(scale: Scale) -> Plan:
+@study(
+    "How much locality is best?",
+    claim="more GPSA layers and stronger locality raise accuracy, most early in training",
+    covers=("ConViT Fig. 8", "ConViT Fig. 12 left"),
+    data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"},
+)
+def locality_strength(scale: Scale) -> Plan:
     """Fig. 8: locality strength x number of GPSA layers, and six epochs; Fig. 12 left."""
     layers = scale.pick(paper=(0, 3, 6, 9), laptop=(0, 1, 2, 3), smoke=(0, 3))
     alphas = scale.pick(paper=(0.01, 0.1, 1.0), smoke=(0.01, 1.0))
@@ -165,7 +171,13 @@ def _early_top1(record: Record) -> float | None:
     return next((t for e, t in zip(epochs, top1, strict=True) if e >= 0.1 * epochs[-1]), None)
 
 
-def plain_psa(scale: Scale) -> Plan:
+@study(
+    "Is the gate needed?",
+    claim="summing content and position before the softmax helps early and hurts in the end",
+    covers=("ConViT Fig. 9",),
+    data=IMAGENET,
+)
+def gating(scale: Scale) -> Plan:
     """Fig. 9: ConViT-B with PSA in place of GPSA against DeiT-B."""
     fraction = scale.pick(paper=1.0, laptop=scale.small)
     roles = ("DeiT-B", "ConViT-B") if scale.is_paper else ("DeiT-S", "ConViT-S")
@@ -181,23 +193,3 @@ def plain_psa(scale: Scale) -> Plan:
         figures=[drawing(curves_figure, runs, "Learning curves (Fig. 9)")],
         for_figures=[(training, CURVES) for training in runs.values()],
     )
-
-
-STUDIES = (
-    Study(
-        name="locality-strength",
-        title="How much locality is best?",
-        claim="more GPSA layers and stronger locality raise accuracy, most early in training",
-        covers=("ConViT Fig. 8", "ConViT Fig. 12 left"),
-        plan=strength,
-        data={**IMAGENET, "paper": "ImageNet-100: first 100 classes of ImageNet-1k"},
-    ),
-    Study(
-        name="gating",
-        title="Is the gate needed?",
-        claim="summing content and position before the softmax helps early and hurts in the end",
-        covers=("ConViT Fig. 9",),
-        plan=plain_psa,
-        data=IMAGENET,
-    ),
-)

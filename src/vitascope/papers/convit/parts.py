@@ -16,7 +16,7 @@ from typing import Any
 from vitascope.papers.convit.accuracy import sized
 from vitascope.papers.convit.measurements import nonlocality
 from vitascope.papers.figures import CURVES, attention_trace, curves_figure, heads_figure
-from vitascope.papers.plan import Grid, Plan, Study, drawing, read_claims
+from vitascope.papers.plan import Grid, Plan, drawing, read_claims, study
 from vitascope.papers.scale import IMAGENET, Scale, percent
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
@@ -54,6 +54,12 @@ a frozen convolution beats frozen random attention ({few})
 """
 
 
+@study(
+    "What makes ConViT work?",
+    claim="gates and the convolutional start help together, most on few images",
+    covers=("ConViT Table 3", "ConViT Fig. 12 right"),
+    data=IMAGENET,
+)
 def ablation(scale: Scale) -> Plan:
     """Table 3: gating and the convolutional start, one taken away after the other."""
     few = percent(scale.small)
@@ -90,6 +96,12 @@ distillation leaves the ViT more local
 """
 
 
+@study(
+    "Does a CNN teacher bring the same locality?",
+    claim="distillation helps both, ConViT less, and leaves the ViT more local",
+    covers=("ConViT Table 4", "ConViT Fig. 10"),
+    data=IMAGENET,
+)
 def distillation(scale: Scale) -> Plan:
     """Table 4 and Fig. 10: hard distillation from a CNN."""
     fraction = scale.pick(paper=1.0, laptop=scale.small)
@@ -120,23 +132,3 @@ def distillation(scale: Scale) -> Plan:
         figures=[drawing(heads_figure, runs, trace, "nonlocality", title)],
         for_figures=[(training, trace) for training in rows[vit]],
     )
-
-
-STUDIES = (
-    Study(
-        name="ablation",
-        title="What makes ConViT work?",
-        claim="gates and the convolutional start help together, most on few images",
-        covers=("ConViT Table 3", "ConViT Fig. 12 right"),
-        plan=ablation,
-        data=IMAGENET,
-    ),
-    Study(
-        name="distillation",
-        title="Does a CNN teacher bring the same locality?",
-        claim="distillation helps both, ConViT less, and leaves the ViT more local",
-        covers=("ConViT Table 4", "ConViT Fig. 10"),
-        plan=distillation,
-        data=IMAGENET,
-    ),
-)

@@ -9,7 +9,7 @@ here its networks are trained one and all, and the test set is what the table sh
 """
 
 from vitascope.papers.figures import dots_figure
-from vitascope.papers.plan import Plan, Study, Training, drawing, read_claims
+from vitascope.papers.plan import Plan, Training, drawing, read_claims, study
 from vitascope.papers.scale import IMAGENET, Scale, Spec
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, looked_into, trainings
 from vitascope.papers.vit.overfitting import rank_table
@@ -55,6 +55,13 @@ AlterNet trains faster than the pre-activation ResNet
 """
 
 
+@study(
+    "Does attention at the ends of stages make a ResNet better?",
+    claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
+    "its loss is flatter than the ResNet's",
+    covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"),
+    data=CIFAR,
+)
 def alternet(scale: Scale) -> Plan:
     """Fig. 12b and 12c; at a desk the accuracies alone."""
     if scale.name == "desk":
@@ -163,6 +170,12 @@ _BUILD_UP = {
 }
 
 
+@study(
+    "Where in a ResNet does attention help?",
+    claim="attention at the ends of late stages helps; several in the third stage do not",
+    covers=("ViT Fig. 12a",),
+    data=CIFAR,
+)
 def build_up(scale: Scale) -> Plan:
     """Fig. 12a: attention from the last stage to the first."""
     title = "Attention added from the end (Fig. 12a)"
@@ -189,6 +202,12 @@ with much data, windows (Swin) reach a lower training loss than the ResNet
 """
 
 
+@study(
+    "Does attention help convolutions on much data?",
+    claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
+    covers=("ViT Fig. E.1", "ViT Fig. C.1 right"),
+    data=IMAGENET,
+)
 def large_data(scale: Scale) -> Plan:
     """Fig. E.1 and C.1 right: many networks on ImageNet."""
     every = ("ViT-Ti", "ViT-S", "ConViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
@@ -216,32 +235,3 @@ def large_data(scale: Scale) -> Plan:
         claims=read_claims(_LARGE_DATA, alter=alter, resnet=resnet, swin=much),
         figures=[drawing(dots_figure, table, shown, "Accuracy (Fig. E.1)", _DOTS)],
     )
-
-
-STUDIES = (
-    Study(
-        name="alternet",
-        title="Does attention at the ends of stages make a ResNet better?",
-        claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
-        "its loss is flatter than the ResNet's",
-        covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"),
-        plan=alternet,
-        data=CIFAR,
-    ),
-    Study(
-        name="build-up",
-        title="Where in a ResNet does attention help?",
-        claim="attention at the ends of late stages helps; several in the third stage do not",
-        covers=("ViT Fig. 12a",),
-        plan=build_up,
-        data=CIFAR,
-    ),
-    Study(
-        name="large-data",
-        title="Does attention help convolutions on much data?",
-        claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
-        covers=("ViT Fig. E.1", "ViT Fig. C.1 right"),
-        plan=large_data,
-        data=IMAGENET,
-    ),
-)

@@ -21,11 +21,11 @@ from vitascope.papers.plan import (
     Measurement,
     Plan,
     Reading,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import Role, Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
@@ -58,6 +58,13 @@ _LOCAL = """
 """
 
 
+@study(
+    "Does average pooling make the loss of a ViT convex?",
+    claim="average pooling in place of the class token suppresses negative eigenvalues "
+    "and adds 2.7 points",
+    covers=("ViT Fig. 6",),
+    data=CIFAR,
+)
 def pooling(scale: Scale) -> Plan:
     """Fig. 6: a ViT that reads off its class token, and one that averages its patches.
 
@@ -110,7 +117,13 @@ the smallest patches harm the accuracy too
 """
 
 
-def bias(scale: Scale) -> Plan:
+@study(
+    "Do locality and larger patches make the loss convex?",
+    claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
+    covers=("ViT Fig. 7", "ViT Fig. C.3"),
+    data=CIFAR,
+)
+def convexity(scale: Scale) -> Plan:
     """Fig. 7 and C.3: neighbourhoods and patch sizes."""
     patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
     kernels = scale.pick(paper=(3, 5), smoke=(3,))
@@ -181,11 +194,23 @@ APE falls as {step} grow{also}
 """
 
 
+@study(
+    "Do heads make the loss flat and convex?",
+    claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
+    covers=("ViT Fig. C.5", "ViT Fig. C.6"),
+    data=CIFAR,
+)
 def heads(scale: Scale) -> Plan:
     """Fig. C.5 and C.6: number of heads, and channels per head, with exponents of APE."""
     return _of_heads(scale, wider=False)
 
 
+@study(
+    "Does width make the loss flat and convex?",
+    claim="NEP and APE also fall where a ViT grows wider with its heads",
+    covers=(WIDTH,),
+    data=CIFAR,
+)
 def width(scale: Scale) -> Plan:
     """The same in a ViT that is as wide as its heads together."""
     return _of_heads(scale, wider=True)
@@ -259,40 +284,3 @@ def _figures_of_heads(
         ),
         drawing(spectra_figure, labelled, early, title, f"{step}-spectra"),
     ]
-
-
-STUDIES = (
-    Study(
-        name="pooling",
-        title="Does average pooling make the loss of a ViT convex?",
-        claim="average pooling in place of the class token suppresses negative eigenvalues "
-        "and adds 2.7 points",
-        covers=("ViT Fig. 6",),
-        plan=pooling,
-        data=CIFAR,
-    ),
-    Study(
-        name="convexity",
-        title="Do locality and larger patches make the loss convex?",
-        claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
-        covers=("ViT Fig. 7", "ViT Fig. C.3"),
-        plan=bias,
-        data=CIFAR,
-    ),
-    Study(
-        name="heads",
-        title="Do heads make the loss flat and convex?",
-        claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
-        covers=("ViT Fig. C.5", "ViT Fig. C.6"),
-        plan=heads,
-        data=CIFAR,
-    ),
-    Study(
-        name="width",
-        title="Does width make the loss flat and convex?",
-        claim="NEP and APE also fall where a ViT grows wider with its heads",
-        covers=(WIDTH,),
-        plan=width,
-        data=CIFAR,
-    ),
-)

@@ -29,11 +29,11 @@ from vitascope.papers.plan import (
     Plan,
     Reading,
     Results,
-    Study,
     TableSpec,
     Training,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.papers.vit.networks import looked_into, trainings
@@ -224,6 +224,13 @@ in the ViT, early attention lowers high frequencies less than late attention
 """
 
 
+@study(
+    "Is attention a low-pass filter?",
+    claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
+    "high frequencies harms a ResNet more than a ViT",
+    covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
+    data=IMAGENET,
+)
 def frequencies(scale: Scale) -> Plan:
     """Fig. 2, 8, D.2: high frequencies after each block, and noise of one frequency."""
     runs = _networks(scale)
@@ -316,6 +323,12 @@ the variance grows from start to end of the ResNet's stages
 """
 
 
+@study(
+    "Does attention average feature maps?",
+    claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
+    covers=("ViT Fig. 9", "ViT Fig. D.1"),
+    data=IMAGENET,
+)
 def ensembling(scale: Scale) -> Plan:
     """Fig. 9, D.1: the variance of feature maps after each block."""
     runs = _networks(scale)
@@ -355,7 +368,15 @@ after longer training convolutions raise {quantity} in the ResNet
 """
 
 
-def longer(scale: Scale) -> Plan:
+@study(
+    "Does longer training change what attention, MLPs and convolutions filter?",
+    claim="also after three times the training attention lowers high frequencies and the "
+    "variance of feature maps, MLPs and convolutions raise both",
+    covers=(LONGER,),
+    data=IMAGENET,
+    seeds={"desk": 3},
+)
+def frequencies_longer(scale: Scale) -> Plan:
     """Fig. 8 and 9 of the ViT and the ResNet after three times the training."""
     usual = list(_networks(scale).items())[:2]
     runs = {label: run.but(epochs=3 * run.full_recipe.epochs) for label, run in usual}
@@ -372,34 +393,3 @@ def longer(scale: Scale) -> Plan:
             *read_claims(_AFTER_LONGER, vit=vit, resnet=resnet, **variance),
         ],
     )
-
-
-STUDIES = (
-    Study(
-        name="frequencies",
-        title="Is attention a low-pass filter?",
-        claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
-        "high frequencies harms a ResNet more than a ViT",
-        covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
-        plan=frequencies,
-        data=IMAGENET,
-    ),
-    Study(
-        name="ensembling",
-        title="Does attention average feature maps?",
-        claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
-        covers=("ViT Fig. 9", "ViT Fig. D.1"),
-        plan=ensembling,
-        data=IMAGENET,
-    ),
-    Study(
-        name="frequencies-longer",
-        title="Does longer training change what attention, MLPs and convolutions filter?",
-        claim="also after three times the training attention lowers high frequencies and the "
-        "variance of feature maps, MLPs and convolutions raise both",
-        covers=(LONGER,),
-        plan=longer,
-        data=IMAGENET,
-        seeds={"desk": 3},
-    ),
-)

@@ -29,10 +29,10 @@ from vitascope.papers.plan import (
     Plan,
     Reading,
     Results,
-    Study,
     TableSpec,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
@@ -143,6 +143,12 @@ late in training Swin's eigenvalues are smaller than the ViT's
 """
 
 
+@study(
+    "Is the loss of a ViT flatter, and is it convex?",
+    claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
+    covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
+    data=CIFAR,
+)
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
@@ -271,7 +277,13 @@ late, {big_resnet} has the sharper minimum
 """
 
 
-def large(scale: Scale) -> Plan:
+@study(
+    "Is the loss of a larger network flatter?",
+    claim="large networks reach lower losses and have smaller eigenvalues early in training",
+    covers=("ViT Fig. C.7",),
+    data=CIFAR,
+)
+def large_models(scale: Scale) -> Plan:
     """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
     four = ("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101")
     names = scale.pick(paper=four, smoke=four[:2])
@@ -298,23 +310,3 @@ def large(scale: Scale) -> Plan:
             drawing(spectra_figure, runs, times, "Hessian spectra by size (Fig. C.7c)"),
         ],
     )
-
-
-STUDIES = (
-    Study(
-        name="landscape",
-        title="Is the loss of a ViT flatter, and is it convex?",
-        claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
-        covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
-        plan=landscape,
-        data=CIFAR,
-    ),
-    Study(
-        name="large-models",
-        title="Is the loss of a larger network flatter?",
-        claim="large networks reach lower losses and have smaller eigenvalues early in training",
-        covers=("ViT Fig. C.7",),
-        plan=large,
-        data=CIFAR,
-    ),
-)

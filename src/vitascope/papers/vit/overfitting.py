@@ -34,12 +34,12 @@ from vitascope.papers.plan import (
     Reading,
     Results,
     Sample,
-    Study,
     TableSpec,
     Training,
     drawing,
     per_image,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
@@ -142,6 +142,12 @@ after {n} epochs the ViT's error is above the ResNet's
 """
 
 
+@study(
+    "Do ViTs overfit small data?",
+    claim="no: the lower the training loss, the lower the error; both rise on fewer images",
+    covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
+    data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
+)
 def overfitting(scale: Scale) -> Plan:
     """Fig. 5, C.1, C.2: networks, shares of the images, epochs."""
     runs = trainings(scale, scale.pick(**_NAMES))
@@ -269,6 +275,12 @@ def gap(record: Record) -> float:
     return float((count * (confidence - accuracy)).sum() / count.sum())
 
 
+@study(
+    "What does strong augmentation do?",
+    claim="predictions become underconfident, eigenvalues smaller and more often negative",
+    covers=("ViT Fig. F.1",),
+    data=CIFAR,
+)
 def augmentation(scale: Scale) -> Plan:
     """Fig. F.1: weak and strong augmentation, calibration and spectra."""
     both, kinds = ("ViT-Ti", "ResNet-50"), ("weak", "strong")
@@ -319,23 +331,3 @@ def _reliability(results: Results, runs: Runs, reading: Reading) -> Figure:
     text = "Below the diagonal is overconfident, above it underconfident."
     title = "Reliability (Fig. F.1a)"
     return Figure(name="reliability", title=title, panels=(panel,), reading=text)
-
-
-STUDIES = (
-    Study(
-        name="overfitting",
-        title="Do ViTs overfit small data?",
-        claim="no: the lower the training loss, the lower the error; both rise on fewer images",
-        covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
-        plan=overfitting,
-        data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
-    ),
-    Study(
-        name="augmentation",
-        title="What does strong augmentation do?",
-        claim="predictions become underconfident, eigenvalues smaller and more often negative",
-        covers=("ViT Fig. F.1",),
-        plan=augmentation,
-        data=CIFAR,
-    ),
-)

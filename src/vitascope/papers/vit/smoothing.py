@@ -6,7 +6,7 @@ frequencies out. Section 2, beside Fig. 4: SAM (Foret et al. 2021) seeks smooth 
 ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for SAM: 0.05 is Foret's.
 """
 
-from vitascope.papers.plan import Plan, Study, drawing, read_claims
+from vitascope.papers.plan import Plan, drawing, read_claims, study
 from vitascope.papers.scale import Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.papers.vit.tables import (
@@ -30,6 +30,12 @@ SAM makes {network} more accurate
 """
 
 
+@study(
+    "Does sharpness-aware training flatten the loss of a ViT?",
+    claim="SAM seeks out smooth minima and improves ViTs",
+    covers=("ViT section 2 (SAM)",),
+    data=CIFAR,
+)
 def sam(scale: Scale) -> Plan:
     """Section 2: a ViT and a ResNet with and without SAM; spectra at the end, and accuracy."""
     both = ("ViT-Ti", "ResNet-50")
@@ -65,6 +71,13 @@ with a blur, noise of high frequencies costs less
 """
 
 
+@study(
+    "Does a fixed blur do what attention does?",
+    claim="a 2 x 2 box blur at the ends of stages raises accuracy and robustness and "
+    "flattens the loss",
+    covers=("ViT Fig. 3", "ViT App. B"),
+    data=CIFAR,
+)
 def blur(scale: Scale) -> Plan:
     """Fig. 3a: a ResNet, and the same with a blur at its stages' ends."""
     resnet = NETWORKS["ResNet-50"].training(scale)
@@ -85,24 +98,3 @@ def blur(scale: Scale) -> Plan:
             drawing(noise_figure, runs, noise, "both networks", "appendix B"),
         ],
     )
-
-
-STUDIES = (
-    Study(
-        name="sam",
-        title="Does sharpness-aware training flatten the loss of a ViT?",
-        claim="SAM seeks out smooth minima and improves ViTs",
-        covers=("ViT section 2 (SAM)",),
-        plan=sam,
-        data=CIFAR,
-    ),
-    Study(
-        name="blur",
-        title="Does a fixed blur do what attention does?",
-        claim="a 2 x 2 box blur at the ends of stages raises accuracy and robustness and "
-        "flattens the loss",
-        covers=("ViT Fig. 3", "ViT App. B"),
-        plan=blur,
-        data=CIFAR,
-    ),
-)

@@ -18,10 +18,10 @@ from vitascope.papers.plan import (
     Plan,
     Reading,
     Results,
-    Study,
     TableSpec,
     drawing,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import Scale
 from vitascope.papers.vit.networks import CIFAR, looked_into
@@ -88,6 +88,13 @@ def lost_at(reading: Reading, where: str, *kinds: str) -> Measurement:
     return Measurement(key, "lost, %", reading, sample=lost_images(units))
 
 
+@study(
+    "Does every stage behave like a network of its own?",
+    claim="multi-stage networks have block structure; late attention and early convolutions "
+    "of a stage matter most",
+    covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"),
+    data=CIFAR,
+)
 def stages(scale: Scale) -> Plan:
     """Fig. 10, D.3, D.4."""
     runs = looked_into(scale)
@@ -153,16 +160,3 @@ def _lesions(results: Results, runs: Runs, reading: Reading) -> Figure:
         reading="A high point is a unit that the network cannot do without.",
         panels=tuple(panels),
     )
-
-
-STUDIES = (
-    Study(
-        name="stages",
-        title="Does every stage behave like a network of its own?",
-        claim="multi-stage networks have block structure; late attention and early convolutions "
-        "of a stage matter most",
-        covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"),
-        plan=stages,
-        data=CIFAR,
-    ),
-)
