@@ -80,15 +80,19 @@ _TABLE_S1: dict[str, dict[str, tuple[float, ...]]] = {  # one number a kind, in 
 }
 
 
-def made(scale: Scale, role: str | Role, suffix: str = "", **how: Any) -> Training:
+def made(scale: Scale, role: str | Role, suffix: str = "", **options: Any) -> Training:
     """The network of a role with a module put in, on few images where the scale is not the paper's.
 
     >>> from vitascope.papers.scale import PAPER
     >>> made(PAPER, "DeiT-S", "cb:msa").model
     'deit_small+cb:msa'
     """
-    how = {"fraction": scale.pick(paper=1.0, laptop=scale.small), "recipe": "broadcast", **how}
-    plain = scale.training(role, **how)
+    options = {
+        "fraction": scale.pick(paper=1.0, laptop=scale.small),
+        "recipe": "broadcast",
+        **options,
+    }
+    plain = scale.training(role, **options)
     return plain.but(model=f"{plain.model}+{suffix}") if suffix else plain
 
 
@@ -449,11 +453,11 @@ def broadcasting_places(scale: Scale) -> Plan:
     kinds = scale.pick(paper=every, smoke=("cb", "cb_gate"))
     blocks = scale.pick(paper=("mlp", "msa", "both"), smoke=("mlp", "msa"))
     positions = scale.pick(paper=("front", "mid", "end"), smoke=("front", "end"))
-    which = "In the MLP, the MSA or both (Table S5)"
-    where = "At the front, middle or end of the MLP (Table S6)"
+    module = "In the MLP, the MSA or both (Table S5)"
+    position = "At the front, middle or end of the MLP (Table S6)"
     tables = [
-        *_by_place(scale, "blocks", which, _TABLE_S5, kinds, blocks),
-        *_by_place(scale, "positions", where, _TABLE_S6, kinds, positions),
+        *_by_place(scale, "blocks", module, _TABLE_S5, kinds, blocks),
+        *_by_place(scale, "positions", position, _TABLE_S6, kinds, positions),
     ]
     claims = []
     for kind in kinds:

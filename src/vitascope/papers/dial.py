@@ -165,9 +165,9 @@ def _one_change(
     )
 
 
-def _usual(scale: Scale, kind: str, **how: Any) -> Training:
+def _usual(scale: Scale, kind: str, **options: Any) -> Training:
     """Few images, on the finest grid that is affordable."""
-    return scale.few(_role(kind, _affordable(scale)[0]), fraction=_fractions(scale)[0], **how)
+    return scale.few(_role(kind, _affordable(scale)[0]), fraction=_fractions(scale)[0], **options)
 
 
 def _larger(scale: Scale, kind: str) -> Training:
@@ -280,6 +280,7 @@ def locality_dial(scale: Scale) -> Plan:
             _DIAL,
             kind=[label for label in networks if label != "plain"],
             few=shares[0],
+            # +mimetic and +sincos start with the same table of positions
             mimetic=[label for label in networks if label == "+mimetic"],
             more=shares[1:][-1:],
         ),

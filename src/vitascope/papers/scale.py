@@ -158,13 +158,13 @@ class Scale:
         )
 
     def few(
-        self, role: str | Role, *, fraction: float = 1.0, seen: float = 1 / 8, **how: Any
+        self, role: str | Role, *, fraction: float = 1.0, seen: float = 1 / 8, **options: Any
     ) -> Training:
         """As :meth:`training`, and shorter: at a desk ``seen`` of the images are seen.
 
         An eighth of 8 epochs of CIFAR-10 are 50,000 images, whichever part of it they are from.
         """
-        made = self.training(role, fraction=fraction, **how)
+        made = self.training(role, fraction=fraction, **options)
         if self.name != "desk":
             return made
         return made.but(epochs=max(1, round(seen * made.full_recipe.epochs)))

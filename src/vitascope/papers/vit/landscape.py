@@ -27,6 +27,7 @@ from vitascope.papers.plan import (
     CellSpec,
     Measurement,
     Plan,
+    Position,
     Reading,
     Results,
     TableSpec,
@@ -168,8 +169,8 @@ def landscape(scale: Scale) -> Plan:
     straight = "Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)"
     columns = surface[0].columns
     claims = read_claims(_LANDSCAPE, vit=vit, resnet=resnet, few=percent(few), column=columns)
-    if staged:  # PiT has no BatchNorm
-        pit, swin = staged
+    if staged:
+        pit, swin = staged  # neither ViT nor PiT has BatchNorm
         claims += read_claims(_STAGED, vit=vit, pit=pit, swin=swin, column=columns[:2])
     at_first = "Hessian spectra early in training (Fig. 1c, 4, C.4c)"
     at_last = "Hessian spectra late in training (Fig. C.4c)"
@@ -198,33 +199,38 @@ def _surface_tables(scale: Scale, names: Sequence[str], runs: Runs, where: str) 
         runs: Their labels and trainings.
         where: The figure.
     """
-    running, of_batch = surface_of(scale), surface_of(scale, batch_norm="batch")
+    running = surface_of(scale)
+    rising = Measurement(rise_of_nll, "nats", running, digits=2, log=True)
+    rising_with_l2 = replace(rising, key=rise)
+    rising_in_batches = replace(rising, reading=surface_of(scale, batch_norm="batch"))
+    at_centre = Measurement(centre, "nats", running, digits=3)
+    infinite = Measurement(endless, "of the points, %", running, digits=0)
+    cells: dict[str, dict[Position, CellSpec]] = {"rise": {}, "centre": {}, "endless": {}}
+    for network, (label, run) in zip(names, runs.items(), strict=True):
+        paper = {table: PUBLISHED[table].get(network) for table in cells}
+        has_batchnorm = run.model.startswith(("resnet", "alternet"))
+        in_batches = rising_in_batches if has_batchnorm else rising
+        cells["rise"][label, "NLL + l2"] = CellSpec(run, rising_with_l2)
+        cells["rise"][label, "NLL"] = CellSpec(run, rising, paper["rise"])
+        cells["rise"][label, "NLL with batch statistics"] = CellSpec(run, in_batches)
+        cells["centre"][label, "NLL"] = CellSpec(run, at_centre, paper["centre"])
+        cells["endless"][label, "points"] = CellSpec(run, infinite, paper["endless"])
     images = f"on {16 * _batches(scale):,} augmented training images"
-    nll = Measurement(rise_of_nll, "nats", running, digits=2, log=True)
-    rises = {"NLL + l2": replace(nll, key=rise), "NLL": nll, "NLL with batch statistics": nll}
-    at_centre = {"NLL": Measurement(centre, "nats", running, digits=3)}
-    border = {"points": Measurement(endless, "of the points, %", running, digits=0)}
-    tables = []
-    for name, title, columns in (
-        ("rise", f"Rise of the loss to the border of the surface, {images} ({where})", rises),
-        ("centre", f"NLL at the centre of the surface, {images} ({where})", at_centre),
-        ("endless", f"Points of the border whose NLL is not finite ({where})", border),
-    ):
-        cells = {}
-        for network, (label, run) in zip(names, runs.items(), strict=True):
-            for column, measurement in columns.items():
-                number = PUBLISHED[name].get(network) if column in ("NLL", "points") else None
-                cells[label, column] = CellSpec(run, measurement, number)
-            if name == "rise" and run.model.startswith(("resnet", "alternet")):  # have BatchNorm
-                in_batch = replace(nll, reading=of_batch)
-                cells[label, "NLL with batch statistics"] = CellSpec(run, in_batch)
-        named = {
-            label: network
-            for network, label in zip(names, runs, strict=True)
-            if network in PUBLISHED[name]
-        }
-        tables.append(TableSpec(name, title, cells, paper_rows=named))
-    return tables
+    titles = {
+        "rise": f"Rise of the loss to the border of the surface, {images} ({where})",
+        "centre": f"NLL at the centre of the surface, {images} ({where})",
+        "endless": f"Points of the border whose NLL is not finite ({where})",
+    }
+    networks = dict(zip(runs, names, strict=True))
+    return [
+        TableSpec(
+            table,
+            titles[table],
+            cells[table],
+            paper_rows={row: name for row, name in networks.items() if name in PUBLISHED[table]},
+        )
+        for table in cells
+    ]
 
 
 def _surfaces(results: Results, runs: Runs, reading: Reading, title: str) -> Figure:

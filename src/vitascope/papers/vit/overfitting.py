@@ -230,8 +230,8 @@ def _against(name: str, runs: Grid, steps: Sequence[float]) -> Drawing:
     }
     x, title, reading = _AGAINST[name]
     labels = ("training loss, nats", "test error, %")
-    how = {"x": x, "labels": labels, "title": title, "name": name, "reading": reading}
-    return drawing(against_figure, points, **how)
+    options = {"x": x, "labels": labels, "title": title, "name": name, "reading": reading}
+    return drawing(against_figure, points, **options)
 
 
 def _scatter(results: Results, runs: Runs) -> Figure:
