@@ -144,10 +144,13 @@ def test_every_study_runs_and_leaves_a_whole_record(name, out):
         check_table(wanted, table)
     assert [claim["text"] for claim in values["claims"]] == [claim.text for claim in plan.claims]
     check_samples(plan, gathered(plan, SMOKE, out))
+    factors = {table["name"] for table in values["tables"] if table["log"]}
     for claim in values["claims"]:
         assert claim["verdict"] == "undecided"  # one seed decides nothing
         assert claim["detectable"] is None
-        assert claim["reading"].startswith("Measured "), claim
+        # after one epoch the loss may fall to the border of its surface: that has no logarithm
+        measured = claim["reading"].startswith("Measured ")
+        assert measured or (claim["table"] in factors and claim["contrast"] is None), claim
         assert claim["reading"].endswith("."), claim
     assert bool(values["figures"]) == bool(plan.figures)
     assert len({figure["name"] for figure in values["figures"]}) == len(values["figures"])
