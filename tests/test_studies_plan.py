@@ -23,6 +23,7 @@ from vitascope.papers.plan import (
     TableSpec,
     Training,
     read_claims,
+    study,
 )
 from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 from vitascope.record import Record
@@ -124,6 +125,15 @@ def test_every_study_says_what_it_needs(name):
     assert study.covers
     assert study.claim
     assert not study.claim.endswith(".")
+
+
+def test_a_study_has_the_name_of_the_function_that_plans_it():
+    @study("Deeper?", claim="deeper is better", covers=("us",), data={"laptop": "digits"})
+    def two_words(scale):
+        return Plan(tables=[Grid(["c"], {scale: [PLAIN]}).table("t", "")])
+
+    assert (two_words.name, two_words.title, two_words.seeds) == ("two-words", "Deeper?", {})
+    assert two_words.plan("a").tables[0].rows == ["a"]
 
 
 def test_equal_trainings_share_a_key():

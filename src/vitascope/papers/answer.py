@@ -36,11 +36,7 @@ from vitascope.training import load_run
 
 
 def answer(
-    study: Study,
-    scale: Scale,
-    out: str | Path,
-    engine: Engine,
-    earlier: Sequence[str | Path] = (),
+    study: Study, scale: Scale, out: str | Path, engine: Engine, earlier: Sequence[str | Path] = ()
 ) -> Record:
     """Run what is not there yet and write ``out/<study>.json``.
 

@@ -158,10 +158,7 @@ def dots_figure(
         for column in columns
     )
     panel = Dots(
-        title=table.title,
-        y_label=table.measurement.unit,
-        series=series,
-        groups=tuple(table.rows),
+        title=table.title, y_label=table.measurement.unit, series=series, groups=tuple(table.rows)
     )
     return Figure(name=f"{table.name}-dots", title=title, reading=reading, panels=(panel,))
 

@@ -23,13 +23,7 @@ from typing import Any
 import numpy as np
 
 from vitascope.papers.plan import CORRECT, CellSpec, Claim, Contrast, Measurement, Results
-from vitascope.stats import (
-    Estimate,
-    contrast_of_batches,
-    contrast_of_numbers,
-    correlation,
-    judge,
-)
+from vitascope.stats import Estimate, contrast_of_batches, contrast_of_numbers, correlation, judge
 from vitascope.stats.differences import Images, Runs, combined, estimate
 
 PERCENT = 100.0  # `stats` gives accuracies in percentage points

@@ -194,12 +194,7 @@ class Grid:
             )
         }
         return TableSpec(
-            name,
-            title,
-            cells,
-            corner=self.corner,
-            paper_rows=self.paper_rows,
-            num_test=num_test,
+            name, title, cells, corner=self.corner, paper_rows=self.paper_rows, num_test=num_test
         )
 
     @property
@@ -359,8 +354,7 @@ class Plan:
             names = [table.name for table in self.tables]
             raise ValueError(f"{claim.statement!r}: no table {name!r}; there are {names}")
         return Contrast(
-            table,
-            *weights_and_margin(claim.statement, table.rows, table.columns, table.filled),
+            table, *weights_and_margin(claim.statement, table.rows, table.columns, table.filled)
         )
 
     def cells(self) -> list[CellSpec]:

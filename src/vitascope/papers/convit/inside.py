@@ -165,8 +165,7 @@ def _inside_tables(scale: Scale, vit: Training, convit: Training) -> list[TableS
 
 
 def _over_training(
-    rows: Mapping[str, tuple[Training, slice]],
-    measurement: Callable[[float, slice], Measurement],
+    rows: Mapping[str, tuple[Training, slice]], measurement: Callable[[float, slice], Measurement]
 ) -> dict[Position, CellSpec]:
     """A number of some layers before, early in and after the training."""
     return {
