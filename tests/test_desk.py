@@ -10,7 +10,7 @@ from vitascope.errors import UserError
 from vitascope.papers.answer import answer
 from vitascope.papers.catalog import catalog
 from vitascope.papers.core_hours import core_hours
-from vitascope.papers.plan import Ask, Plan, Reading, Row, Sheet, Study
+from vitascope.papers.plan import CellSpec, Grid, Plan, Reading, Study, TableSpec
 from vitascope.papers.scale import DESK, LAPTOP, PAPER, SMOKE
 from vitascope.record import Record
 from vitascope.runs import executor
@@ -40,9 +40,8 @@ RAW = {"paper": "", "desk": "", "laptop": ""}
 
 
 def one_run(scale):
-    row = Row(label="vit", cells=[Ask(training=scale.training("DeiT-Ti"))])
-    table = Sheet(name="top1", title="", corner="", columns=["top-1"], rows=[row])
-    return Plan(tables=[table])
+    cells = {("vit", "top-1"): CellSpec(scale.training("DeiT-Ti"))}
+    return Plan(tables=[TableSpec("top1", "", cells)])
 
 
 STUDY = Study(name="one", title="One?", claim="one", covers=("us",), plan=one_run, data=RAW)
@@ -151,7 +150,8 @@ def test_a_change_is_one_field_of_the_training(scale):
     names = ("fine-grid-augmentation", "fine-grid-larger", "fine-grid-longer")
     found = {}
     for name in names:
-        usual, changed = (row.cells for row in catalog()[name].plan(scale).tables[0].rows)
+        table = catalog()[name].plan(scale).tables[0]
+        usual, changed = map(table.row, table.rows)
         for before, after in zip(usual, changed, strict=True):
             old, new = before.training, after.training
             was, now = old.full_recipe.to_dict(), new.full_recipe.to_dict()
@@ -212,7 +212,7 @@ def test_finished_runs_cost_nothing_and_are_kept_without_their_weights(tmp_path)
 def test_a_spectrum_costs_time_that_a_finished_one_does_not(tmp_path):
     def spectrum(scale):
         reading = Reading(name="hessian", options={"num_batches": 2, "batch_size": 4})
-        return replace(one_run(scale), also=[(scale.training("DeiT-Ti"), reading)])
+        return replace(one_run(scale), for_figures=[(scale.training("DeiT-Ti"), reading)])
 
     cost = core_hours(spectrum(SMOKE), SMOKE.seeds, tmp_path)
     assert cost.readings > 0 == core_hours(one_run(SMOKE), SMOKE.seeds, tmp_path).readings
@@ -229,11 +229,8 @@ def test_a_spectrum_costs_time_that_a_finished_one_does_not(tmp_path):
 
 def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
     def two_shares(scale):
-        asks = [Ask(training=scale.training("DeiT-Ti", fraction=f)) for f in (0.1, 1.0)]
-        rows = [Row(label="vit", cells=asks)]
-        return Plan(
-            tables=[Sheet(name="top1", title="", corner="", columns=["few", "all"], rows=rows)]
-        )
+        rows = {"vit": [scale.training("DeiT-Ti", fraction=f) for f in (0.1, 1.0)]}
+        return Plan(tables=[Grid(["few", "all"], rows).table("top1", "")])
 
     def watched(function, jobs, *, weights, epochs, **_):
         images = [job["training"].full_recipe.subset.fraction for job in jobs]
@@ -264,10 +261,11 @@ def test_a_quiet_study_in_one_process_times_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "rows"), [("locality-dial", 11), ("fine-grid-longer", 2)])
 def test_a_study_of_one_share_is_drawn_with_a_dot_per_seed(name, rows):
     class Two:
-        def values(self, ask):
+        def values(self, cell):
             return [40.0, 41.0]
 
-    (figure,) = catalog()[name].plan(DESK).figures(Two())
+    (draw,) = catalog()[name].plan(DESK).figures
+    figure = draw(Two())
     (panel,) = figure.panels
     assert len(panel.groups) == rows
     assert all(list(values) == [40.0, 41.0] for line in panel.series for values in line.values)

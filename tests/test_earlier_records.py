@@ -14,7 +14,17 @@ from vitascope.papers.answer import answer
 from vitascope.papers.core_hours import core_hours
 from vitascope.papers.earlier import earlier_runs, of_accuracy_alone
 from vitascope.papers.figures import lines
-from vitascope.papers.plan import Claim, Plan, Reading, Sheet, Study, claimed
+from vitascope.papers.plan import (
+    TOP1,
+    CellSpec,
+    Measurement,
+    Plan,
+    Reading,
+    Study,
+    TableSpec,
+    drawing,
+    read_claims,
+)
 from vitascope.papers.scale import SMOKE
 from vitascope.record import Record
 from vitascope.report.tables.study import study_text
@@ -26,12 +36,24 @@ ONE = SMOKE.training((("", {}), ("vit_micro", TINY)), fraction=0.5)
 TWO = ONE.but(model_args={"depth": 2})
 
 
+CLAIM = """
+    [us]
+    two blocks are better
+        top1: two > one
+    """
+MORE = """
+    [us]
+    a
+        nll: one > two
+    b
+        dense: one > two at entropy
+    """
+
+
 def depth(scale):
-    asked = {"top-1": {}}
-    table = Sheet.of_runs("top1", "Depth", {"one": ONE, "two": TWO}, asked, corner="blocks")
-    cells = {("two", "top-1"): 1, ("one", "top-1"): -1}
-    claim = Claim(source="us", text="two blocks are better", table="top1", cells=cells)
-    return Plan(tables=[table], claims=[claim])
+    runs = {"one": ONE, "two": TWO}
+    table = TableSpec.of_runs("top1", "Depth", runs, {"top-1": TOP1}, corner="blocks")
+    return Plan(tables=[table], claims=read_claims(CLAIM))
 
 
 STUDY = Study(name="depth", title="Deeper?", claim="yes", covers=("us",), plan=depth, data={})
@@ -45,20 +67,22 @@ def by_layer(found):
     nats = [r.values["nats"] for r in found.of(ONE, READ)]
     series = [Series(label=str(i), x=[1.0], y=list(each)) for i, each in enumerate(nats)]
     panel = lines("Entropy", series, x="layer", y="entropy, nats")
-    return [Figure(name="entropy", title="Entropy", reading="By layer.", panels=(panel,))]
+    return Figure(name="entropy", title="Entropy", reading="By layer.", panels=(panel,))
 
 
 def inside(scale):
     """As `depth`, and more than accuracies is asked: the loss, an instrument, a figure."""
     plan, runs = depth(scale), {"one": ONE, "two": TWO}
-    how = {"accuracy": False, "unit": "nats", "digits": 3}
-    loss = Sheet.of_runs("nll", "Loss", runs, {"NLL": {"key": "train_nll", "factor": 1}}, **how)
-    asked = {"reading": READ, "key": lambda r: float(np.mean(r.values["nats"])), "factor": 1}
-    none = {"reading": READ, "key": "nothing"}
-    dense = Sheet.of_runs("dense", "Entropy", runs, {"entropy": asked, "none": none}, **how)
-    claims = claimed("us", {"a": loss.above("one", "two"), "b": dense.above("one", "two")})
-    tables = [*plan.tables, loss, dense]
-    return replace(plan, tables=tables, claims=[*plan.claims, *claims], figures=by_layer)
+    nll = Measurement("train_nll", "nats", digits=3)
+    entropy = Measurement(lambda r: float(np.mean(r.values["nats"])), "nats", READ, digits=3)
+    none = Measurement("nothing", "nats", READ)
+    loss = TableSpec.of_runs("nll", "Loss", runs, {"NLL": nll})
+    dense = TableSpec.of_runs("dense", "Entropy", runs, {"entropy": entropy, "none": none})
+    return Plan(
+        tables=[*plan.tables, loss, dense],
+        claims=[*plan.claims, *read_claims(MORE)],
+        figures=[drawing(by_layer)],
+    )
 
 
 INSIDE = replace(STUDY, name="inside", plan=inside)
@@ -193,12 +217,13 @@ def test_numbers_of_another_scale_or_other_tables_are_not_taken(insides, tmp_pat
 
 def test_trainings_that_more_is_read_off_are_left_out():
     table = depth(SMOKE).tables[0]
-    curves = Plan(tables=[table], also=[(ONE, Reading(name="curves"))])
+    curves = Plan(tables=[table], for_figures=[(ONE, Reading(name="curves"))])
     assert of_accuracy_alone(depth(SMOKE)) == {ONE.key, TWO.key}
     assert of_accuracy_alone(curves) == {TWO.key}
-    loss = Sheet.of_runs("nll", "Loss", {"two": TWO}, {"NLL": {"key": "train_nll"}})
+    loss = TableSpec.of_runs("nll", "Loss", {"two": TWO}, {"NLL": Measurement("train_nll", "nats")})
     assert of_accuracy_alone(Plan(tables=[table, loss])) == {ONE.key}
-    pair = Sheet.of_runs("both", "Both", {"one": ONE}, {"both": {"key": max, "others": [TWO]}})
+    both = CellSpec(ONE, Measurement(max, "nats"), others=[TWO])
+    pair = TableSpec("both", "Both", {("one", "both"): both})
     assert of_accuracy_alone(Plan(tables=[table, pair])) == set()
 
 
@@ -211,10 +236,10 @@ def test_records_of_something_else_are_refused_in_words(folders, tmp_path, monke
         earlier_runs([tmp_path], "depth", SMOKE, plan)
     with pytest.raises(UserError, match=r"nowhere"):
         earlier_runs([tmp_path / "nowhere.json"], "depth", SMOKE, plan)
-    table = Sheet.of_runs("top1", "Width", {"wide": ONE.but(epochs=7)}, {"top-1": {}})
+    table = TableSpec("top1", "Width", {("wide", "top-1"): CellSpec(ONE.but(epochs=7))})
     with pytest.raises(UserError, match="none kept the answers of its runs"):
         earlier_runs([folders / "first"], "depth", SMOKE, Plan(tables=[table]))
-    nothing = Plan(tables=[], also=[(ONE, Reading(name="curves"))])
+    nothing = Plan(tables=[], for_figures=[(ONE, Reading(name="curves"))])
     with pytest.raises(UserError, match="more than accuracies is read"):
         earlier_runs([folders / "first"], "other", SMOKE, nothing)
     few = earlier.images_of(ONE)

@@ -12,10 +12,9 @@ from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.papers.budget import hours, size_of
 from vitascope.papers.catalog import catalog
-from vitascope.papers.convit.keys import head_mean, positional_layers
-from vitascope.papers.convit.published import CNNS, TRANSFORMERS
-from vitascope.papers.convit.sizes import parameters_figure
-from vitascope.papers.plan import Findings
+from vitascope.papers.convit.accuracy import CNNS, TRANSFORMERS, parameters_figure
+from vitascope.papers.convit.measurements import head_mean, positional_layers
+from vitascope.papers.plan import Results
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
 from vitascope.record import Record
 from vitascope.runs.cache import recipe_of
@@ -23,45 +22,36 @@ from vitascope.runs.cache import recipe_of
 STUDIES = catalog()
 
 
-def printed(plan):
-    """The paper's number of every cell, by table, row and column."""
-    return {
-        (table.name, row.label, column): ask.paper
-        for table in plan.tables
-        for row in table.rows
-        for column, ask in zip(table.columns, row.cells, strict=True)
-        if ask is not None and ask.paper is not None
-    }
-
-
 @pytest.mark.parametrize("scale", [LAPTOP, PAPER], ids=lambda scale: scale.name)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_claim_holds_in_the_papers_own_numbers(name, scale):
     plan = STUDIES[name].plan(scale)
-    numbers = printed(plan)
     for claim in plan.claims:
-        cells = {(claim.table, *cell): weight for cell, weight in claim.cells.items()}
-        if cells.keys() <= numbers.keys():
-            contrast = sum(weight * numbers[cell] for cell, weight in cells.items())
-            assert contrast > claim.margin, (claim.source, claim.text, contrast)
+        contrast = plan.contrast(claim)
+        numbers = [contrast.table.filled[cell].paper for cell in contrast.cells]
+        if None not in numbers:
+            weights = contrast.cells.values()
+            effect = sum(weight * n for weight, n in zip(weights, numbers, strict=True))
+            assert effect > contrast.margin, (claim.source, claim.text, effect)
 
 
 def test_the_lead_that_grows_with_the_size_is_that_of_the_plus_models():
     for scale in (LAPTOP, PAPER):
         plan = STUDIES["sizes"].plan(scale)
         (grows,) = (claim for claim in plan.claims if "grows with the size" in claim.text)
-        assert {column for _, column in grows.cells} == {"Ti+", "B+"}
+        assert {column for _, column in plan.contrast(grows).cells} == {"Ti+", "B+"}
 
 
 def test_fig_12_right_is_drawn_from_the_runs_on_all_images():
     plan = STUDIES["ablation"].plan(PAPER)
-    shares = {training.full_recipe.subset.fraction for training, _ in plan.also}
+    shares = {training.full_recipe.subset.fraction for training, _ in plan.for_figures}
     assert shares == {1.0}
-    assert len(plan.also) == len(plan.tables[0].rows)
+    assert len(plan.for_figures) == len(plan.tables[0].rows)
 
 
 def test_frozen_gpsa_is_there_with_both_meanings_of_a_frozen_gate():
-    rows = {row.label: row.cells[0] for row in STUDIES["ablation"].plan(LAPTOP).tables[0].rows}
+    table = STUDIES["ablation"].plan(LAPTOP).tables[0]
+    rows = {label: table.row(label)[0] for label in table.rows}
     for label, gate in (("f conv init, GPSA frozen", 0.7311), ("f, gates at 1/2", 0.5)):
         model = create_model(rows[label].training.model, **rows[label].training.model_args)
         layers = [m for m in model.modules() if isinstance(m, GPSA)]
@@ -101,9 +91,9 @@ def test_figure_3_has_its_four_centres_and_two_strengths():
 def test_figure_8_is_the_whole_grid_and_six_epochs():
     plan = STUDIES["locality-strength"].plan(PAPER)
     number, grid = plan.tables
-    assert [row.label for row in grid.rows] == ["0.01", "0.1", "1"]
+    assert grid.rows == ["0.01", "0.1", "1"]
     assert list(grid.columns) == ["0", "3", "6", "9"]
-    trained = {ask.training.key for row in grid.rows for ask in row.cells if ask is not None}
+    trained = {cell.training.key for cell in grid.filled.values()}
     assert len(trained) == 10  # without GPSA layers there is one network, not three
     assert len(number.columns) == 7
     assert number.columns[0] == "7 %"  # epoch 20 of 300
@@ -122,18 +112,21 @@ def test_the_layers_that_stay_positional_are_the_first():
     (table,) = (table for table in plan.tables if table.name == "gates")
     gates = np.array([[[0.7, 0.7]] * 3, [[0.9, 0.5], [0.3, 0.0], [0.1, 0.0]]])
     record = Record(kind="looks", values={"epochs": [0, 8]}, arrays={"gates": gates})
-    read = [[ask.key(record) for ask in row.cells] for row in table.rows]
+    read = [[cell.measurement.key(record) for cell in table.row(label)] for label in table.rows]
     assert read == [[pytest.approx(0.7)] * 3, [pytest.approx(0.05)] * 3]
-    told = [claim.cells for claim in plan.claims if claim.table == "gates"]
-    assert [list(cells.values()) for cells in told] == [[1, -1]] * 3
-    assert all(row == table.rows[0].label for row, _ in (next(iter(cells)) for cells in told))
+    told = [c for c in map(plan.contrast, plan.claims) if c.table.name == "gates"]
+    assert [list(contrast.cells.values()) for contrast in told] == [[1, -1]] * 3
+    assert all(next(iter(contrast.cells))[0] == table.rows[0] for contrast in told)
 
 
 def test_throughputs_are_those_of_the_appendices():
     told = {}
     for study in ("landscape", "alternet"):
         (table,) = (t for t in STUDIES[study].plan(PAPER).tables if t.name == "throughput")
-        told |= {(study, row.paper_label): round(row.cells[0].paper) for row in table.rows}
+        told |= {
+            (study, table.paper_rows[row]): round(cell.paper)
+            for (row, _), cell in table.filled.items()
+        }
     assert told == {
         ("landscape", "ViT-Ti"): 434,
         ("landscape", "ResNet-50"): 320,
@@ -202,10 +195,9 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
         values = {"top1": 0.8, "images_per_second": 1.0, "parameters": parameters}
         for name in readings:
             records[key, name] = [Record(kind=name, values=values)]
-    runs = {
-        row.label: [ask.training for ask in row.cells] for row in plan.tables[0].rows
-    }  # Ti, S, B, Ti+, S+, B+
-    (panel,) = parameters_figure(Findings(records), runs, published=True).panels
+    table = plan.tables[0]  # Ti, S, B, Ti+, S+, B+
+    runs = {label: [cell.training for cell in table.row(label)] for label in table.rows}
+    (panel,) = parameters_figure(Results(records), runs, published=True).panels
     ours = panel.series[1]
     assert ours.label == "convit_small"
     assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
@@ -225,9 +217,10 @@ def test_published_points_are_those_that_the_paper_on_swin_repeats():
 
 @pytest.mark.parametrize("scale", [LAPTOP, PAPER], ids=lambda scale: scale.name)
 def test_the_order_of_sizes_is_judged_from_each_to_the_next(scale):
-    claims = STUDIES["sizes"].plan(scale).claims
+    plan = STUDIES["sizes"].plan(scale)
     for figure, table, networks in (("13", "nonlocality", 2), ("14", "positional", 1)):
-        told = [c.cells for c in claims if c.source.endswith(figure) and c.table == table]
+        those = [plan.contrast(c) for c in plan.claims if c.source.endswith(figure)]
+        told = [contrast.cells for contrast in those if contrast.table.name == table]
         pairs = {tuple(column for _, column in cells) for cells in told}
         sizes = ("Ti", "S", "B") if scale is PAPER else ("Ti+", "S+", "B+")
         assert pairs == {(sizes[1], sizes[0]), (sizes[2], sizes[1]), (sizes[2], sizes[0])}
@@ -237,12 +230,13 @@ def test_the_order_of_sizes_is_judged_from_each_to_the_next(scale):
 
 def test_early_nonlocality_is_that_of_a_tenth_of_the_training():
     plan = STUDIES["locality-in-training"].plan(PAPER)
-    row = next(row for row in plan.tables[0].rows if row.label.endswith("all"))
+    table = plan.tables[0]
+    row = table.row(next(label for label in table.rows if label.endswith("all")))
     values = np.array([9.0, 8.0, 5.0, 6.0, 7.0]).reshape(5, 1, 1)
     record = Record(
         kind="looks", values={"epochs": [0, 5, 17, 72, 300]}, arrays={"nonlocality": values}
     )
-    assert [ask.key(record) for ask in row.cells] == [9.0, 5.0, 7.0]
+    assert [cell.measurement.key(record) for cell in row] == [9.0, 5.0, 7.0]
 
 
 def test_a_long_training_is_looked_at_early_and_late_and_a_short_one_six_times():

@@ -9,17 +9,15 @@ import torch
 from vitascope.errors import UserError
 from vitascope.models import create_model
 from vitascope.papers.catalog import catalog, covered, find
-from vitascope.papers.plan import Ask, Findings
+from vitascope.papers.plan import CellSpec, Reading, Results
 from vitascope.papers.scale import LAPTOP, PAPER, SCALES
 from vitascope.papers.vit.alternet import built_up
-from vitascope.papers.vit.augmentation import gap
 from vitascope.papers.vit.features import changes, in_every_seed, of_kind, signed
 from vitascope.papers.vit.landscape import centre, drawn_length, endless, rise, rise_of_nll
 from vitascope.papers.vit.networks import NETWORKS, augmented
-from vitascope.papers.vit.noise import lost
-from vitascope.papers.vit.overfitting import rank
-from vitascope.papers.vit.spectra import beyond, exponent
+from vitascope.papers.vit.overfitting import RANK, gap
 from vitascope.papers.vit.stages import block_structure, lost_at
+from vitascope.papers.vit.tables import beyond, exponent, lost_to_noise
 from vitascope.record import Record
 from vitascope.training import recipe
 
@@ -55,21 +53,6 @@ def test_every_network_of_the_papers_scale_can_be_built():
             model = create_model(training.model, num_classes=100, **training.model_args)
         assert sum(p.numel() for p in model.parameters()) > 1e5  # even with one head
         recipe(training.recipe, **training.changes)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_claims_name_cells_that_their_table_has(scale):
-    for plan in plans(scale):
-        tables = {table.name: table for table in plan.tables}
-        assert len(tables) == len(plan.tables)
-        for claim in plan.claims:
-            filled = {
-                (row.label, column)
-                for row in tables[claim.table].rows
-                for column, cell in zip(tables[claim.table].columns, row.cells, strict=True)
-                if cell is not None
-            }
-            assert set(claim.cells) <= filled, claim.text
 
 
 def test_a_laptop_shares_the_plain_vit_with_the_convit_studies_and_trains_few_more():
@@ -173,8 +156,8 @@ def test_a_number_of_several_runs_takes_the_records_of_one_seed_together():
         ]
         for i, t in enumerate(runs)
     }
-    ask = Ask(training=runs[0], others=runs[1:], key=rank, factor=1)
-    assert Findings(records).values(ask) == pytest.approx([1.0, -1.0])
+    cell = CellSpec(runs[0], RANK, others=runs[1:])
+    assert Results(records).values(cell) == pytest.approx([1.0, -1.0])
 
 
 def test_lines_of_spectra_start_at_the_share_of_their_side():
@@ -206,11 +189,12 @@ def test_a_bowl_rises_to_its_border_and_a_straight_path_is_one_long():
 def test_the_rise_with_batch_statistics_is_another_reading_where_there_is_batchnorm():
     table = next(t for t in find("ViT Fig. 1").plan(LAPTOP).tables if t.name == "rise")
     assert table.columns == ["NLL + l2", "NLL", "NLL with batch statistics"]
-    for row in table.rows:
-        statistics = [ask.reading.options.get("batch_norm") for ask in row.cells]
-        assert statistics == [None, None, "batch" if "resnet" in row.label else None]
+    for label in table.rows:
+        readings = [cell.measurement.reading for cell in table.row(label)]
+        statistics = [reading.options.get("batch_norm") for reading in readings]
+        assert statistics == [None, None, "batch" if "resnet" in label else None]
     assert "on 64 augmented" in table.title
-    assert [row.cells[1].paper for row in table.rows][:2] == [2.67, None]
+    assert [table.row(label)[1].paper for label in table.rows][:2] == [2.67, None]
 
 
 def test_changes_stay_within_a_stage_and_are_taken_by_kind():
@@ -239,8 +223,9 @@ def test_changes_stay_within_a_stage_and_are_taken_by_kind():
 def test_noise_is_averaged_over_its_band_and_confidence_over_all_images():
     curve = {"frequencies": [0.0, 0.5, 0.8, 1.0], "accuracy": [0.8, 0.0, 0.5, 0.7]}
     noisy = Record(kind="frequency", values={"clean": 0.9, **curve})
-    assert lost(0.6, 1.0)["key"](noisy) == pytest.approx(0.3)
-    assert lost(0.1, 0.2)["key"](noisy) is None
+    reading = Reading(name="frequency")
+    assert lost_to_noise(reading, 0.6, 1.0).key(noisy) == pytest.approx(0.3)
+    assert lost_to_noise(reading, 0.1, 0.2).key(noisy) is None
     sure = {"bin_count": [0, 1, 3], "bin_confidence": [0, 0.5, 0.9], "bin_accuracy": [0, 0.9, 0.7]}
     assert gap(Record(kind="calibration", values=sure)) == pytest.approx((-0.4 + 0.6) / 4)
 
@@ -262,6 +247,7 @@ def test_blocks_are_seen_by_stage_and_a_single_stage_is_cut_in_three():
 
 
 def test_lesions_are_read_at_the_ends_of_stages():
+    reading = Reading(name="lesion")
     found = Record(
         kind="lesion",
         values={
@@ -271,8 +257,8 @@ def test_lesions_are_read_at_the_ends_of_stages():
             "lost": [0.1, 0.5, 0.3, 0.2, 0.7, 0.0],
         },
     )
-    assert lost_at("start", "attention")["key"](found) == 0.1
-    assert lost_at("end", "attention")["key"](found) == 0.3
-    assert lost_at("last stage", "attention")["key"](found) == 0.7
-    assert lost_at("first stage", "mlp")["key"](found) == pytest.approx(0.35)
-    assert lost_at("start", "convolution")["key"](found) is None
+    assert lost_at(reading, "start", "attention").key(found) == 0.1
+    assert lost_at(reading, "end", "attention").key(found) == 0.3
+    assert lost_at(reading, "last stage", "attention").key(found) == 0.7
+    assert lost_at(reading, "first stage", "mlp").key(found) == pytest.approx(0.35)
+    assert lost_at(reading, "start", "convolution").key(found) is None

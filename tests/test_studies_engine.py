@@ -20,7 +20,7 @@ from vitascope.papers import answer as answering
 from vitascope.papers import budget as counting
 from vitascope.papers.budget import FLOPS, budget, gigabytes, hours, size_of
 from vitascope.papers.catalog import catalog
-from vitascope.papers.plan import Ask, Claim, Plan, Reading, Row, Sheet, Study, Training
+from vitascope.papers.plan import CellSpec, Claim, Plan, Reading, Study, TableSpec, Training
 from vitascope.papers.scale import LAPTOP, PAPER, SMOKE
 from vitascope.runs.cache import command, folder_of, recipe_of, run_of
 from vitascope.runs.executor import Engine, _launched, meeting_point, run_all, waves
@@ -239,8 +239,8 @@ def test_memory_is_weights_and_activations(monkeypatch):
 
 
 def planned(*trainings: Training) -> Plan:
-    rows = [Row(label=str(i), cells=[Ask(training=t)]) for i, t in enumerate(trainings)]
-    return Plan(tables=[Sheet(name="t", title="", corner="", columns=["x"], rows=rows)])
+    cells = {(str(i), "x"): CellSpec(training) for i, training in enumerate(trainings)}
+    return Plan(tables=[TableSpec("t", "", cells)])
 
 
 def test_shared_trainings_are_counted_once_and_unknown_models_are_named(monkeypatch):
@@ -278,13 +278,9 @@ def test_the_counts_are_those_of_the_models(name, args, side):
 
 def test_an_answer_is_written_whole_and_costs_nothing_the_second_time(tmp_path):
     other = TEACHER.but(model_args={"depth": 2})
-    rows = [
-        Row(label="one", cells=[Ask(training=TEACHER, paper=70.0)]),
-        Row(label="two", cells=[Ask(training=other)]),
-    ]
-    table = Sheet(name="top1", title="Depth", corner="blocks", columns=["top-1"], rows=rows)
-    cells = {("two", "top-1"): 1, ("one", "top-1"): -1}
-    claim = Claim(source="us", text="two blocks are better", table="top1", cells=cells)
+    cells = {("one", "top-1"): CellSpec(TEACHER, paper=70.0), ("two", "top-1"): CellSpec(other)}
+    table = TableSpec("top1", "Depth", cells, corner="blocks")
+    claim = Claim(source="us", text="two blocks are better", statement="top1: two > one")
     study = Study(
         name="depth",
         title="Deeper?",

@@ -1,6 +1,7 @@
 """What the studies ask for: shared trainings, whole tables, claims about cells that exist."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,14 +11,19 @@ from vitascope.papers.answer import filled
 from vitascope.papers.budget import laptop_minutes
 from vitascope.papers.catalog import catalog, covered, find
 from vitascope.papers.plan import (
-    Ask,
-    Findings,
+    TOP1,
+    TOP5,
+    CellSpec,
+    Claim,
+    Grid,
+    Measurement,
     Plan,
     Reading,
-    Row,
-    Sheet,
+    Results,
+    TableSpec,
     Training,
-    claimed,
+    read_claims,
+    study,
 )
 from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
 from vitascope.record import Record
@@ -69,36 +75,32 @@ def test_every_plan_is_whole(name, scale):
     assert plan.claims
     assert len({table.name for table in plan.tables}) == len(plan.tables)
     for table in plan.tables:
-        assert len(set(table.columns)) == len(table.columns), table.name
-        labels = [row.label for row in table.rows]
-        assert len(set(labels)) == len(labels), table.name
-        assert all(len(row.cells) == len(table.columns) for row in table.rows), table.name
+        full = [[cell is not None for cell in table.row(label)] for label in table.rows]
+        assert all(map(any, full)), f"{table.name} has an empty row"
+        assert all(map(any, zip(*full, strict=True))), f"{table.name} has an empty column"
+        units = {cell.measurement.unit for cell in table.filled.values()}
+        assert len(units) == 1, table.name
+        assert set(table.paper_rows) <= set(table.rows), table.name
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERYWHERE)
-def test_claims_compare_cells_that_are_asked_for(name, scale):
+def test_claims_compare_cells_that_have_a_number(name, scale):
     plan = STUDIES[name].plan(SCALES[scale])
-    cells = {
-        (table.name, row.label, column): ask
-        for table in plan.tables
-        for row in table.rows
-        for column, ask in zip(table.columns, row.cells, strict=True)
-    }
     for claim in plan.claims:
-        for row, column in claim.cells:
-            assert cells[claim.table, row, column] is not None, (claim.text, row, column)
-        if claim.margin == 0 and len(claim.cells) > 1:
-            assert sum(claim.cells.values()) == pytest.approx(0), claim.text
+        contrast = plan.contrast(claim)
+        assert set(contrast.cells) <= set(contrast.table.filled), claim.text
+        if contrast.margin == 0 and len(contrast.cells) > 1:
+            assert sum(contrast.cells.values()) == pytest.approx(0), claim.text
+    assert len({(claim.source, claim.text) for claim in plan.claims}) == len(plan.claims)
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERYWHERE)
 def test_a_table_does_not_count_the_same_number_twice(name, scale):
     for table in STUDIES[name].plan(SCALES[scale]).tables:  # or its spread would look certain
         found = [
-            (ask.training.key, ask.reading.key, ask.key)
-            for row in table.rows
-            for ask in row.cells
-            if ask is not None and isinstance(ask.key, str)
+            (cell.training.key, cell.measurement.reading.key, cell.measurement.key)
+            for cell in table.filled.values()
+            if isinstance(cell.measurement.key, str)
         ]
         assert len(set(found)) == len(found), table.name
 
@@ -106,7 +108,10 @@ def test_a_table_does_not_count_the_same_number_twice(name, scale):
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_scales_fill_the_same_tables(name):
     layouts = [
-        {table.name: (table.unit, table.corner) for table in STUDIES[name].plan(scale).tables}
+        {
+            table.name: (table.measurement.unit, table.corner)
+            for table in STUDIES[name].plan(scale).tables
+        }
         for scale in (SMOKE, LAPTOP, PAPER)
     ]
     assert layouts[0].items() <= layouts[2].items()
@@ -120,6 +125,15 @@ def test_every_study_says_what_it_needs(name):
     assert study.covers
     assert study.claim
     assert not study.claim.endswith(".")
+
+
+def test_a_study_has_the_name_of_the_function_that_plans_it():
+    @study("Deeper?", claim="deeper is better", covers=("us",), data={"laptop": "digits"})
+    def two_words(scale):
+        return Plan(tables=[Grid(["c"], {scale: [PLAIN]}).table("t", "")])
+
+    assert (two_words.name, two_words.title, two_words.seeds) == ("two-words", "Deeper?", {})
+    assert two_words.plan("a").tables[0].rows == ["a"]
 
 
 def test_equal_trainings_share_a_key():
@@ -168,10 +182,21 @@ def test_readings_with_other_options_are_other_files():
 
 def test_a_plan_wants_each_training_once_with_all_that_is_read_off_it():
     entropy = Reading(name="entropy")
-    rows = [Row(label="a", cells=[Ask(training=PLAIN), Ask(training=PLAIN, reading=entropy), None])]
-    table = Sheet(name="t", title="", corner="", columns=["x", "y", "z"], rows=rows)
+    cells = {("a", "x"): CellSpec(PLAIN), ("a", "y"): CellSpec(PLAIN, Measurement(reading=entropy))}
     other = replace(PLAIN, epochs=1)
-    wanted = Plan(tables=[table], also=[(other, entropy)]).wanted()
+    plan = Plan(
+        tables=[TableSpec("t", "", {**cells, ("a", "z"): None})], for_figures=[(other, entropy)]
+    )
+    wanted = plan.wanted()
+    assert set(wanted) == {PLAIN.key, other.key}
+    assert [set(readings) for _, readings in wanted.values()] == [{"final", "entropy"}] * 2
+
+
+def test_a_number_of_several_runs_is_read_off_all_of_them():
+    entropy = Reading(name="entropy")
+    other = replace(PLAIN, epochs=1)
+    cell = CellSpec(PLAIN, Measurement(max, "nats", entropy), others=[other])
+    wanted = Plan(tables=[TableSpec("t", "", {("a", "x"): cell})]).wanted()
     assert set(wanted) == {PLAIN.key, other.key}
     assert [set(readings) for _, readings in wanted.values()] == [{"final", "entropy"}] * 2
 
@@ -199,67 +224,189 @@ def found(values, training=PLAIN, kind="final"):
 
 
 def test_a_number_is_read_once_a_seed_and_a_missing_one_is_left_out():
-    findings = Findings(found([{"top1": 0.5}, {"top1": None}, {}, {"top1": 0.7}]))
-    assert findings.values(Ask(training=PLAIN)) == pytest.approx([50.0, 70.0])
-    by_function = Ask(training=PLAIN, key=lambda r: r.values.get("top1"), factor=1.0)
-    assert findings.values(by_function) == pytest.approx([0.5, 0.7])
-
-
-def made_table(**how):
-    other = replace(PLAIN, model="convit_micro")
-    rows = [
-        Row(label="vit", paper_label="DeiT-S", cells=[Ask(training=PLAIN, paper=79.8), None]),
-        Row(label="convit", cells=[Ask(training=other), Ask(training=other, key="top5")]),
-    ]
-    table = Sheet(
-        name="t", title="T", corner="network", columns=["top-1", "top-5"], rows=rows, **how
-    )
-    return table, other
+    results = Results(found([{"top1": 0.5}, {"top1": None}, {}, {"top1": 0.7}]))
+    assert results.values(CellSpec(PLAIN)) == pytest.approx([50.0, 70.0])
+    by_function = Measurement(lambda r: r.values.get("top1"), "share")
+    assert results.values(CellSpec(PLAIN, by_function)) == pytest.approx([0.5, 0.7])
+    assert results.values(None) == []
 
 
 def test_a_table_is_filled_with_seeds_means_spreads_and_the_papers_numbers():
-    table, other = made_table()
+    other = replace(PLAIN, model="convit_micro")
+    cells = {
+        ("vit", "top-1"): CellSpec(PLAIN, paper=79.8),
+        ("convit", "top-1"): CellSpec(other),
+        ("convit", "top-5"): CellSpec(other, TOP5),
+    }
+    table = TableSpec("t", "T", cells, paper_rows={"vit": "DeiT-S"})
     records = found([{"top1": 0.5}, {"top1": 0.7}])
     records |= found([{"top1": 0.9, "top5": 1.0}, {"top1": 0.9}], other)
     images = f"correct/{PLAIN.key}"
-    rows = filled(table, Findings(records), {images})["rows"]
+    stored = filled(table, Results(records), {images, f"correct/{other.key}"})
+    assert [row["label"] for row in stored["rows"]] == table.rows == ["vit", "convit"]
+    assert stored["columns"] == ["top-1", "top-5"]
     deviation = pytest.approx(np.std([50, 70], ddof=1))
     first = {"ours": pytest.approx([50.0, 70.0]), "mean": pytest.approx(60.0), "std": deviation}
-    assert rows[0]["cells"] == [
+    assert stored["rows"][0]["cells"] == [
         {**first, "paper": 79.8, "correct": images},
         {"ours": [], "mean": None, "std": None, "paper": None, "correct": None},
     ]
-    last = rows[1]["cells"][1]
+    last = stored["rows"][1]["cells"][1]
     assert (last["ours"], last["mean"], last["std"], last["paper"]) == ([100.0], 100.0, None, None)
     assert last["correct"] is None  # top-5 is no mean of hits
-    assert [row["paper_label"] for row in rows] == ["DeiT-S", None]
+    assert [row["paper_label"] for row in stored["rows"]] == ["DeiT-S", None]
 
 
 def test_laptop_minutes_add_up_trainings_and_readings_over_seeds_and_cores():
     vit = Training(model="vit_micro", data="digits", recipe="laptop")
     spectrum = Reading(name="hessian")
-    plan = Plan(tables=(), also=[(vit, spectrum), (vit.but(model="convit_micro"), spectrum)])
+    plan = Plan(tables=(), for_figures=[(vit, spectrum), (vit.but(model="convit_micro"), spectrum)])
     assert laptop_minutes(plan, 3) == pytest.approx(3 * 2 * (25 + 8) / 2 / 60)
     assert laptop_minutes(plan, 3, cores=1) == pytest.approx(2 * laptop_minutes(plan, 3))
 
 
-def test_a_sheet_of_runs_asks_every_question_of_every_run():
-    runs = {"a": Training(model="vit_micro", data="digits", recipe="laptop")}
-    runs["b"] = runs["a"].but(epochs=2)
-    asked = {"early": {"key": "first", "factor": 1.0}, "late": {}}
-    sheet = Sheet.of_runs("numbers", "Numbers", runs, asked, digits=2)
-    assert [row.label for row in sheet.rows] == ["a", "b"]
-    cells = [[(ask.training, ask.key, ask.factor) for ask in row.cells] for row in sheet.rows]
-    assert cells == [[(run, "first", 1.0), (run, "top1", 100.0)] for run in runs.values()]
-    assert sheet.above("b", "a") == ("numbers", {("b", "early"): 1, ("a", "early"): -1})
-    assert sheet.above("b", "b", "late", "early")[1] == {("b", "late"): 1, ("b", "early"): -1}
-    assert sheet.sign("a", "late", -1)[1] == {("a", "late"): -1}
+def test_a_table_of_runs_has_every_measurement_of_every_run():
+    runs = {"a": PLAIN, "b": PLAIN.but(epochs=2)}
+    early = Measurement("first", "epochs")
+    table = TableSpec.of_runs("numbers", "Numbers", runs, {"early": early, "late": TOP1})
+    assert (table.rows, table.columns) == (["a", "b"], ["early", "late"])
+    for label, run in runs.items():
+        assert [cell.training for cell in table.row(label)] == [run, run]
+        assert [cell.measurement for cell in table.row(label)] == [early, TOP1]
+    assert table.measurement == early
 
 
-def test_of_four_cells_the_lead_of_the_first_pair_is_compared_with_that_of_the_second():
-    sheet = Sheet(name="top1", title="", corner="", columns=["few", "all"], rows=[])
-    contrast = sheet.further(("a", "few"), ("b", "few"), ("a", "all"), ("b", "all"))
-    (claim,) = claimed("Table 1", {"the lead grows": contrast})
-    numbers = {("a", "few"): 9.0, ("b", "few"): 4.0, ("a", "all"): 10.0, ("b", "all"): 8.0}
-    assert sum(weight * numbers[cell] for cell, weight in claim.cells.items()) == (9 - 4) - (10 - 8)
-    assert (claim.source, claim.text, claim.table) == ("Table 1", "the lead grows", "top1")
+def test_a_grid_is_a_table_for_every_measurement():
+    other = PLAIN.but(epochs=2)
+    grid = Grid(["few", "all"], {"a": [None, PLAIN], "b": [other, PLAIN]}, corner="images")
+    table = grid.table("top5", "Top-5", TOP5, {"b": [1.0, None]}, num_test=7)
+    assert [[cell and cell.training for cell in table.row(label)] for label in "ab"] == [
+        [None, PLAIN],
+        [other, PLAIN],
+    ]
+    assert [cell.paper for cell in table.filled.values()] == [None, 1.0, None]
+    assert all(cell.measurement == TOP5 for cell in table.filled.values())
+    assert (table.corner, table.num_test, table.columns) == ("images", 7, ["few", "all"])
+    assert grid.runs == [PLAIN, other, PLAIN]
+    with pytest.raises(ValueError):
+        grid.table("top5", "Top-5", TOP5, {"b": [1.0]})
+
+
+# claims as lines
+
+FOUR = {
+    (r, c): CellSpec(PLAIN.but(epochs=i + 1))
+    for i, (r, c) in enumerate(product("ab", ("few", "all")))
+}
+TABLE = TableSpec("top1", "", FOUR)
+
+
+def cells_of(statement, table=TABLE):
+    """Weights of cells, and the margin."""
+    claim = Claim(source="us", text="", statement=statement)
+    contrast = Plan(tables=[table]).contrast(claim)
+    assert contrast.table is table
+    return contrast.cells, contrast.margin
+
+
+@pytest.mark.parametrize(
+    ("statement", "cells"),
+    [
+        ("top1: a > b at few", {("a", "few"): 1, ("b", "few"): -1}),
+        ("top1: a < b at few", {("a", "few"): -1, ("b", "few"): 1}),
+        ("top1: a at all > a at few", {("a", "all"): 1, ("a", "few"): -1}),
+        ("top1: a at all < 0", {("a", "all"): -1}),
+        (
+            "top1: a - b at few > a - b at all",
+            {("a", "few"): 1, ("b", "few"): -1, ("a", "all"): -1, ("b", "all"): 1},
+        ),
+        (
+            "top1: * at all > * at few",
+            {("a", "all"): 0.5, ("a", "few"): -0.5, ("b", "all"): 0.5, ("b", "few"): -0.5},
+        ),
+        (
+            "top1: a at * > b at *",
+            {("a", "few"): 0.5, ("b", "few"): -0.5, ("a", "all"): 0.5, ("b", "all"): -0.5},
+        ),
+    ],
+)
+def test_a_statement_is_a_weighted_sum_of_cells(statement, cells):
+    assert cells_of(statement) == (cells, 0)
+
+
+def test_a_number_on_the_right_is_a_margin_unless_it_is_a_row():
+    assert cells_of("top1: a - b at few > -5") == ({("a", "few"): 1, ("b", "few"): -1}, -5)
+    assert cells_of("top1: a at few < 3") == ({("a", "few"): -1}, -3)
+    strengths = TableSpec("t", "", {(r, "c"): CellSpec(PLAIN) for r in ("1", "0.01")})
+    assert cells_of("t: 1 > 0.01", strengths) == ({("1", "c"): 1, ("0.01", "c"): -1}, 0)
+
+
+def test_labels_may_contain_the_words_of_a_statement():
+    table = TableSpec(
+        "t", "", {(r, c): CellSpec(PLAIN) for r in ("gates at 1/2", "x") for c in ("at 3", "b")}
+    )
+    assert cells_of("t: gates at 1/2 > x at at 3", table)[0] == {
+        ("gates at 1/2", "at 3"): 1,
+        ("x", "at 3"): -1,
+    }
+    assert cells_of("t: gates at 1/2 at b > x at b", table)[0] == {
+        ("gates at 1/2", "b"): 1,
+        ("x", "b"): -1,
+    }
+
+
+def test_empty_cells_are_left_out_of_a_mean_over_a_table():
+    table = replace(TABLE, cells={**FOUR, ("a", "few"): None})
+    assert cells_of("top1: a at * > b at *", table)[0] == {("a", "all"): 1, ("b", "all"): -1}
+    assert cells_of("top1: * at all > * at few", table)[0] == {("b", "all"): 1, ("b", "few"): -1}
+
+
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("a > b at few", "names no table"),
+        ("top5: a > b at few", "no table 'top5'; there are .*top1"),
+        ("top1: a, b at few", "compares nothing"),
+        ("top1: a > c at few", "'c at few' is no cell; the rows are .*'a', 'b'"),
+        ("top1: a > b at most", "'b at most' is no cell; .* the columns .*'few', 'all'"),
+        ("top1: a > b", "in which column is 'b'.*'few', 'all'"),
+        ("top1: a at few > b", "in which column is 'b'"),
+        ("top1: a > b at none", "without a number.*'a', 'none'"),
+    ],
+)
+def test_a_statement_that_cannot_be_read_says_why_before_anything_is_trained(statement, names):
+    table = replace(TABLE, cells={**FOUR, ("a", "none"): None})
+    claim = Claim(source="us", text="", statement=statement)
+    with pytest.raises(ValueError, match=names):
+        Plan(tables=[table], claims=[claim])
+
+
+BLOCK = """
+    [{paper} Table 1]
+    at {share} of the images a is ahead
+        top1: a > b at {share}
+    its lead grows by {step[0]}
+        top1: a - b at few > a - b at all (paper: 2.7)
+    [Table 2]
+    never
+        top1: {missing} > b at few
+    """
+
+
+def test_claims_are_read_from_lines_with_one_for_each_item_of_a_list():
+    names = {"paper": "ConViT", "share": ["few", "all"], "step": (3, 4), "missing": []}
+    found = read_claims(BLOCK, **names)
+    assert [(claim.source, claim.text) for claim in found] == [
+        ("ConViT Table 1", "at few of the images a is ahead"),
+        ("ConViT Table 1", "at all of the images a is ahead"),
+        ("ConViT Table 1", "its lead grows by 3"),
+    ]
+    assert [claim.statement for claim in found[:2]] == ["top1: a > b at few", "top1: a > b at all"]
+    assert [claim.paper for claim in found] == [None, None, 2.7]
+    assert found[2].statement == "top1: a - b at few > a - b at all"
+
+
+@pytest.mark.parametrize("block", ["a claim\n    t: a > b", "[x]\na\nb\n    t: a > b", "[x]\na"])
+def test_a_claim_needs_a_source_and_a_statement(block):
+    with pytest.raises(ValueError, match=r"needs a \[source\] above and a statement below"):
+        read_claims(block)

@@ -77,16 +77,16 @@ def has_numbers(claim, values) -> bool:
 
 
 def check_table(plan, table):
-    assert list(plan.columns) == table["columns"]
-    assert len(plan.rows) == len(table["rows"])
+    assert plan.columns == table["columns"]
+    assert plan.rows == [row["label"] for row in table["rows"]]
     full = []
-    for wanted, row in zip(plan.rows, table["rows"], strict=True):
-        assert wanted.label == row["label"]
-        for ask, cell in zip(wanted.cells, row["cells"], strict=True):
+    for row in table["rows"]:
+        for wanted, cell in zip(plan.row(row["label"]), row["cells"], strict=True):
             where = f"{table['name']}: {row['label']}"
             # a function may find nothing of its kind, and a spectrum no positive eigenvalue
-            sure = ask is not None and isinstance(ask.key, str) and ask.key != "ape"
-            expected = {0} if ask is None else {1} if sure else {0, 1}
+            key = wanted and wanted.measurement.key
+            sure = isinstance(key, str) and key != "ape"
+            expected = {0} if wanted is None else {1} if sure else {0, 1}
             assert len(cell["ours"]) in expected, where
             assert finite([*cell["ours"], cell["mean"], cell["paper"]]), where
             if table["accuracy"] and cell["ours"]:
@@ -125,20 +125,17 @@ def check_array(panel):
     return panel.values.size
 
 
-def check_samples(plan, findings):
+def check_samples(plan, results):
     """A number that names its sample is the statistic of what was kept."""
-    asks = [ask for table in plan.tables for row in table.rows for ask in row.cells if ask]
-    for ask in asks:
-        sample, values = findings.sample(ask), findings.values(ask)
-        if ask.key == "top1":
-            assert sample is not None
+    for cell in plan.cells():
+        sample, values, read = results.sample(cell), results.values(cell), cell.measurement
+        assert sample is not None or read.key != "top1"
         if sample is None or not values:
             continue
-        kind = ask.sample.kind if ask.sample else "images"
         of = {"images": np.mean, "points": lambda points: spearmanr(*points).statistic}
-        statistic = of.get(kind) or ask.sample.statistic
-        found = [ask.factor * statistic(row) for row in sample]
-        assert found == pytest.approx(values, rel=1e-4, abs=1e-4), (ask.reading.name, ask.key)
+        statistic = of.get(read.sample.kind) or read.sample.statistic
+        found = [read.factor * statistic(row) for row in sample]
+        assert found == pytest.approx(values, rel=1e-4, abs=1e-4), (read.reading.name, read.key)
 
 
 CHECKS = {Lines: check_lines, Dots: check_dots}

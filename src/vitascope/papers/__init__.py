@@ -1,5 +1,5 @@
-"""The papers' tables and figures as plans of trainings and measurements, one subpackage per paper.
+"""The papers' tables and figures as plans of trainings and measurements.
 
-Plans are pure definitions without torch; running one answers it with a record. Called by
-`vitascope study`.
+There is a file or folder per paper, and one for our own questions. Plans are pure definitions
+without torch; running one answers it with a record. Called by `vitascope study`.
 """

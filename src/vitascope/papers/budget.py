@@ -125,13 +125,13 @@ def named(training: Training) -> str:
     >>> named(Training(model="a+cb", model_args={"n": 2, "k": (1, 2)}, data="", recipe=""))
     'a k=1,2 n=2'
     """
-    words = []
+    parts = [training.model.split("+")[0]]
     for key, value in sorted(training.model_args.items()):
         if key == "qkv_bias":
             continue
-        parts = value if isinstance(value, (list, tuple)) else [value]
-        words.append(f"{key}={','.join(map(str, parts))}")
-    return " ".join([training.model.split("+")[0], *words])
+        items = value if isinstance(value, (list, tuple)) else [value]
+        parts.append(f"{key}={','.join(map(str, items))}")
+    return " ".join(parts)
 
 
 def size_of(training: Training) -> tuple[float, float] | None:
@@ -191,14 +191,14 @@ def gigabytes(training: Training) -> float | None:
 
 
 def budget(plans: Iterable[Plan], num_seeds: int) -> Budget:
-    """Of several plans together: a training that they share is counted once."""
+    """Cost of several plans together: a training that they share is counted once."""
     trainings = {key: pair[0] for plan in plans for key, pair in plan.wanted().items()}
-    known = [t for t in trainings.values() if hours(t) is not None]
-    unknown = sorted({t.model for t in trainings.values()} - {t.model for t in known})
+    counted = [t for t in trainings.values() if hours(t) is not None]
+    unknown = sorted({t.model for t in trainings.values()} - {t.model for t in counted})
     return Budget(
         num_runs=len(trainings) * num_seeds,
-        gpu_hours=num_seeds * sum(hours(t) or 0.0 for t in known),
-        largest_gb=max((gigabytes(t) or 0.0 for t in known), default=0.0),
+        gpu_hours=num_seeds * sum(hours(t) or 0.0 for t in counted),
+        largest_gb=max((gigabytes(t) or 0.0 for t in counted), default=0.0),
         unknown=tuple(unknown),
     )
 

@@ -12,36 +12,31 @@ from vitascope.errors import UserError
 from vitascope.papers.plan import Study
 
 _FILES = (
-    "convit.sample_efficiency",
-    "convit.sizes",
-    "convit.long_training",
+    "convit.accuracy",
     "convit.parts",
     "convit.inside",
     "convit.locality",
     "vit.landscape",
     "vit.convexity",
     "vit.overfitting",
-    "vit.augmentation",
     "vit.features",
     "vit.stages",
     "vit.alternet",
     "vit.smoothing",
-    "broadcasting.accuracy",
-    "broadcasting.robustness",
-    "broadcasting.positions",
-    "dial.fine_grid",
-    "dial.accuracy",
+    "broadcasting",
+    "dial",
 )
 
 
 def catalog() -> dict[str, Study]:
     """Every study by name, in the order of the papers."""
-    found: dict[str, Study] = {}
+    studies: dict[str, Study] = {}
     for name in _FILES:
-        for study in import_module(f"vitascope.papers.{name}").STUDIES:
-            assert study.name not in found, study.name
-            found[study.name] = study
-    return found
+        for value in vars(import_module(f"vitascope.papers.{name}")).values():
+            if isinstance(value, Study):
+                assert value.name not in studies, value.name
+                studies[value.name] = value
+    return studies
 
 
 def order_of(name: str) -> int:
@@ -57,7 +52,7 @@ def order_of(name: str) -> int:
 def covered() -> Iterator[tuple[str, str]]:
     """(table or figure, study) of everything."""
     for study in catalog().values():
-        yield from ((what, study.name) for what in study.covers)
+        yield from ((cover, study.name) for cover in study.covers)
 
 
 def _plain(text: str) -> str:
@@ -76,8 +71,8 @@ def find(text: str) -> Study:
     if text in studies:
         return studies[text]
     wanted = _plain(text)
-    for what, name in covered():
-        if wanted and re.match(rf"{re.escape(wanted)}(\b|$)", _plain(what)):
+    for cover, name in covered():
+        if wanted and re.match(rf"{re.escape(wanted)}(\b|$)", _plain(cover)):
             return studies[name]
     raise UserError(
         f"no study {text!r}; there are: {', '.join(studies)}; or name a table or figure, as "

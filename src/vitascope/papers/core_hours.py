@@ -55,7 +55,7 @@ class CoreHours:
 
     @property
     def hours(self) -> float:
-        """Of trainings and readings."""
+        """Total core-hours: training plus measurements."""
         return self.training + self.readings
 
 
@@ -67,21 +67,21 @@ class Pace:
     product: float = 0.0  # of the Hessian of a mini-batch with a vector, where one is wanted
 
     def reading(self, reading: Reading) -> float:
-        """Of one reading.
+        """Seconds that one measurement takes.
 
         >>> Pace(step=0.03).reading(Reading(name="frequency", options={"num_images": 100}))
         12.0
         >>> Pace(step=1, product=0.1).reading(Reading(name="hessian", options={"num_batches": 8}))
         40.0
         """
-        asked = reading.options
-        batches = asked.get("num_batches", Curvature.num_batches)
+        options = reading.options
+        batches = options.get("num_batches", Curvature.num_batches)
         if reading.name == "hessian":
             return batches * PRODUCTS * self.product
         if reading.name == "landscape":
-            points = asked.get("points", Curvature.points) ** 2
+            points = options.get("points", Curvature.points) ** 2
             return points * batches * BATCH_SIZE * self.step / 3
-        return PASSES.get(reading.name, 0) * asked.get("num_images", 0) * self.step / 3
+        return PASSES.get(reading.name, 0) * options.get("num_images", 0) * self.step / 3
 
 
 def pace_of(training: Training, readings: Iterable[Reading] = (), steps: int = 2) -> Pace:
@@ -130,12 +130,12 @@ class RunCosts:
     """Seconds of one core that the runs of a plan take; a network is timed when first asked for."""
 
     def __init__(self, plan: Plan, progress: Callable[[str], object] = lambda name: None):
-        self._readings = {key: tuple(found.values()) for key, (_, found) in plan.wanted().items()}
+        self._readings = {key: tuple(rs.values()) for key, (_, rs) in plan.wanted().items()}
         self._paces: dict[str, Pace] = {}
         self._progress = progress
 
     def pace(self, training: Training) -> Pace:
-        """Of its network; those that differ in nothing but their training cost the same."""
+        """Pace of its network; networks that differ in nothing but their training have the same."""
         same = f"{training.model} {dict(training.model_args)} {training.data}"
         if same not in self._paces:
             self._progress(training.model)
@@ -144,7 +144,7 @@ class RunCosts:
         return self._paces[same]
 
     def epoch(self, training: Training) -> float:
-        """Of an epoch, with its share of the measurements."""
+        """Seconds of an epoch, with its share of the measurements."""
         dataset = images_of(training)
         recipe = recipe_of(training, 0, dataset)
         measured = recipe.total_epochs // recipe.eval_every + 1
@@ -152,7 +152,7 @@ class RunCosts:
         return self.pace(training).step * (len(subset(dataset.train, recipe.subset)) + tested / 3)
 
     def readings(self, training: Training) -> float:
-        """Of all that is read off a run."""
+        """Seconds of all that is read off a run."""
         pace = self.pace(training)
         return sum(pace.reading(reading) for reading in self._readings.get(training.key, ()))
 
@@ -168,10 +168,10 @@ def core_hours(
 
     Args:
         plan: With the trainings.
-        seeds: Of every one.
+        seeds: Seeds of every training.
         out: Folder of the runs.
-        progress: Is told the name of a network that is timed.
-        known: Runs that earlier records tell about, by training and seed.
+        progress: Called with the name of a network that is timed.
+        known: Runs that earlier records have, by training and seed.
     """
     costs, rates = RunCosts(plan, progress), {}
     runs, training_seconds, reading_seconds = 0, 0.0, 0.0

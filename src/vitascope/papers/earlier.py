@@ -1,4 +1,4 @@
-"""Runs that records of earlier studies tell about, so that nobody has to train them again.
+"""Runs that the records of earlier studies have, so that nobody has to train them again.
 
 With them seeds are added to a study whose runs are gone, or were made elsewhere. A study's record
 keeps two things of its runs:
@@ -24,7 +24,7 @@ from typing import Any
 
 from vitascope import record
 from vitascope.errors import UserError, listed
-from vitascope.papers.plan import FINAL, HITS, Ask, Plan
+from vitascope.papers.plan import TOP1, CellSpec, Plan, Training
 from vitascope.papers.scale import Scale
 from vitascope.record import Record, plain
 from vitascope.runs.cache import images_of
@@ -32,129 +32,106 @@ from vitascope.runs.cache import images_of
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierRun:
-    """One run as an earlier record tells of it."""
+    """One run, as far as an earlier study's record has it."""
 
     final: Record  # top-1, and the images it got right
     source: str  # the file
     study: Record
 
-    def told(self) -> dict[str, Any]:
-        """Where it comes from."""
+    def provenance(self) -> dict[str, Any]:
+        """The record that it comes from."""
         made = self.study.made or {}
         return {"record": self.source, **{name: made.get(name) for name in ("time", "commit")}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What records know of the runs of a plan."""
+    """The runs of a plan that earlier records have."""
 
     runs: Mapping[tuple[str, int], EarlierRun]  # by training and seed
     studies: Mapping[int, Record]  # by seed: the same study, with every number of that seed
 
-    def numbers(self, plan: Plan, seeds: Sequence[int]) -> dict[Ask, dict[int, float | None]]:
-        """Numbers that no record of a run is there for, by their place among the seeds."""
-        found: dict[Ask, dict[int, float | None]] = {}
-        for place, seed in enumerate(seeds):
+    def numbers(self, plan: Plan, seeds: Sequence[int]) -> dict[CellSpec, dict[int, float | None]]:
+        """Values taken from earlier study records, by cell and index of the seed."""
+        numbers: dict[CellSpec, dict[int, float | None]] = {}
+        for index, seed in enumerate(seeds):
             if seed in self.studies:
                 cells = _cells(self.studies[seed], plan)
                 at = self.studies[seed].values["seeds"].index(seed)
-                for ask, numbers in (cells or {}).items():
-                    if not _is_accuracy(ask):  # has its images, of which it is the mean
-                        found.setdefault(ask, {})[place] = numbers[at] if numbers else None
-        return found
+                for cell, values in (cells or {}).items():
+                    if not is_final_top1(cell):  # has its images, of which it is the mean
+                        numbers.setdefault(cell, {})[index] = values[at] if values else None
+        return numbers
 
 
-def _is_accuracy(ask: Ask) -> bool:
+def is_final_top1(cell: CellSpec) -> bool:
     """Whether a number is the final top-1, which the images that a run got right give."""
-    return (ask.reading, ask.key) == (FINAL, "top1") and ask.sample in (None, HITS)
+    return cell.measurement == TOP1
 
 
 def of_accuracy_alone(plan: Plan) -> set[str]:
     """Keys of the trainings of which a plan wants the final top-1 and nothing else."""
-    more = {key for ask in plan.asks() if not _is_accuracy(ask) for key in ask.runs}
-    return set(plan.wanted()) - more - {training.key for training, _ in plan.also}
+    more = {key for cell in plan.cells() if not is_final_top1(cell) for key in cell.runs}
+    return set(plan.wanted()) - more - {training.key for training, _ in plan.for_figures}
 
 
-def _cells(study: Record, plan: Plan) -> dict[Ask, list[float]] | None:
+def _cells(study: Record, plan: Plan) -> dict[CellSpec, list[float]] | None:
     """The numbers of a record for every cell of a plan, in the order of its seeds or none at all.
 
     None if it has other cells, or one of which some seeds alone have a number.
     """
-    tables = {table["name"]: table for table in study.values.get("tables") or ()}
-    num_seeds, found = len(study.values.get("seeds") or ()), {}
-    for sheet in plan.tables:
-        known = tables.get(sheet.name, {})
-        rows = known.get("rows") or ()
-        same = known.get("columns") == list(sheet.columns)
-        if not same or [row["label"] for row in rows] != [row.label for row in sheet.rows]:
+    stored = {table["name"]: table for table in study.values.get("tables") or ()}
+    num_seeds = len(study.values.get("seeds") or ())
+    numbers: dict[CellSpec, list[float]] = {}
+    for table in plan.tables:
+        earlier = stored.get(table.name, {})
+        rows = earlier.get("rows") or ()
+        same = earlier.get("columns") == table.columns
+        if not same or [row["label"] for row in rows] != table.rows:
             return None
-        for row, asked in zip(rows, sheet.rows, strict=True):
-            for cell, ask in zip(row["cells"], asked.cells, strict=True):
-                if len(cell["ours"]) not in (0, num_seeds):
+        for row in rows:
+            for stored_cell, cell in zip(row["cells"], table.row(row["label"]), strict=True):
+                if len(stored_cell["ours"]) not in (0, num_seeds):
                     return None
-                if ask is not None:
-                    found[ask] = cell["ours"]
-    return found
+                if cell is not None:
+                    numbers[cell] = stored_cell["ours"]
+    return numbers
 
 
-def _answers_the_same(study: Record, name: str, scale: Scale, plan: Plan) -> bool:
-    """Whether a record is of this study at this scale, of whichever seeds, and tells every cell."""
-    asked = {key: value for key, value in plain(asdict(scale)).items() if key != "seeds"}
-    known = {key: value for key, value in study.config.items() if key != "seeds"}
+def _is_the_same(study: Record, name: str, scale: Scale, plan: Plan) -> bool:
+    """Whether a record is of this study at this scale, of whichever seeds, and has every cell."""
+    wanted, given = plain(asdict(scale)), dict(study.config)
+    wanted.pop("seeds")
+    given.pop("seeds", None)
     trainings = all(f"correct/{key}" in study.arrays for key in plan.wanted())
-    same = study.values.get("study") == name and known == asked
+    same = study.values.get("study") == name and given == wanted
     return same and trainings and _cells(study, plan) is not None
 
 
 def earlier_runs(paths: Sequence[str | Path], name: str, scale: Scale, plan: Plan) -> Earlier:
-    """What records know of the runs of a plan; the first to know one counts.
+    """Find the runs of a plan in earlier records; the first record to have one counts.
 
     Args:
         paths: Records of studies, or folders of them.
-        name: Of the study that asks.
+        name: Name of the study that is to be answered.
         scale: Its scale.
-        plan: Whose runs are wanted.
+        plan: Its plan.
 
     Raises:
         UserError: If a file is no study's record or has other test images, or if none of the files
-            tells enough about any of the runs.
+            has enough of any of the runs.
     """
     runs: dict[tuple[str, int], EarlierRun] = {}
     studies: dict[int, Record] = {}
     alone = of_accuracy_alone(plan)
     for path, study in _studies(paths):
-        seeds = study.values.get("seeds") or []
-        whole = _answers_the_same(study, name, scale, plan)
+        whole = _is_the_same(study, name, scale, plan)
         if whole:
-            studies = {**dict.fromkeys(seeds, study), **studies}
-        mean = {  # of its runs
-            name: float(study.values.get(name) or 0.0) / (study.values.get("num_runs") or 1)
-            for name in ("training_seconds", "reading_seconds")
-        }
+            studies = {**dict.fromkeys(study.values.get("seeds") or [], study), **studies}
         for key, (training, _) in sorted(plan.wanted().items()):
-            right = study.arrays.get(f"correct/{key}")
-            if right is None or not (whole or key in alone):
-                continue
-            tests = len(images_of(training).test)
-            if right.shape != (len(seeds), tests):
-                raise UserError(
-                    f"{path} has {' x '.join(map(str, right.shape))} answers of {len(seeds)} seeds "
-                    f"and {training.data} {tests} test images; give records of the same images"
-                )
-            for seed, row in zip(seeds, right, strict=True):
-                final = Record(
-                    kind="final",
-                    values={
-                        "top1": float(row.mean()),
-                        "num_test": tests,
-                        "seconds": mean["training_seconds"],
-                    },
-                    arrays={"correct": row},
-                    seed=seed,
-                    seconds=mean["reading_seconds"] if whole else None,
-                )
-                run = EarlierRun(final=final, source=path.name, study=study)
-                runs.setdefault((key, seed), run)
+            if f"correct/{key}" in study.arrays and (whole or key in alone):
+                for each, run in _runs_of(training, path, study, whole).items():
+                    runs.setdefault(each, run)
     if paths and not runs:
         why = (
             "kept the answers of its runs"
@@ -168,6 +145,36 @@ def earlier_runs(paths: Sequence[str | Path], name: str, scale: Scale, plan: Pla
     return Earlier(runs=runs, studies=studies)
 
 
+def _runs_of(
+    training: Training, path: Path, study: Record, whole: bool
+) -> dict[tuple[str, int], EarlierRun]:
+    """The runs of one training, seed by seed; ``whole`` if all their measurements are there."""
+    seeds = study.values.get("seeds") or []
+    correct = study.arrays[f"correct/{training.key}"]
+    tests = len(images_of(training).test)
+    if correct.shape != (len(seeds), tests):
+        raise UserError(
+            f"{path} has {' x '.join(map(str, correct.shape))} answers of {len(seeds)} seeds "
+            f"and {training.data} {tests} test images; give records of the same images"
+        )
+    training_seconds, reading_seconds = (
+        float(study.values.get(spent) or 0.0) / (study.values.get("num_runs") or 1)
+        for spent in ("training_seconds", "reading_seconds")
+    )
+    runs = {}
+    for seed, row in zip(seeds, correct, strict=True):
+        values = {"top1": float(row.mean()), "num_test": tests, "seconds": training_seconds}
+        final = Record(
+            kind="final",
+            values=values,
+            arrays={"correct": row},
+            seed=seed,
+            seconds=reading_seconds if whole else None,
+        )
+        runs[training.key, seed] = EarlierRun(final=final, source=path.name, study=study)
+    return runs
+
+
 def _studies(paths: Sequence[str | Path]) -> Iterator[tuple[Path, Record]]:
     """The records of studies, of folders those in them; other files there are passed over."""
     for path in map(Path, paths):
@@ -177,11 +184,11 @@ def _studies(paths: Sequence[str | Path]) -> Iterator[tuple[Path, Record]]:
                 raise UserError(f"{path} is a record of a {study.kind!r}, not of a study")
             yield path, study
             continue
-        found = []
+        records = []
         for file in sorted(path.glob("*.json")):
             with suppress(UserError):
-                found.append((file, record.load(file)))
-        kept = [pair for pair in found if pair[1].kind == "study"]
-        if not kept:
+                records.append((file, record.load(file)))
+        studies = [(file, each) for file, each in records if each.kind == "study"]
+        if not studies:
             raise UserError(f"{path} has no record of a study (*.json)")
-        yield from kept
+        yield from studies

@@ -15,143 +15,134 @@ p (1 - p) / N of its test images beside the seeds', as if no two runs had the sa
 The paper's own effect is the contrast of its numbers for the same cells, where there are any.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
 from typing import Any
 
 import numpy as np
 
-from vitascope.papers.plan import HITS, Ask, Claim, Findings, Sheet
-from vitascope.stats import (
-    Estimate,
-    contrast_of_batches,
-    contrast_of_numbers,
-    correlation,
-    judge,
-)
+from vitascope.papers.plan import CORRECT, CellSpec, Claim, Contrast, Measurement, Results
+from vitascope.stats import Estimate, contrast_of_batches, contrast_of_numbers, correlation, judge
 from vitascope.stats.differences import Images, Runs, combined, estimate
 
-PERCENT = 100.0  # `stats` tells accuracies in points
+PERCENT = 100.0  # `stats` gives accuracies in percentage points
 
 
 @dataclass(frozen=True)
 class WeightedCell:
     """A cell of a claim: its weight, its number for each seed, and the sample behind it."""
 
-    ask: Ask
+    cell: CellSpec
     weight: float
     numbers: Sequence[float | None]
     sample: np.ndarray | None  # (seeds, ...)
 
     @property
     def kind(self) -> str:
-        """What the sample consists of; nothing where there is none."""
-        return "" if self.sample is None else (self.ask.sample or HITS).kind
+        """What the sample consists of; empty where there is none."""
+        return "" if self.sample is None else (self.cell.measurement.sample or CORRECT).kind
 
 
-def judged(claim: Claim, table: Sheet, findings: Findings, num_test: int | None) -> dict[str, Any]:
+def judged(
+    claim: Claim, contrast: Contrast, results: Results, num_test: int | None
+) -> dict[str, Any]:
     """A claim with its verdict and the numbers in a sentence, as the record holds it.
 
     Args:
-        claim: Of this table.
-        table: Whose cells it compares.
-        findings: What the runs gave.
-        num_test: Test images of a run, for accuracies whose table does not say.
+        claim: The claim.
+        contrast: The cells that it compares.
+        results: What the runs gave.
+        num_test: Test images of a run, for accuracies whose table does not give it.
     """
-    asks = {
-        (row.label, column): ask
-        for row in table.rows
-        for column, ask in zip(table.columns, row.cells, strict=True)
-        if ask is not None
-    }
-    unknown = [key for key in claim.cells if key not in asks]
-    if unknown:
-        raise ValueError(f"{claim.text!r} names {unknown}, which {table.name} does not have")
+    table, measurement = contrast.table, contrast.table.measurement
     cells = {
-        key: WeightedCell(
-            asks[key],
+        position: WeightedCell(
+            table.filled[position],
             weight,
-            [_scaled(value, table) for value in findings.per_seed(asks[key])],
-            findings.sample(asks[key]),
+            [_scaled(v, measurement) for v in results.per_seed(table.filled[position])],
+            results.sample(table.filled[position]),
         )
-        for key, weight in claim.cells.items()
+        for position, weight in contrast.cells.items()
     }
     missing = [
         " at ".join(key) for key, cell in cells.items() if all(n is None for n in cell.numbers)
     ]
-    images = (table.num_test or num_test) if table.accuracy else None
-    measured = None if missing else _measured(list(cells.values()), table, images)
-    effect = _papers(claim, asks, table)
-    found = judge(measured, margin=claim.margin, paper=effect)
+    images = (table.num_test or num_test) if measurement.is_accuracy else None
+    measured = None if missing else _measured(list(cells.values()), measurement, images)
+    effect = _in_the_paper(claim, cells.values(), measurement)
+    judgement = judge(measured, margin=contrast.margin, paper=effect)
     if missing:
-        contrast, why = None, f"no number for {', '.join(missing)}"
+        value, why = None, f"no number for {', '.join(missing)}"
     else:
-        contrast = measured.value if measured else _mean_contrast(cells.values())
-        why = found.why
-    told: dict[str, Any] = {
+        value = measured.value if measured else _mean_contrast(cells.values())
+        why = judgement.why
+    values: dict[str, Any] = {
         "source": claim.source,
         "text": claim.text,
-        "table": claim.table,
-        "verdict": found.verdict,
-        "contrast": contrast,
+        "table": table.name,
+        "verdict": judgement.verdict,
+        "contrast": value,
         "low": measured.low if measured else None,
         "high": measured.high if measured else None,
-        "detectable": found.detectable,
-        "p_value": found.p_value,
+        "detectable": judgement.detectable,
+        "p_value": judgement.p_value,
         "paper": effect,
-        "margin": claim.margin,
+        "margin": contrast.margin,
         "one_run": bool(measured and measured.one_run),
         "why": why,
-        "unit": _unit(table),
-        "digits": max(1, table.digits),
+        "unit": _unit(measurement),
+        "digits": max(1, measurement.digits),
     }
-    return {**told, "reading": _sentence(told)}
+    return {**values, "reading": _sentence(values)}
 
 
-def _scaled(value: float | None, table: Sheet) -> float | None:
+def _scaled(value: float | None, measurement: Measurement) -> float | None:
     """A number as it is compared: its logarithm where factors count; None if there is none."""
-    if value is None or not isfinite(value) or (table.log and value <= 0):
+    if value is None or not isfinite(value) or (measurement.log and value <= 0):
         return None
-    return log(value) if table.log else value
+    return log(value) if measurement.log else value
 
 
-def _papers(claim: Claim, asks: Mapping[tuple[str, str], Ask], table: Sheet) -> float | None:
+def _in_the_paper(
+    claim: Claim, cells: Collection[WeightedCell], measurement: Measurement
+) -> float | None:
     """The contrast in the paper's numbers; None where it gives none."""
     if claim.paper is not None:
         return claim.paper
-    theirs = [_scaled(asks[key].paper, table) for key in claim.cells]
-    known = [value for value in theirs if value is not None]
-    if len(known) < len(theirs):
+    published = [_scaled(each.cell.paper, measurement) for each in cells]
+    if None in published:
         return None
-    return sum(w * value for w, value in zip(claim.cells.values(), known, strict=True))
+    return sum(each.weight * v for each, v in zip(cells, published, strict=True) if v is not None)
 
 
-def _mean_contrast(cells: Any) -> float:
-    """Without an interval."""
+def _mean_contrast(cells: Collection[WeightedCell]) -> float:
+    """Return the mean contrast when its noise is unknown."""
     means = [np.mean([n for n in cell.numbers if n is not None]) for cell in cells]
     return float(sum(c.weight * mean for c, mean in zip(cells, means, strict=True)))
 
 
-def _measured(cells: Sequence[WeightedCell], table: Sheet, num_test: int | None) -> Estimate | None:
+def _measured(
+    cells: Sequence[WeightedCell], measurement: Measurement, num_test: int | None
+) -> Estimate | None:
     """The contrast with its interval; None where nothing shows the noise."""
     kinds = {cell.kind for cell in cells}
     shapes = {cell.sample.shape[1:] for cell in cells if cell.sample is not None}
-    if kinds == {"images"} and len(shapes) == 1 and not table.log:
+    if kinds == {"images"} and len(shapes) == 1 and not measurement.log:
         return _of_images(cells)
     if kinds == {"points"} and len(cells) == 1:
         return _of_points(cells[0])
     if kinds == {"batches"} and {shape[0] for shape in shapes} - {1} and len(shapes) == 1:
-        return _of_batches(cells, table)
+        return _of_batches(cells, measurement)
     return _of_numbers(cells, num_test)
 
 
 def _trainings(cells: Sequence[WeightedCell]) -> list[list[WeightedCell]]:
     """Cells of the same trainings together."""
-    found: dict[tuple[str, ...], list[WeightedCell]] = {}
-    for cell in cells:
-        found.setdefault(cell.ask.runs, []).append(cell)
-    return list(found.values())
+    groups: dict[tuple[str, ...], list[WeightedCell]] = {}
+    for each in cells:
+        groups.setdefault(each.cell.runs, []).append(each)
+    return list(groups.values())
 
 
 def _of_images(cells: Sequence[WeightedCell]) -> Estimate:
@@ -159,12 +150,12 @@ def _of_images(cells: Sequence[WeightedCell]) -> Estimate:
     runs: list[Runs] = []
     weights: list[float] = []
     for group in _trainings(cells):
-        samples: list[Any] = [cell.sample for cell in group]
-        each = [cell.weight * cell.ask.factor / PERCENT for cell in group]
+        samples: list[Any] = [each.sample for each in group]
+        shares = [each.weight * each.cell.measurement.factor / PERCENT for each in group]
         images = runs[0].images if runs else Images(samples[0].shape[1])
         alone = len(group) == 1
-        runs.append(Runs(samples[0], images) if alone else combined(samples, each, images))
-        weights.append(each[0] if alone else float(np.linalg.norm(each)))
+        runs.append(Runs(samples[0], images) if alone else combined(samples, shares, images))
+        weights.append(shares[0] if alone else float(np.linalg.norm(shares)))
     return estimate(runs, weights)
 
 
@@ -175,15 +166,14 @@ def _of_points(cell: WeightedCell) -> Estimate | None:
     return correlation(first, second, "spearman")
 
 
-def _of_batches(cells: Sequence[WeightedCell], table: Sheet) -> Estimate | None:
+def _of_batches(cells: Sequence[WeightedCell], measurement: Measurement) -> Estimate | None:
     """Statistics of mini-batches."""
     samples: list[Any] = [cell.sample for cell in cells]
-    ask = cells[0].ask
-    assert ask.sample is not None
-    statistic = ask.sample.statistic
+    sample = cells[0].cell.measurement.sample
+    assert sample is not None
 
     def of(batches: np.ndarray) -> float:
-        value = _scaled(ask.factor * statistic(batches), table)
+        value = _scaled(measurement.factor * sample.statistic(batches), measurement)
         return np.nan if value is None else value
 
     return contrast_of_batches(samples, [cell.weight for cell in cells], of)
@@ -209,32 +199,34 @@ def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate
     return contrast_of_numbers(numbers, weights, sampling=sampling)
 
 
-def _unit(table: Sheet) -> str:
-    """Of a contrast."""
-    unit = table.unit.rpartition(", ")[2]
-    return "in natural logarithms" if table.log else {"%": "points"}.get(unit, unit)
+def _unit(measurement: Measurement) -> str:
+    """Unit of the contrast."""
+    unit = measurement.unit.rpartition(", ")[2]
+    return "in natural logarithms" if measurement.log else {"%": "points"}.get(unit, unit)
 
 
-def _sentence(told: Mapping[str, Any]) -> str:
+def _sentence(values: Mapping[str, Any]) -> str:
     """What was measured, what could have been, and what the paper has."""
-    if told["contrast"] is None:
-        return f"Not measured: {told['why']}."
-    digits = told["digits"]
+    if values["contrast"] is None:
+        return f"Not measured: {values['why']}."
+    digits = values["digits"]
 
     def signed(value: float) -> str:
         return f"{value:+.{digits}f}".replace("-", "−")
 
-    said = f"Measured {signed(told['contrast'])} {told['unit']}"
-    if told["low"] is not None:
-        said += f", 95 % interval {signed(told['low'])} to {signed(told['high'])}"
-    if told["why"]:
-        said += f" ({told['why']})"
-    if told["margin"] or told["contrast"] <= 0:
-        said += f", where the claim wants more than {told['margin']:g}"
-    said += "."
-    if told["one_run"]:
-        said += f" The interval and p = {told['p_value']:.2g} speak of these runs alone."
-    if told["detectable"] is not None:
-        said += f" Detectable with 80 % power: {told['detectable']:.{digits}f}"
-        said += f"; the paper has {signed(told['paper'])}." if told["paper"] is not None else "."
-    return said
+    sentence = f"Measured {signed(values['contrast'])} {values['unit']}"
+    if values["low"] is not None:
+        sentence += f", 95 % interval {signed(values['low'])} to {signed(values['high'])}"
+    if values["why"]:
+        sentence += f" ({values['why']})"
+    if values["margin"] or values["contrast"] <= 0:
+        sentence += f", where the claim wants more than {values['margin']:g}"
+    sentence += "."
+    if values["one_run"]:
+        sentence += f" The interval and p = {values['p_value']:.2g} speak of these runs alone."
+    if values["detectable"] is not None:
+        sentence += f" Detectable with 80 % power: {values['detectable']:.{digits}f}"
+        sentence += (
+            f"; the paper has {signed(values['paper'])}." if values["paper"] is not None else "."
+        )
+    return sentence

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitascope.errors import UserError, unknown
-from vitascope.runs.spec import Training
+from vitascope.runs.spec import Reading, Training
 
 T = TypeVar("T")
 REAL = "real images: CIFAR-10 (cifar10:PATH), Fashion-MNIST (PATH of its idx files), or a folder"
@@ -118,12 +118,12 @@ class Scale:
         """Whether this is the papers' own size."""
         return self.name == "paper"
 
-    def pick(self, *, paper: T, laptop: T, desk: T | None = None, smoke: T | None = None) -> T:
-        """The value for this scale; desk and smoke take the laptop's when they have none."""
-        if self.is_paper:
-            return paper
-        own = {"desk": desk, "smoke": smoke}.get(self.name)
-        return own if own is not None else laptop
+    def pick(
+        self, *, paper: T, laptop: T | None = None, desk: T | None = None, smoke: T | None = None
+    ) -> T:
+        """The value for this scale: a laptop's where desk or smoke has none, else the paper's."""
+        order = {"paper": (), "laptop": (laptop,), "desk": (desk, laptop), "smoke": (smoke, laptop)}
+        return next((value for value in order[self.name] if value is not None), paper)
 
     def training(
         self,
@@ -158,20 +158,20 @@ class Scale:
         )
 
     def few(
-        self, role: str | Role, *, fraction: float = 1.0, seen: float = 1 / 8, **how: Any
+        self, role: str | Role, *, fraction: float = 1.0, seen: float = 1 / 8, **options: Any
     ) -> Training:
         """As :meth:`training`, and shorter: at a desk ``seen`` of the images are seen.
 
         An eighth of 8 epochs of CIFAR-10 are 50,000 images, whichever part of it they are from.
         """
-        made = self.training(role, fraction=fraction, **how)
+        made = self.training(role, fraction=fraction, **options)
         if self.name != "desk":
             return made
         return made.but(epochs=max(1, round(seen * made.full_recipe.epochs)))
 
-    def look(self, **options: Any) -> dict[str, Any]:
-        """Options of an instrument: how many images it sees."""
-        return {"num_images": self.images, **options}
+    def reading(self, instrument: str, **options: Any) -> Reading:
+        """What an instrument measures on as many test images as the scale has for it."""
+        return Reading(name=instrument, options={"num_images": self.images, **options})
 
 
 PAPER = Scale(

@@ -13,11 +13,10 @@ all images are shown.
 
 from typing import Any
 
-from vitascope.figure import Figure
-from vitascope.papers.convit.keys import head_mean
-from vitascope.papers.convit.sizes import sized
-from vitascope.papers.figures import CURVES, curves_figure, heads_figure, looks
-from vitascope.papers.plan import Findings, Plan, Sheet, Study, claimed
+from vitascope.papers.convit.accuracy import sized
+from vitascope.papers.convit.measurements import nonlocality
+from vitascope.papers.figures import CURVES, attention_trace, curves_figure, heads_figure
+from vitascope.papers.plan import Grid, Plan, drawing, read_claims, study
 from vitascope.papers.scale import IMAGENET, Scale, percent
 
 # Table 3: (label, what is changed in ConViT-S+, full data, 10 %); None: DeiT
@@ -34,123 +33,102 @@ _ABLATION: tuple[tuple[str, dict[str, Any] | None, float, float], ...] = (
 )
 
 
+_APART = """
+[ConViT Table 3]
+ConViT is ahead of DeiT on {few} of the images
+    top1: a ConViT > e DeiT at {few}
+ConViT is ahead of DeiT on all images
+    top1: a ConViT > e DeiT at 100 %
+learned gates help ({few})
+    top1: a ConViT > b gates frozen at {few}
+the convolutional start helps ({few})
+    top1: a ConViT > c no conv init at {few}
+without both, GPSA is still ahead of DeiT ({few})
+    top1: d b and c > e DeiT at {few}
+frozen at the convolutional start, GPSA beats DeiT on {few} of the images
+    top1: f conv init, GPSA frozen > e DeiT at {few}
+with its gates frozen at 1/2, GPSA beats DeiT on {few} of the images
+    top1: f, gates at 1/2 > e DeiT at {few}
+a frozen convolution beats frozen random attention ({few})
+    top1: f conv init, GPSA frozen > g random, GPSA frozen at {few}
+"""
+
+
+@study(
+    "What makes ConViT work?",
+    claim="gates and the convolutional start help together, most on few images",
+    covers=("ConViT Table 3", "ConViT Fig. 12 right"),
+    data=IMAGENET,
+)
 def ablation(scale: Scale) -> Plan:
     """Table 3: gating and the convolutional start, one taken away after the other."""
     few = percent(scale.small)
-    runs = {}
+    rows = {}
     for label, args, *_ in _ABLATION:
         role = "DeiT-S+" if args is None else "ConViT-S+"
-        runs[label] = [
+        rows[label] = [
             scale.training(role, fraction=share, recipe="deit_plus", **(args or {}))
             for share in (1.0, scale.small)
         ]
-    a, b, c, d, e, f, g, half, _ = runs
-    table = Sheet.of_grid(
-        "top1",
-        "ConViT taken apart (Table 3)",
-        ["100 %", few],
-        runs,
-        paper={label: numbers for label, _, *numbers in _ABLATION},
-        called={label: label for label in runs},
-        corner="network",
+    runs = Grid(["100 %", few], rows, paper_rows={label: label for label in rows})
+    paper = {label: numbers for label, _, *numbers in _ABLATION}
+    whole = {label: run for label, (run, _) in rows.items()}
+    title = "What makes it learn, all images (Fig. 12 right)"
+    return Plan(
+        tables=[runs.table("top1", "ConViT taken apart (Table 3)", paper=paper)],
+        claims=read_claims(_APART, few=few),
+        figures=[drawing(curves_figure, whole, title)],
+        for_figures=[(training, CURVES) for training in whole.values()],
     )
-    apart = {
-        f"ConViT is ahead of DeiT on {few} of the images": (a, e, few),
-        "ConViT is ahead of DeiT on all images": (a, e, "100 %"),
-        f"learned gates help ({few})": (a, b, few),
-        f"the convolutional start helps ({few})": (a, c, few),
-        f"without both, GPSA is still ahead of DeiT ({few})": (d, e, few),
-        f"frozen at the convolutional start, GPSA beats DeiT on {few} of the images": (f, e, few),
-        f"with its gates frozen at 1/2, GPSA beats DeiT on {few} of the images": (half, e, few),
-        f"a frozen convolution beats frozen random attention ({few})": (f, g, few),
-    }
-    claims = claimed("ConViT Table 3", {k: table.above(*cells) for k, cells in apart.items()})
-    shown = {label: full for label, (full, _) in runs.items()}
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [curves_figure(findings, shown, "What makes it learn, all images (Fig. 12 right)")]
-
-    also = [(training, CURVES) for training in shown.values()]
-    return Plan(tables=[table], claims=claims, figures=figures, also=also)
 
 
+_TABLE_4 = {"DeiT-S": (79.8, 80.9), "DeiT-B": (81.8, 83.0), "ConViT-S+": (82.2, 82.9)}
+_TAUGHT = """
+[ConViT Table 4]
+distillation helps {network}
+    top1: {network} at distilled > {network} at alone
+[ConViT App. B]
+the ViT gains more from distillation than ConViT
+    top1: {vit} at distilled - {vit} at alone > {convit} at distilled - {convit} at alone
+[ConViT Fig. 10]
+distillation leaves the ViT more local
+    nonlocality: {vit} at alone > {vit} at distilled
+"""
+
+
+@study(
+    "Does a CNN teacher bring the same locality?",
+    claim="distillation helps both, ConViT less, and leaves the ViT more local",
+    covers=("ConViT Table 4", "ConViT Fig. 10"),
+    data=IMAGENET,
+)
 def distillation(scale: Scale) -> Plan:
     """Table 4 and Fig. 10: hard distillation from a CNN."""
     fraction = scale.pick(paper=1.0, laptop=scale.small)
-    plain = {"DeiT-S": (79.8, 80.9), "DeiT-B": (81.8, 83.0), "ConViT-S+": (82.2, 82.9)}
-    roles = scale.pick(paper=tuple(plain), laptop=("DeiT-S", "ConViT-S+"))
+    roles = scale.pick(paper=tuple(_TABLE_4), laptop=("DeiT-S", "ConViT-S+"))
     teacher = "regnety_160" if scale.is_paper else scale.training("CNN teacher", fraction=fraction)
-    called = {scale.training(role).model: role for role in roles}
-    runs = {}
-    for label, role in called.items():
-        taught = sized(scale, f"{role} distilled", fraction).but(teacher=teacher)
-        runs[label] = [sized(scale, role, fraction), taught]
+    networks = {scale.training(role).model: role for role in roles}
+    rows = {
+        label: [
+            sized(scale, role, fraction),
+            sized(scale, f"{role} distilled", fraction).but(teacher=teacher),
+        ]
+        for label, role in networks.items()
+    }
     columns = ["alone", "distilled"]
-    table = Sheet.of_grid(
-        "top1",
-        "Hard distillation from a CNN (Table 4)",
-        columns,
-        runs,
-        paper={label: plain[role] for label, role in called.items()},
-        called=called,
-        corner="network",
+    vit, *_, convit = networks
+    paper = {label: _TABLE_4[role] for label, role in networks.items()}
+    top1 = Grid(columns, rows, paper_rows=networks).table(
+        "top1", "Hard distillation from a CNN (Table 4)", paper=paper
     )
-    labels = list(runs)
-    vit, convit = labels[0], labels[-1]
-    trained = dict(zip(columns, runs[vit], strict=True))
-    far = Sheet.of_grid(
-        "nonlocality",
-        "Mean nonlocality of the ViT at the end (Fig. 10)",
-        columns,
-        {vit: runs[vit]},
-        ask={"reading": looks(scale), "key": head_mean("nonlocality"), "factor": 1.0},
-        corner="network",
-        unit="nonlocality, patches",
-        digits=2,
-        accuracy=False,
+    far = Grid(columns, {vit: rows[vit]}).table(
+        "nonlocality", "Mean nonlocality of the ViT at the end (Fig. 10)", nonlocality(scale)
     )
-    both = ("distilled", "alone")
-    claims = claimed(
-        "ConViT Table 4",
-        {f"distillation helps {label}": table.above(label, label, *both) for label in runs},
+    runs = dict(zip(("ViT alone", "ViT distilled"), rows[vit], strict=True))
+    trace, title = attention_trace(scale), "Nonlocality with distillation (Fig. 10)"
+    return Plan(
+        tables=[top1, far],
+        claims=read_claims(_TAUGHT, vit=vit, convit=convit, network=list(networks)),
+        figures=[drawing(heads_figure, runs, trace, "nonlocality", title)],
+        for_figures=[(training, trace) for training in rows[vit]],
     )
-    claims += claimed(
-        "ConViT App. B",
-        {
-            "the ViT gains more from distillation than ConViT": table.further(
-                *((label, column) for label in (vit, convit) for column in both)
-            )
-        },
-    )
-    claims += claimed(
-        "ConViT Fig. 10",
-        {"distillation leaves the ViT more local": far.above(vit, vit, "alone", "distilled")},
-    )
-
-    def figures(findings: Findings) -> list[Figure]:
-        runs = {f"ViT {name}": training for name, training in trained.items()}
-        title = "Nonlocality with distillation (Fig. 10)"
-        return [heads_figure(findings, runs, looks(scale), "nonlocality", title)]
-
-    also = [(t, looks(scale)) for t in trained.values()]
-    return Plan(tables=[table, far], claims=claims, figures=figures, also=also)
-
-
-STUDIES = (
-    Study(
-        name="ablation",
-        title="What makes ConViT work?",
-        claim="gates and the convolutional start help together, most on few images",
-        covers=("ConViT Table 3", "ConViT Fig. 12 right"),
-        plan=ablation,
-        data=IMAGENET,
-    ),
-    Study(
-        name="distillation",
-        title="Does a CNN teacher bring the same locality?",
-        claim="distillation helps both, ConViT less, and leaves the ViT more local",
-        covers=("ConViT Table 4", "ConViT Fig. 10"),
-        plan=distillation,
-        data=IMAGENET,
-    ),
-)

@@ -8,16 +8,17 @@ Deviation: Fig. 12a is a search that decides on held-out images (``vitascope stu
 here its networks are trained one and all, and the test set is what the table shows.
 """
 
-from vitascope.figure import Figure
 from vitascope.papers.figures import dots_figure
-from vitascope.papers.plan import Findings, Plan, Study, Training, claimed
+from vitascope.papers.plan import Plan, Training, drawing, read_claims, study
 from vitascope.papers.scale import IMAGENET, Scale, Spec
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, looked_into, trainings
 from vitascope.papers.vit.overfitting import rank_table
-from vitascope.papers.vit.spectra import eigenvalues, spectra_figure, spectrum
 from vitascope.papers.vit.tables import (
     accuracy,
     corrupted,
+    eigenvalues,
+    spectra_figure,
+    spectrum,
     training_loss,
     training_throughput,
 )
@@ -31,53 +32,65 @@ _MORE: dict[str, Spec] = {  # of Fig. E.1 and C.1 right at the paper's scale alo
 }
 
 
+_THROUGHPUT = {"ResNet-50": 473 / 1.2, "AlterNet-50": 473.0}  # "20% faster"
+_DOTS = "A dot is a seed; corrupted is the mean over 15 corruptions."
+_ACCURATE = """
+[ViT Fig. 12]
+AlterNet is more accurate than the ResNet
+    top1: {alter} > {resnet} at {column}
+the ResNet is more accurate than the ViT
+    top1: {resnet} > {vit} at {column}
+"""
+_ALTERNET = """
+[ViT Fig. 12]
+AlterNet stands corruptions better than the ResNet
+    top1: {alter} > {resnet} at corrupted
+AlterNet's positive eigenvalues are smaller than the ResNet's
+    ape: {resnet} > {alter}
+AlterNet has fewer negative eigenvalues than the ViT
+    nep: {vit} > {alter}
+[ViT App. E]
+AlterNet trains faster than the pre-activation ResNet
+    throughput: {alter} > {resnet}
+"""
+
+
+@study(
+    "Does attention at the ends of stages make a ResNet better?",
+    claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
+    "its loss is flatter than the ResNet's",
+    covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"),
+    data=CIFAR,
+)
 def alternet(scale: Scale) -> Plan:
     """Fig. 12b and 12c; at a desk the accuracies alone."""
     if scale.name == "desk":
         return _accuracies(scale)
     five = ("ViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
-    fewer = ("ViT-Ti", "ResNet-50", "AlterNet-50")
-    runs = trainings(scale, scale.pick(paper=five, laptop=five, smoke=fewer))
-    vit, *_, resnet, alter = runs
+    names = scale.pick(paper=five, smoke=("ViT-Ti", "ResNet-50", "AlterNet-50"))
+    runs = trainings(scale, names)
+    vit, *_, resnet, alter = labels = list(runs)
     if scale.is_paper:
         runs["ResNeXt-50"] = scale.training((("resnext50_cifar", {}),) * 2, recipe="cifar")
     early = spectrum(scale)
     three = {label: runs[label] for label in (vit, resnet, alter)}
+    pair = {label: runs[label] for label in labels[-2:]}
     table = corrupted(scale, runs, "Fig. 12b")
-    nep, ape = eigenvalues(three, {"early": early}, "Fig. 12c")
-    pair = {label: runs[label] for label in (resnet, alter)}
-    known = {"ResNet-50": 473 / 1.2, "AlterNet-50": 473.0}  # "20% faster"
-    speed = training_throughput(pair, known, "appendix E")
-    claims = claimed(
-        "ViT Fig. 12",
-        {
-            "AlterNet is more accurate than the ResNet": table.above(alter, resnet),
-            "the ResNet is more accurate than the ViT": table.above(resnet, vit),
-            "AlterNet stands corruptions better than the ResNet": table.above(
-                alter, resnet, "corrupted"
-            ),
-            "AlterNet's positive eigenvalues are smaller than the ResNet's": ape.above(
-                resnet, alter
-            ),
-            "AlterNet has fewer negative eigenvalues than the ViT": nep.above(vit, alter),
-        },
+    shown, title = ("clean", "corrupted"), "Hessian spectra early in training (Fig. 12c)"
+    names_of = {"vit": vit, "resnet": resnet, "alter": alter}
+    return Plan(
+        tables=[
+            table,
+            *eigenvalues(three, {"early": early}, "Fig. 12c"),
+            training_throughput(pair, _THROUGHPUT, "appendix E"),
+        ],
+        claims=read_claims(_ACCURATE, **names_of, column="clean")
+        + read_claims(_ALTERNET, **names_of),
+        figures=[
+            drawing(dots_figure, table, shown, "Accuracy (Fig. 12b)", _DOTS),
+            drawing(spectra_figure, three, early, title),
+        ],
     )
-    faster = "AlterNet trains faster than the pre-activation ResNet"
-    claims += claimed("ViT App. E", {faster: speed.above(alter, resnet)})
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            dots_figure(
-                findings,
-                table,
-                ("clean", "corrupted"),
-                "Accuracy (Fig. 12b)",
-                "A dot is a seed; corrupted is the mean over 15 corruptions.",
-            ),
-            spectra_figure(findings, three, early, "Hessian spectra early in training (Fig. 12c)"),
-        ]
-
-    return Plan(tables=[table, nep, ape, speed], claims=claims, figures=figures)
 
 
 def _accuracies(scale: Scale) -> Plan:
@@ -85,15 +98,31 @@ def _accuracies(scale: Scale) -> Plan:
     runs = looked_into(scale)
     vit, resnet, alter = runs
     table = accuracy(runs, "Accuracy, all images once (Fig. 12b)")
-    better = {
-        "AlterNet is more accurate than the ResNet": table.above(alter, resnet),
-        "the ResNet is more accurate than the ViT": table.above(resnet, vit),
-    }
+    return Plan(
+        tables=[table],
+        claims=read_claims(_ACCURATE, vit=vit, resnet=resnet, alter=alter, column="top-1"),
+        figures=[drawing(dots_figure, table, ("top-1",), table.title, "A dot is a seed.")],
+    )
 
-    def figures(findings: Findings) -> list[Figure]:
-        return [dots_figure(findings, table, ("top-1",), table.title, "A dot is a seed.")]
 
-    return Plan(tables=[table], claims=claimed("ViT Fig. 12", better), figures=figures)
+_STEPS: dict[str, dict[str, tuple[str, ...]]] = {  # kinds of blocks, stage by stage
+    "paper": {
+        "none": ("ccc", "cccc", "cccccc", "cccc"),
+        "c4": ("ccc", "cccc", "cccccc", "ccca"),
+        "c4 x 2": ("ccc", "cccc", "cccccc", "caca"),
+        "c3": ("ccc", "cccc", "ccccca", "caca"),
+        "c3 x 2": ("ccc", "cccc", "cccaca", "caca"),
+        "c3 x 3": ("ccc", "cccc", "cacaca", "caca"),
+        "c2": ("ccc", "ccca", "ccccca", "caca"),
+    },
+    "laptop": {
+        "none": (),
+        "c3": ("cc", "cc", "ca"),
+        "c2": ("cc", "ca", "ca"),
+        "c1": ("ca", "ca", "ca"),
+    },
+    "smoke": {"none": (), "c3": ("cc", "cc", "ca")},
+}
 
 
 def built_up(scale: Scale) -> dict[str, Training]:
@@ -102,22 +131,8 @@ def built_up(scale: Scale) -> dict[str, Training]:
     At the paper's scale ResNet-50 with four blocks in the last stage: two of attention in c4, then
     one, two, three in c3, then one in c2 beside one in c3, which is the AlterNet for CIFAR.
     """
-    end = scale.pick(paper=("caca",), laptop=("ca",))[0]
-    steps: dict[str, tuple[str, ...]] = scale.pick(
-        paper={
-            "none": ("ccc", "cccc", "cccccc", "cccc"),
-            "c4": ("ccc", "cccc", "cccccc", "ccca"),
-            "c4 x 2": ("ccc", "cccc", "cccccc", end),
-            "c3": ("ccc", "cccc", "ccccca", end),
-            "c3 x 2": ("ccc", "cccc", "cccaca", end),
-            "c3 x 3": ("ccc", "cccc", "cacaca", end),
-            "c2": ("ccc", "ccca", "ccccca", end),
-        },
-        laptop={"none": (), "c3": ("cc", "cc", end), "c2": ("cc", end, end), "c1": (end, end, end)},
-        smoke={"none": (), "c3": ("cc", "cc", end)},
-    )
     runs = {}
-    for label, kinds in steps.items():
+    for label, kinds in scale.pick(**_STEPS).items():
         if not kinds:
             runs[label] = NETWORKS["ResNet-50"].training(scale)
         elif label == "c2":
@@ -128,40 +143,71 @@ def built_up(scale: Scale) -> dict[str, Training]:
     return runs
 
 
+_BUILD_UP = {
+    "paper": """
+        [ViT Fig. 12]
+        attention at the end of the last stage raises the accuracy
+            top1: c4 x 2 > none
+        attention at the end of the second stage raises the accuracy further
+            top1: c2 > c3
+        two attention blocks in the third stage lower the accuracy
+            top1: c3 > c3 x 2
+        """,
+    "laptop": """
+        [ViT Fig. 12]
+        attention at the end of the last stage raises the accuracy
+            top1: c3 > none
+        attention at the end of the second stage raises the accuracy further
+            top1: c2 > c3
+        attention in the first stage, too, lowers the accuracy
+            top1: c2 > c1
+        """,
+    "smoke": """
+        [ViT Fig. 12]
+        attention at the end of the last stage raises the accuracy
+            top1: c3 > none
+        """,
+}
+
+
+@study(
+    "Where in a ResNet does attention help?",
+    claim="attention at the ends of late stages helps; several in the third stage do not",
+    covers=("ViT Fig. 12a",),
+    data=CIFAR,
+)
 def build_up(scale: Scale) -> Plan:
     """Fig. 12a: attention from the last stage to the first."""
-    runs = built_up(scale)
     title = "Attention added from the end (Fig. 12a)"
-    table = accuracy(runs, title, corner="last attention in")
-    none, first, *rest = runs
-    last = scale.pick(paper="c4 x 2", laptop=first)
-
-    text = "attention at the end of the last stage raises the accuracy"
-    better = {text: table.above(last, none)}
-    if rest:
-        text = "attention at the end of the second stage raises the accuracy further"
-        better[text] = table.above("c2", scale.pick(paper="c3", laptop=first))
-        worse = scale.pick(paper=("c3", "c3 x 2"), laptop=("c2", "c1"))
-        text = scale.pick(
-            paper="two attention blocks in the third stage lower the accuracy",
-            laptop="attention in the first stage, too, lowers the accuracy",
-        )
-        better[text] = table.above(*worse)
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            dots_figure(
-                findings,
-                table,
-                ("top-1",),
-                "The build-up (Fig. 12a)",
-                "From left to right, one more block of attention.",
-            )
-        ]
-
-    return Plan(tables=[table], claims=claimed("ViT Fig. 12", better), figures=figures)
+    table = accuracy(built_up(scale), title, corner="last attention in")
+    text = "From left to right, one more block of attention."
+    return Plan(
+        tables=[table],
+        claims=read_claims(scale.pick(**_BUILD_UP)),
+        figures=[drawing(dots_figure, table, ("top-1",), "The build-up (Fig. 12a)", text)],
+    )
 
 
+_LARGE_DATA = """
+[ViT Fig. E.1]
+AlterNet is more accurate than the ResNet
+    top1: {alter} > {resnet} at clean
+AlterNet stands corruptions better than the ResNet
+    top1: {alter} > {resnet} at corrupted
+[ViT Fig. C.1 right]
+the lower the training loss, the lower the test error, over networks
+    rank: all networks > 0
+with much data, windows (Swin) reach a lower training loss than the ResNet
+    nll: {resnet} > {swin}
+"""
+
+
+@study(
+    "Does attention help convolutions on much data?",
+    claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
+    covers=("ViT Fig. E.1", "ViT Fig. C.1 right"),
+    data=IMAGENET,
+)
 def large_data(scale: Scale) -> Plan:
     """Fig. E.1 and C.1 right: many networks on ImageNet."""
     every = ("ViT-Ti", "ViT-S", "ConViT-Ti", "PiT-Ti", "Swin-Ti", "ResNet-50", "AlterNet-50")
@@ -172,61 +218,20 @@ def large_data(scale: Scale) -> Plan:
     )
     runs = trainings(scale, names, imagenet=True)
     if scale.is_paper:
-        runs |= {
-            n: scale.training((spec, spec), recipe="imagenet_park") for n, spec in _MORE.items()
-        }
-    resnet, alter = (NETWORKS[n].label(scale) for n in ("ResNet-50", "AlterNet-50"))
+        for name, spec in _MORE.items():
+            runs[name] = scale.training((spec, spec), recipe="imagenet_park")
     table = corrupted(scale, runs, "Fig. E.1")
-    loss = training_loss(runs, "Training loss (Fig. C.1 right)")
-    order = rank_table("", list(runs.values()))
-    claims = claimed(
-        "ViT Fig. E.1",
-        {
-            "AlterNet is more accurate than the ResNet": table.above(alter, resnet),
-            "AlterNet stands corruptions better than the ResNet": table.above(
-                alter, resnet, "corrupted"
-            ),
-        },
+    swin, resnet, alter = (
+        NETWORKS[n].label(scale) for n in ("Swin-Ti", "ResNet-50", "AlterNet-50")
     )
-    text = "the lower the training loss, the lower the test error, over networks"
-    claims += claimed("ViT Fig. C.1 right", {text: order.sign("all networks", "rho", 1)})
-    swin = NETWORKS["Swin-Ti"].label(scale)
-    if scale.is_paper:  # a laptop has no large data
-        text = "with much data, windows (Swin) reach a lower training loss than the ResNet"
-        claims += claimed("ViT Fig. C.1 right", {text: loss.above(resnet, swin)})
-
-    def figures(findings: Findings) -> list[Figure]:
-        said = "A dot is a seed; corrupted is the mean over 15 corruptions."
-        columns = ("clean", "corrupted")
-        return [dots_figure(findings, table, columns, "Accuracy (Fig. E.1)", said)]
-
-    return Plan(tables=[table, loss, order], claims=claims, figures=figures)
-
-
-STUDIES = (
-    Study(
-        name="alternet",
-        title="Does attention at the ends of stages make a ResNet better?",
-        claim="AlterNet is more accurate and more robust than ResNet and ViT on CIFAR-100, and "
-        "its loss is flatter than the ResNet's",
-        covers=("ViT Fig. 12", "ViT Fig. 12b", "ViT Fig. 12c"),
-        plan=alternet,
-        data=CIFAR,
-    ),
-    Study(
-        name="build-up",
-        title="Where in a ResNet does attention help?",
-        claim="attention at the ends of late stages helps; several in the third stage do not",
-        covers=("ViT Fig. 12a",),
-        plan=build_up,
-        data=CIFAR,
-    ),
-    Study(
-        name="large-data",
-        title="Does attention help convolutions on much data?",
-        claim="on ImageNet AlterNet beats ResNet-50 and is on a par with Swin",
-        covers=("ViT Fig. E.1", "ViT Fig. C.1 right"),
-        plan=large_data,
-        data=IMAGENET,
-    ),
-)
+    much = [swin] if scale.is_paper else []  # a laptop has no large data
+    shown = ("clean", "corrupted")
+    return Plan(
+        tables=[
+            table,
+            training_loss(runs, "Training loss (Fig. C.1 right)"),
+            rank_table("", list(runs.values())),
+        ],
+        claims=read_claims(_LARGE_DATA, alter=alter, resnet=resnet, swin=much),
+        figures=[drawing(dots_figure, table, shown, "Accuracy (Fig. E.1)", _DOTS)],
+    )

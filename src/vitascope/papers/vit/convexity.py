@@ -10,25 +10,61 @@ On a laptop one-pixel patches give Fig. 7 its own 8 x 8 grid, and all but Fig. 6
 ViT, whose width is heads times channels per head and grows with both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vitascope.figure import Figure
 from vitascope.papers.figures import against_figure
-from vitascope.papers.plan import Ask, Findings, Plan, Sheet, Study, Training, claimed
+from vitascope.papers.plan import (
+    CellSpec,
+    Drawing,
+    Measurement,
+    Plan,
+    Reading,
+    TableSpec,
+    Training,
+    drawing,
+    read_claims,
+    study,
+)
 from vitascope.papers.scale import Role, Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
-from vitascope.papers.vit.spectra import (
+from vitascope.papers.vit.tables import (
+    APE,
     LATE,
+    NEP,
+    accuracy,
+    corrupted,
     eigenvalues,
     exponent,
     spectra_figure,
     spectrum,
+    training_loss,
 )
-from vitascope.papers.vit.tables import accuracy, corrupted, training_loss
+
+_POOLING = """
+[ViT Fig. 6]
+average pooling leaves fewer negative eigenvalues
+    nep: {token} > {gap} at early
+average pooling raises the accuracy
+    top1: {gap} > {token} (paper: 2.7)
+{time}, average pooling leaves fewer negative eigenvalues
+    nep: {token} > {gap} at {time}
+"""
+_LOCAL = """
+[{source}]
+{time}, {label} has fewer negative eigenvalues than {token}
+    nep: {token} > {label} at {time}
+"""
 
 
+@study(
+    "Does average pooling make the loss of a ViT convex?",
+    claim="average pooling in place of the class token suppresses negative eigenvalues "
+    "and adds 2.7 points",
+    covers=("ViT Fig. 6",),
+    data=CIFAR,
+)
 def pooling(scale: Scale) -> Plan:
     """Fig. 6: a ViT that reads off its class token, and one that averages its patches.
 
@@ -38,257 +74,213 @@ def pooling(scale: Scale) -> Plan:
     names = ("ViT-Ti", "ViT-Ti GAP", *(("ConViT-Ti", "ResNet-50") if desk else ()))
     runs = trainings(scale, names, small=True, fraction=scale.small if desk else 1.0)
     token, gap, *local = runs
-    early = spectrum(scale)
-    times = {"early": early}
+    times = {"early": spectrum(scale)}
     if desk:
         times |= {"at 30 %": spectrum(scale, 0.3), "at the end": spectrum(scale, LATE)}
-    nep, ape = eigenvalues(runs, times, "Fig. 6")
-    top1 = accuracy(runs, "Top-1 (section 2)")
-    fewer, better = claimed(
-        "ViT Fig. 6",
-        {
-            "average pooling leaves fewer negative eigenvalues": nep.above(token, gap),
-            "average pooling raises the accuracy": top1.above(gap, token),
-        },
-    )
-    claims = [fewer, replace(better, paper=2.7)]
-    claims += claimed(
-        "ViT Fig. 6",
-        {
-            f"{time}, average pooling leaves fewer negative eigenvalues": nep.above(
-                token, gap, time
-            )
-            for time in list(times)[1:]
-        },
-    )
+    claims = read_claims(_POOLING, token=token, gap=gap, time=list(times)[1:])
     for label, source in zip(local, ("ViT Fig. 7", "ViT Fig. 4"), strict=False):
-        claims += claimed(
-            source,
-            {
-                f"{time}, {label} has fewer negative eigenvalues than {token}": nep.above(
-                    token, label, time
-                )
-                for time in times
-            },
-        )
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [spectra_figure(findings, runs, early, "Hessian spectra (Fig. 6)")]
-
-    return Plan(tables=[nep, ape, top1], claims=claims, figures=figures)
-
-
-def bias(scale: Scale) -> Plan:
-    """Fig. 7 and C.3: neighbourhoods and patch sizes."""
-    small: dict[str, Any] = {"depth": 2}
-    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
-    kernels = scale.pick(paper=(3, 5), laptop=(3, 5), smoke=(3,))
-    grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
-    size = scale.pick(paper={"img_size": 32, "qkv_bias": False}, laptop={})
-    share = scale.small if scale.name == "desk" else 1.0
-
-    def vit(patch: int) -> Training:
-        args = {"fraction": share, "patch_size": patch, **scale.pick(paper={}, laptop=small)}
-        return NETWORKS["ViT-Ti"].training(scale, small=True, **args)
-
-    micro = ("convolutional_vit_micro", small)
-    local: Role = ("convolutional_vit_tiny", size), micro, micro
-
-    def near_by(k: int) -> Training:
-        args = {"fraction": share, "kernel_size": k, "patch_size": grid}
-        return scale.few(local, recipe="cifar", **args)
-
-    by_kernel = {f"{k} x {k}": near_by(k) for k in kernels}
-    by_kernel["global"] = vit(grid)
-    by_patch = {f"patch {p}": vit(p) for p in patches}
-    early = spectrum(scale, half=True)
-    read = {"early": early}
-    kernel_nep, kernel_ape = eigenvalues(by_kernel, read, "Fig. 7", "kernel-")
-    patch_nep, patch_ape = eigenvalues(by_patch, read, "Fig. C.3", "patch-")
-    kernel_top1 = corrupted(scale, by_kernel, "Fig. 7", "kernel-top1")
-    kernel_loss = training_loss(by_kernel, "Training loss (Fig. 7)", "kernel-nll")
-    patch_top1 = accuracy(by_patch, "Top-1 (Fig. C.3)", "patch-top1")
-    patch_loss = training_loss(by_patch, "Training loss (Fig. C.3)", "patch-nll")
-    near, fine, coarse = f"{kernels[-1]} x {kernels[-1]}", *list(by_patch)[:: len(by_patch) - 1]
-    fewer = f"{near} attention has fewer negative eigenvalues than global"
-    claims = claimed(
-        "ViT Fig. 7",
-        {
-            fewer: kernel_nep.above("global", near),
-            f"{near} attention reaches a lower training loss": kernel_loss.above("global", near),
-            f"{near} attention is more accurate": kernel_top1.above(near, "global"),
-        },
+        claims += read_claims(_LOCAL, source=source, token=token, label=label, time=list(times))
+    return Plan(
+        tables=[*eigenvalues(runs, times, "Fig. 6"), accuracy(runs, "Top-1 (section 2)")],
+        claims=claims,
+        figures=[drawing(spectra_figure, runs, times["early"], "Hessian spectra (Fig. 6)")],
     )
-    claims += claimed(
-        "ViT Fig. C.3",
-        {
-            "small patches allow more negative eigenvalues than large ones": patch_nep.above(
-                fine, coarse
-            ),
-            "small patches make the eigenvalues smaller": patch_ape.above(coarse, fine),
-            "large patches harm the accuracy": patch_top1.above(list(by_patch)[-2], coarse),
-        },
+
+
+_NEIGHBOURHOODS = """
+[ViT Fig. 7]
+{near} attention has fewer negative eigenvalues than global
+    kernel-nep: global > {near}
+{near} attention reaches a lower training loss
+    kernel-nll: global > {near}
+{near} attention is more accurate
+    kernel-top1: {near} > global at clean
+[ViT Fig. C.3]
+small patches allow more negative eigenvalues than large ones
+    patch-nep: {fine} > {coarse}
+small patches make the eigenvalues smaller
+    patch-ape: {coarse} > {fine}
+large patches harm the accuracy
+    patch-top1: {less_coarse} > {coarse}
+"""
+_TWO_KERNELS = """
+[ViT Fig. 7]
+5 x 5 has fewer negative eigenvalues than 3 x 3
+    kernel-nep: 3 x 3 > 5 x 5
+5 x 5 stands corruptions better than 3 x 3
+    kernel-top1: 5 x 5 > 3 x 3 at corrupted
+"""
+_THREE_PATCHES = """
+[ViT Fig. C.3]
+the smallest patches harm the accuracy too
+    patch-top1: {less_fine} > {fine}
+"""
+
+
+@study(
+    "Do locality and larger patches make the loss convex?",
+    claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
+    covers=("ViT Fig. 7", "ViT Fig. C.3"),
+    data=CIFAR,
+)
+def convexity(scale: Scale) -> Plan:
+    """Fig. 7 and C.3: neighbourhoods and patch sizes."""
+    patches = scale.pick(paper=(2, 4, 8), laptop=(1, 2, 4), desk=(4, 8, 16), smoke=(2, 4))
+    kernels = scale.pick(paper=(3, 5), smoke=(3,))
+    grid = scale.pick(paper=4, laptop=1, desk=4, smoke=2)  # the patch of Fig. 7
+    by_kernel = {f"{k} x {k}": _neighbourhood(scale, k, grid) for k in kernels}
+    by_kernel["global"] = _patched(scale, grid)
+    by_patch = {f"patch {p}": _patched(scale, p) for p in patches}
+    early = spectrum(scale, half=True)
+    fine, *_, coarse = sides = list(by_patch)
+    claims = read_claims(
+        _NEIGHBOURHOODS,
+        near=f"{kernels[-1]} x {kernels[-1]}",
+        fine=fine,
+        coarse=coarse,
+        less_coarse=sides[-2],
     )
     if len(kernels) > 1:
-        claims += claimed(
-            "ViT Fig. 7",
-            {
-                "5 x 5 has fewer negative eigenvalues than 3 x 3": kernel_nep.above(
-                    "3 x 3", "5 x 5"
-                ),
-                "5 x 5 stands corruptions better than 3 x 3": kernel_top1.above(
-                    "5 x 5", "3 x 3", "corrupted"
-                ),
-            },
-        )
+        claims += read_claims(_TWO_KERNELS)
     if len(patches) > 2:
-        text = "the smallest patches harm the accuracy too"
-        claims += claimed("ViT Fig. C.3", {text: patch_top1.above(list(by_patch)[1], fine)})
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            spectra_figure(findings, runs, early, title, name)
+        claims += read_claims(_THREE_PATCHES, fine=fine, less_fine=sides[1])
+    return Plan(
+        tables=[
+            *eigenvalues(by_kernel, {"early": early}, "Fig. 7", "kernel-"),
+            *eigenvalues(by_patch, {"early": early}, "Fig. C.3", "patch-"),
+            corrupted(scale, by_kernel, "Fig. 7", "kernel-top1"),
+            training_loss(by_kernel, "Training loss (Fig. 7)", "kernel-nll"),
+            accuracy(by_patch, "Top-1 (Fig. C.3)", "patch-top1"),
+            training_loss(by_patch, "Training loss (Fig. C.3)", "patch-nll"),
+        ],
+        claims=claims,
+        figures=[
+            drawing(spectra_figure, runs, early, title, name)
             for runs, name, title in (
                 (by_kernel, "kernels", "Spectra by neighbourhood (Fig. 7)"),
                 (by_patch, "patches", "Spectra by patch size (Fig. C.3)"),
             )
-        ]
+        ],
+    )
 
-    tables = [kernel_nep, kernel_ape, patch_nep, patch_ape]
-    tables += [kernel_top1, kernel_loss, patch_top1, patch_loss]
-    return Plan(tables=tables, claims=claims, figures=figures)
+
+def _patched(scale: Scale, patch: int) -> Training:
+    """A ViT with patches of this side."""
+    depth: dict[str, Any] = scale.pick(paper={}, laptop={"depth": 2})
+    share = scale.small if scale.name == "desk" else 1.0
+    return NETWORKS["ViT-Ti"].training(scale, small=True, fraction=share, patch_size=patch, **depth)
+
+
+def _neighbourhood(scale: Scale, kernel: int, patch: int) -> Training:
+    """A ViT whose attention is limited to a neighbourhood."""
+    micro = ("convolutional_vit_micro", {"depth": 2})
+    large = ("convolutional_vit_tiny", {"img_size": 32, "qkv_bias": False})
+    role: Role = large, micro, micro
+    share = scale.small if scale.name == "desk" else 1.0
+    return scale.few(role, recipe="cifar", fraction=share, kernel_size=kernel, patch_size=patch)
 
 
 WIDTH = "Width of a ViT"  # no figure of the paper: claims of our own
+_EXPONENTS = {  # the paper's figure, its exponent of APE, and what is varied
+    "heads": ("Fig. C.5", -0.562, "heads"),
+    "channels": ("Fig. C.6", -0.796, "channels of a head"),
+}
+_HEADS = """
+[{source}]
+more {step}{also}, fewer negative eigenvalues
+    {step}-nep: {low} > {high}
+APE falls as {step} grow{also}
+    {step}-exponent: APE against {step} < 0
+"""
 
 
+@study(
+    "Do heads make the loss flat and convex?",
+    claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
+    covers=("ViT Fig. C.5", "ViT Fig. C.6"),
+    data=CIFAR,
+)
 def heads(scale: Scale) -> Plan:
     """Fig. C.5 and C.6: number of heads, and channels per head, with exponents of APE."""
     return _of_heads(scale, wider=False)
 
 
+@study(
+    "Does width make the loss flat and convex?",
+    claim="NEP and APE also fall where a ViT grows wider with its heads",
+    covers=(WIDTH,),
+    data=CIFAR,
+)
 def width(scale: Scale) -> Plan:
     """The same in a ViT that is as wide as its heads together."""
     return _of_heads(scale, wider=True)
 
 
 def _of_heads(scale: Scale, *, wider: bool) -> Plan:
-    depth = scale.pick(paper=6, laptop=2)
-    usual = scale.pick(paper=(3, 64), laptop=(9, 8), desk=(9, 16))
-    counts: Sequence[int] = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
-    channels: Sequence[int] = scale.pick(
-        paper=(16, 32, 64, 128), laptop=(4, 8, 16), desk=(8, 16, 32), smoke=(4, 8)
-    )
     early = spectrum(scale, half=True)
-
-    def vit(number: int, each: int) -> Training:
-        same = (number, each) == usual and not scale.is_paper
-        args: dict[str, Any] = scale.pick(
-            paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4}
-        )
-        if not same:
-            size = {"embed_dim": number * each} if wider else {"head_dim": each}
-            args |= {"num_heads": number, **size}
-        return NETWORKS["ViT-Ti"].training(scale, depth=depth, **args)
-
-    families = {
-        "heads": ({n: vit(n, usual[1]) for n in counts}, "ViT Fig. C.5", -0.562),
-        "channels": ({c: vit(usual[0], c) for c in channels}, "ViT Fig. C.6", -0.796),
-    }
-    words = {"heads": "heads", "channels": "channels of a head"}
-    tables, claims = [], []
-    for name, (runs, source, paper) in families.items():
-        labelled = {f"{step} {name}": t for step, t in runs.items()}
-        where = WIDTH if wider else source.removeprefix("ViT ")
-        nep, ape = eigenvalues(labelled, {"early": early}, where, f"{name}-")
-        first, *rest = runs.values()
-        fitted = {"key": exponent([float(step) for step in runs]), "others": rest}
-        beside = {} if wider else {"paper": paper}
-        law = Sheet.of_runs(
-            f"{name}-exponent",
-            f"Exponent of APE ({where})",
-            {f"APE against {name}": first},
-            {"exponent": {**fitted, "reading": early, **beside, "factor": 1}},
-            corner="law",
-            unit="exponent",
-            digits=2,
-            accuracy=False,
-        )
-        tables += [nep, ape, law]
+    also = " and the width with them" if wider else " at one width"
+    tables, claims, figures = [], [], []
+    for step, runs in _varied(scale, wider).items():
+        figure, paper, _ = _EXPONENTS[step]
+        where, source = (WIDTH, WIDTH) if wider else (figure, f"ViT {figure}")
+        labelled = {f"{n} {step}": run for n, run in runs.items()}
         low, *_, high = labelled
-        also = " and the width with them" if wider else " at one width"
-        claims += claimed(
-            WIDTH if wider else source,
-            {
-                f"more {name}{also}, fewer negative eigenvalues": nep.above(low, high),
-                f"APE falls as {name} grow{also}": law.sign(law.rows[0].label, "exponent", -1),
-            },
-        )
-
-    def figures(findings: Findings) -> list[Figure]:
-        shown: list[Figure] = []
-        for name, (runs, source, paper) in families.items():
-            what, where = words[name], WIDTH if wider else source.removeprefix("ViT ")
-
-            def ask(training: Training, key: str, factor: float) -> Ask:
-                return Ask(training=training, reading=early, key=key, factor=factor)
-
-            pairs = [
-                (float(step), ask(t, "nep", 100.0), ask(t, "ape", 1.0)) for step, t in runs.items()
-            ]
-            said = f"The paper fits APE with an exponent of {paper} and sees NEP fall"
-            said += ", at one width." if wider else "."
-            shown.append(
-                against_figure(
-                    findings,
-                    {"ViT": pairs},
-                    x=what,
-                    labels=("NEP, %", "APE"),
-                    name=name,
-                    title=f"Convexity and flatness by {what} ({where})",
-                    reading=said,
-                )
-            )
-            labelled = {f"{step} {name}": t for step, t in runs.items()}
-            title = f"Spectra by {what} ({where})"
-            shown.append(spectra_figure(findings, labelled, early, title, f"{name}-spectra"))
-        return shown
-
+        law = Measurement(exponent([float(n) for n in runs]), "exponent", early, digits=2)
+        first, *rest = runs.values()
+        cell = CellSpec(first, law, None if wider else paper, rest)
+        title = f"Exponent of APE ({where})"
+        tables += [
+            *eigenvalues(labelled, {"early": early}, where, f"{step}-"),
+            TableSpec(
+                f"{step}-exponent", title, {(f"APE against {step}", "exponent"): cell}, corner="law"
+            ),
+        ]
+        claims += read_claims(_HEADS, source=source, step=step, also=also, low=low, high=high)
+        figures += _figures_of_heads(step, runs, early, where, wider)
     return Plan(tables=tables, claims=claims, figures=figures)
 
 
-STUDIES = (
-    Study(
-        name="pooling",
-        title="Does average pooling make the loss of a ViT convex?",
-        claim="average pooling in place of the class token suppresses negative eigenvalues "
-        "and adds 2.7 points",
-        covers=("ViT Fig. 6",),
-        plan=pooling,
-        data=CIFAR,
-    ),
-    Study(
-        name="convexity",
-        title="Do locality and larger patches make the loss convex?",
-        claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
-        covers=("ViT Fig. 7", "ViT Fig. C.3"),
-        plan=bias,
-        data=CIFAR,
-    ),
-    Study(
-        name="heads",
-        title="Do heads make the loss flat and convex?",
-        claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
-        covers=("ViT Fig. C.5", "ViT Fig. C.6"),
-        plan=heads,
-        data=CIFAR,
-    ),
-    Study(
-        name="width",
-        title="Does width make the loss flat and convex?",
-        claim="NEP and APE also fall where a ViT grows wider with its heads",
-        covers=(WIDTH,),
-        plan=width,
-        data=CIFAR,
-    ),
-)
+def _varied(scale: Scale, wider: bool) -> dict[str, dict[int, Training]]:
+    """ViTs by their number of heads, and by the channels of each."""
+    counts = scale.pick(paper=(1, 3, 6, 12), laptop=(3, 9, 18), smoke=(3, 9))
+    channels = scale.pick(
+        paper=(16, 32, 64, 128), laptop=(4, 8, 16), desk=(8, 16, 32), smoke=(4, 8)
+    )
+    usual = scale.pick(paper=(3, 64), laptop=(9, 8), desk=(9, 16))
+    patch: dict[str, Any] = scale.pick(paper={}, laptop={"patch_size": 2}, desk={"patch_size": 4})
+
+    def vit(number: int, each: int) -> Training:
+        args = dict(patch)
+        if (number, each) != usual or scale.is_paper:
+            size = {"embed_dim": number * each} if wider else {"head_dim": each}
+            args |= {"num_heads": number, **size}
+        return NETWORKS["ViT-Ti"].training(scale, depth=scale.pick(paper=6, laptop=2), **args)
+
+    return {
+        "heads": {n: vit(n, usual[1]) for n in counts},
+        "channels": {n: vit(usual[0], n) for n in channels},
+    }
+
+
+def _figures_of_heads(
+    step: str, runs: Mapping[int, Training], early: Reading, where: str, wider: bool
+) -> list[Drawing]:
+    """NEP and APE against what is varied, and the spectra."""
+    _, paper, quantity = _EXPONENTS[step]
+    nep, ape = replace(NEP, reading=early), replace(APE, reading=early)
+    points = [(float(n), CellSpec(run, nep), CellSpec(run, ape)) for n, run in runs.items()]
+    text = f"The paper fits APE with an exponent of {paper} and sees NEP fall"
+    labelled = {f"{n} {step}": run for n, run in runs.items()}
+    title = f"Spectra by {quantity} ({where})"
+    return [
+        drawing(
+            against_figure,
+            {"ViT": points},
+            x=quantity,
+            labels=("NEP, %", "APE"),
+            name=step,
+            title=f"Convexity and flatness by {quantity} ({where})",
+            reading=f"{text}, at one width." if wider else f"{text}.",
+        ),
+        drawing(spectra_figure, labelled, early, title, f"{step}-spectra"),
+    ]

@@ -17,8 +17,7 @@ A desk sees all images once; `frequencies-longer` asks what the ViT and the ResN
 times the training.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -26,23 +25,26 @@ from vitascope.figure import Figure, Lines, Series
 from vitascope.papers.figures import lines, over
 from vitascope.papers.plan import (
     Claim,
-    Findings,
+    Measurement,
     Plan,
     Reading,
-    Sheet,
-    Study,
+    Results,
+    TableSpec,
     Training,
-    claimed,
+    drawing,
+    read_claims,
+    study,
 )
 from vitascope.papers.scale import IMAGENET, Scale
 from vitascope.papers.vit.networks import looked_into, trainings
-from vitascope.papers.vit.noise import noise_figure, noise_table
-from vitascope.papers.vit.tables import Runs
+from vitascope.papers.vit.tables import Runs, noise_figure, noise_table
 from vitascope.record import Record
 
 SIGNS = {"attention": -1, "MLP": 1, "convolution": 1}  # what the paper says of each kind
 LONGER = "Frequencies, longer training"  # no figure of the paper: a claim of our own
 KINDS = {"attention": ("attention",), "MLP": ("mlp",), "convolution": ("convolution",)}
+
+Key = Callable[[Record], float | None]
 
 
 def levels(record: Record) -> list[float]:
@@ -62,24 +64,33 @@ def changes(record: Record) -> list[tuple[str, float]]:
     ]
 
 
-def of_kind(*kinds: str, half: str = "") -> Any:
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def of_kind(*kinds: str, half: str = "") -> Key:
     """The mean change over units of these kinds, or over their ``early`` or ``late`` half."""
 
     def key(record: Record) -> float | None:
-        found = [change for kind, change in changes(record) if kind in kinds]
-        middle = len(found) // 2
-        found = {"early": found[:middle], "late": found[middle:]}.get(half, found)
-        return float(np.mean(found)) if found else None
+        every = [change for kind, change in changes(record) if kind in kinds]
+        middle = len(every) // 2
+        return _mean({"early": every[:middle], "late": every[middle:]}.get(half, every))
 
     return key
 
 
-def signed(kind: str) -> Any:
-    """The share of the units of a kind whose change has the sign that the paper gives it."""
+def in_stage(stage: int) -> Key:
+    """The mean change over the convolutions of one stage, from 0."""
 
     def key(record: Record) -> float | None:
-        found = [change for each, change in changes(record) if each in KINDS[kind]]
-        return float(np.mean(SIGNS[kind] * np.array(found) > 0)) if found else None
+        kinds, stages, after = record.values["kind"], record.values["stage"], levels(record)
+        return _mean(
+            [
+                after[i] - after[i - 1]
+                for i in range(1, len(kinds))
+                if stages[i] == stages[i - 1] == stage and kinds[i] == "convolution"
+            ]
+        )
 
     return key
 
@@ -89,64 +100,14 @@ def in_all(record: Record) -> float:
     return float(sum(change for _, change in changes(record)))
 
 
-def _acts(runs: Runs, reading: Reading, title: str, name: str) -> Sheet:
-    """What attention, MLPs and convolutions change, and all together."""
-    keys = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
-    keys |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
-    return _changes(runs, reading, title, name, {**keys, "all": in_all})
-
-
-def _changes(runs: Runs, reading: Reading, title: str, name: str, keys: Mapping[str, Any]) -> Sheet:
-    asked = {column: {"reading": reading, "key": key, "factor": 1} for column, key in keys.items()}
-    how = {"unit": "change, nats", "digits": 3, "accuracy": False}
-    return Sheet.of_runs(name, title, runs, asked, corner="change at", **how)
-
-
-def in_stage(stage: int) -> Any:
-    """The mean change over the convolutions of one stage, from 0."""
+def signed(kind: str) -> Key:
+    """The share of the units of a kind whose change has the sign that the paper gives it."""
 
     def key(record: Record) -> float | None:
-        kinds, stages, after = record.values["kind"], record.values["stage"], levels(record)
-        found = [
-            after[i] - after[i - 1]
-            for i in range(1, len(kinds))
-            if stages[i] == stages[i - 1] == stage and kinds[i] == "convolution"
-        ]
-        return float(np.mean(found)) if found else None
+        every = [change for each, change in changes(record) if each in KINDS[kind]]
+        return _mean([float(SIGNS[kind] * change > 0) for change in every])
 
     return key
-
-
-def _networks(scale: Scale) -> dict[str, Training]:
-    """The ViT, the post-activation ResNet of the authors, and those of other studies."""
-    usual = looked_into(scale, imagenet=True)
-    small = scale.name == "desk"
-    authors = trainings(scale, ["ResNet-50, post-activation"], imagenet=True, small=small)
-    (vit, run), *others = usual.items()
-    return {vit: run, **authors, **dict(others)}
-
-
-def _signs(runs: Runs, reading: Reading, where: str) -> Sheet:
-    """Unit by unit: how many lower it (attention) or raise it (MLPs, convolutions)."""
-    asked = {kind: {"reading": reading, "key": signed(kind)} for kind in KINDS}
-    title = f"Units that change it as the paper says ({where})"
-    how = {"unit": "of the units, %", "digits": 0, "accuracy": False}
-    return Sheet.of_runs("signs", title, runs, asked, corner="units of", **how)
-
-
-def _kinds(training: Training) -> tuple[str, str]:
-    """Kinds of units of a network with stages: AlterNet has convolutions where others have MLPs."""
-    return ("attention", "convolution" if training.model.startswith("alternet") else "MLP")
-
-
-def _in_stages(source: str, table: Sheet, what: str, runs: Runs) -> list[Claim]:
-    """Attention lowers, MLPs and convolutions raise it in networks with stages, too."""
-    found = {}
-    for label, training in list(runs.items())[3:]:
-        for kind in _kinds(training):
-            said = "attention lowers" if kind == "attention" else f"{kind}s raise"
-            found[f"{said} {what} in {label}"] = table.sign(label, kind, SIGNS[kind])
-    return claimed(source, found)
 
 
 def in_every_seed(label: str, records: Sequence[Record]) -> str:
@@ -158,124 +119,154 @@ def in_every_seed(label: str, records: Sequence[Record]) -> str:
     >>> in_every_seed("a ViT", runs)
     'a ViT 1 of 1 attention, 0 of 1 MLP'
     """
-    found = [changes(record) for record in records]
-    words = []
+    seeds = [changes(record) for record in records]
+    counts = []
     for kind, names in KINDS.items():
-        at = [i for i, (name, _) in enumerate(found[0]) if name in names]
-        same = [i for i in at if all(SIGNS[kind] * run[i][1] > 0 for run in found)]
-        words += [f"{len(same)} of {len(at)} {kind}"] if at else []
-    return f"{label} {', '.join(words)}"
+        at = [i for i, (name, _) in enumerate(seeds[0]) if name in names]
+        same = [i for i in at if all(SIGNS[kind] * run[i][1] > 0 for run in seeds)]
+        counts += [f"{len(same)} of {len(at)} {kind}"] if at else []
+    return f"{label} {', '.join(counts)}"
 
 
-def _told(findings: Findings, runs: Runs, reading: Reading) -> str:
-    told = [in_every_seed(label, findings.of(run, reading)) for label, run in runs.items()]
-    return "Attention lowers it and the others raise it, in every seed: " + "; ".join(told) + "."
+def _networks(scale: Scale) -> dict[str, Training]:
+    """The ViT, the post-activation ResNet of the authors, and those of other studies."""
+    usual = looked_into(scale, imagenet=True)
+    small = scale.name == "desk"
+    authors = trainings(scale, ["ResNet-50, post-activation"], imagenet=True, small=small)
+    (vit, run), *others = usual.items()
+    return {vit: run, **authors, **dict(others)}
 
 
-def _after_units(findings: Findings, runs: Runs, reading: Reading, y: str) -> tuple[Lines, ...]:
-    """The level after each unit, one panel per network and one line per kind of unit."""
-    panels = []
-    for label, training in runs.items():
-        records = findings.of(training, reading)
-        after = np.array([levels(record) for record in records])  # (seeds, units)
-        kinds = records[0].values["kind"]
-        series = [over(range(1, len(kinds) + 1), list(map(list, after.T)), "all units")]
-        for kind in dict.fromkeys(kinds):
-            at = [i for i, k in enumerate(kinds) if k == kind]
-            groups = [after[:, i].tolist() for i in at]
-            series.append(over([i + 1 for i in at], groups, kind, model=False))
-        panels.append(lines(label, series, x="block", y=y))
-    return tuple(panels)
-
-
-def _tables(
-    scale: Scale, runs: Runs, name: str, instrument: str, what: str, where: str
-) -> tuple[Reading, list[Sheet]]:
-    """The authors' reading, and tables: by kind of unit, by stage, and of our finer units."""
-    authors = Reading(name=instrument, options=scale.look(level="block"))
-    ours = Reading(name=instrument, options=scale.look())
+def _tables(scale: Scale, runs: Runs, instrument: str, where: str) -> list[TableSpec]:
+    """The authors' units by kind and by stage, and our finer units."""
+    name, quantity = {
+        "fourier": ("high", "log amplitude at 1.0 pi"),
+        "variance": ("variance", "log variance"),
+    }[instrument]
+    authors, ours = _authors(scale, instrument), scale.reading(instrument)
     resnets = {label: run for label, run in runs.items() if run.model.startswith("resnet")}
+    keys: dict[str, Key] = {kind: of_kind(*kinds) for kind, kinds in KINDS.items()}
+    keys |= {f"{half} attention": of_kind("attention", half=half) for half in ("early", "late")}
+    keys["all"] = in_all
     stages = {f"stage {n + 1}": in_stage(n) for n in range(scale.pick(paper=4, laptop=3))}
-    together = {"convolution": of_kind("convolution"), "all": in_all}
-    return authors, [
-        _acts(runs, authors, f"Change of the {what} after each block ({where})", name),
-        _changes(
-            resnets,
-            authors,
-            f"Change of the {what} after each block, stage by stage",
-            f"{name}-stages",
-            stages,
-        ),
-        _changes(
-            resnets,
-            ours,
-            f"Our units: change of the {what} after each 3 x 3 convolution",
-            f"{name}-units",
-            together,
-        ),
+    each = f"Change of the {quantity} after each block"
+    fine = f"Our units: change of the {quantity} after each 3 x 3 convolution"
+    together = {"convolution": keys["convolution"], "all": in_all}
+    return [
+        _changes(name, f"{each} ({where})", runs, authors, keys),
+        _changes(f"{name}-stages", f"{each}, stage by stage", resnets, authors, stages),
+        _changes(f"{name}-units", fine, resnets, ours, together),
     ]
 
 
+def _authors(scale: Scale, instrument: str) -> Reading:
+    """Maps after each block, the units of the authors."""
+    return scale.reading(instrument, level="block")
+
+
+def _changes(
+    name: str, title: str, runs: Runs, reading: Reading, keys: Mapping[str, Key]
+) -> TableSpec:
+    columns = {
+        column: Measurement(key, "change, nats", reading, digits=3) for column, key in keys.items()
+    }
+    return TableSpec.of_runs(name, title, runs, columns, corner="change at")
+
+
+def _signs(runs: Runs, reading: Reading, where: str) -> TableSpec:
+    """Unit by unit: how many lower it (attention) or raise it (MLPs, convolutions)."""
+    title = f"Units that change it as the paper says ({where})"
+    columns = {
+        kind: Measurement(signed(kind), "of the units, %", reading, digits=0) for kind in KINDS
+    }
+    return TableSpec.of_runs("signs", title, runs, columns, corner="units of")
+
+
+def _in_stages(source: str, table: str, quantity: str, runs: Runs) -> list[Claim]:
+    """Attention lowers, MLPs and convolutions raise it in networks with stages, too.
+
+    AlterNet has convolutions where others have MLPs.
+    """
+    claims = []
+    for label, training in list(runs.items())[3:]:
+        alternet = training.model.startswith("alternet")
+        names = {"source": source, "table": table, "quantity": quantity, "label": label}
+        claims += read_claims(_STAGED, **names, kind="convolution" if alternet else "MLP")
+    return claims
+
+
+_STAGED = """
+[{source}]
+attention lowers {quantity} in {label}
+    {table}: {label} at attention < 0
+{kind}s raise {quantity} in {label}
+    {table}: {label} at {kind} > 0
+"""
+_FREQUENCIES = """
+[ViT Fig. 2]
+the ViT as a whole lowers high frequencies
+    high: {vit} at all < 0
+the ResNet as a whole raises high frequencies
+    high: {resnet} at all > 0
+noise of high frequencies costs the ResNet more
+    noise: {resnet} > {vit} at high
+noise of low frequencies costs the ViT more
+    noise: {vit} > {resnet} at low
+[ViT Fig. 8]
+attention lowers high frequencies in the ViT
+    high: {vit} at attention < 0
+MLPs raise high frequencies in the ViT
+    high: {vit} at MLP > 0
+convolutions raise high frequencies in the ResNet
+    high: {resnet} at convolution > 0
+in the ViT, early attention lowers high frequencies less than late attention
+    high: {vit} at early attention > {vit} at late attention
+"""
+
+
+@study(
+    "Is attention a low-pass filter?",
+    claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
+    "high frequencies harms a ResNet more than a ViT",
+    covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
+    data=IMAGENET,
+)
 def frequencies(scale: Scale) -> Plan:
     """Fig. 2, 8, D.2: high frequencies after each block, and noise of one frequency."""
     runs = _networks(scale)
     vit, resnet, *_ = runs
-    noise = Reading(name="frequency", options=scale.look())
-    what, where = "log amplitude at 1.0 pi", "Fig. 2a, 8, D.2"
-    fourier, tables = _tables(scale, runs, "high", "fourier", what, where)
-    high = tables[0]
-    noisy = noise_table(runs, noise, "Fig. 2b")
-    claims = claimed(
-        "ViT Fig. 2",
-        {
-            "the ViT as a whole lowers high frequencies": high.sign(vit, "all", -1),
-            "the ResNet as a whole raises high frequencies": high.sign(resnet, "all", 1),
-            "noise of high frequencies costs the ResNet more": noisy.above(resnet, vit, "high"),
-            "noise of low frequencies costs the ViT more": noisy.above(vit, resnet, "low"),
-        },
+    fourier, noise = _authors(scale, "fourier"), scale.reading("frequency")
+    return Plan(
+        tables=[
+            *_tables(scale, runs, "fourier", "Fig. 2a, 8, D.2"),
+            _signs(runs, fourier, "Fig. 8, D.2"),
+            noise_table(runs, noise, "Fig. 2b"),
+        ],
+        claims=[
+            *read_claims(_FREQUENCIES, vit=vit, resnet=resnet),
+            *_in_stages("ViT Fig. D.2", "high", "high frequencies", runs),
+        ],
+        figures=[
+            drawing(_spectra, runs, fourier),
+            drawing(
+                _after_units,
+                runs,
+                fourier,
+                "high",
+                "High frequencies after each block (Fig. 8, D.2 right)",
+                "Where attention lies below its neighbours, it damps high frequencies.",
+                "log amplitude at 1.0 pi",
+            ),
+            drawing(noise_figure, runs, noise, "all networks", "Fig. 2b"),
+        ],
     )
-    claims += claimed(
-        "ViT Fig. 8",
-        {
-            "attention lowers high frequencies in the ViT": high.sign(vit, "attention", -1),
-            "MLPs raise high frequencies in the ViT": high.sign(vit, "MLP", 1),
-            "convolutions raise high frequencies in the ResNet": high.sign(
-                resnet, "convolution", 1
-            ),
-            "in the ViT, early attention lowers high frequencies less than late attention": (
-                high.above(vit, vit, "early attention", "late attention")
-            ),
-        },
-    )
-    claims += _in_stages("ViT Fig. D.2", high, "high frequencies", runs)
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            Figure(
-                name="spectra",
-                title="Feature maps' spectra (Fig. 2a, D.2 left)",
-                reading="From 0 to 1.0 pi; a lower line is a smoother map.",
-                panels=_curves(findings, runs, fourier),
-            ),
-            Figure(
-                name="high",
-                title="High frequencies after each block (Fig. 8, D.2 right)",
-                reading="Where attention lies below its neighbours, it damps high frequencies. "
-                + _told(findings, runs, fourier),
-                panels=_after_units(findings, runs, fourier, "log amplitude at 1.0 pi"),
-            ),
-            noise_figure(findings, runs, noise, "all networks", "Fig. 2b"),
-        ]
-
-    signs = _signs(runs, fourier, "Fig. 8, D.2")
-    return Plan(tables=[*tables, signs, noisy], claims=claims, figures=figures)
 
 
-def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> tuple[Lines, ...]:
+def _spectra(results: Results, runs: Runs, reading: Reading) -> Figure:
     """Spectra along the diagonal after a few units of each network, first seed."""
-    panels = []
+    panels, most = [], 6
     for label, training in runs.items():
-        record = findings.of(training, reading)[0]
+        record = results.of(training, reading)[0]
         names: Sequence[str] = record.values["units"]
         at = np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).round().astype(int))
         series = [
@@ -287,92 +278,118 @@ def _curves(findings: Findings, runs: Runs, reading: Reading, most: int = 6) -> 
             for i in at
         ]
         panels.append(lines(label, series, x="frequency, pi", y="log amplitude, relative"))
-    return tuple(panels)
+    return Figure(
+        name="spectra",
+        title="Feature maps' spectra (Fig. 2a, D.2 left)",
+        reading="From 0 to 1.0 pi; a lower line is a smoother map.",
+        panels=tuple(panels),
+    )
 
 
+def _after_units(
+    results: Results, runs: Runs, reading: Reading, name: str, title: str, text: str, y: str
+) -> Figure:
+    """The level after each unit, one panel per network and one line per kind of unit."""
+    panels: list[Lines] = []
+    for label, training in runs.items():
+        records = results.of(training, reading)
+        after = np.array([levels(record) for record in records])  # (seeds, units)
+        kinds = records[0].values["kind"]
+        series = [over(range(1, len(kinds) + 1), list(map(list, after.T)), "all units")]
+        for kind in dict.fromkeys(kinds):
+            at = [i for i, k in enumerate(kinds) if k == kind]
+            groups = [after[:, i].tolist() for i in at]
+            series.append(over([i + 1 for i in at], groups, kind, model=False))
+        panels.append(lines(label, series, x="block", y=y))
+    counts = "; ".join(
+        in_every_seed(label, results.of(run, reading)) for label, run in runs.items()
+    )
+    text += f" Attention lowers it and the others raise it, in every seed: {counts}."
+    return Figure(name=name, title=title, reading=text, panels=tuple(panels))
+
+
+_ENSEMBLING = """
+[ViT Fig. 9]
+attention lowers the variance in the ViT
+    variance: {vit} at attention < 0
+MLPs raise the variance in the ViT
+    variance: {vit} at MLP > 0
+in the ViT, MLPs raise the variance more than attention does
+    variance: {vit} at MLP > {vit} at attention
+convolutions raise the variance in the ResNet
+    variance: {resnet} at convolution > 0
+the variance grows from start to end of the ResNet's stages
+    variance: {resnet} at all > 0
+"""
+
+
+@study(
+    "Does attention average feature maps?",
+    claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
+    covers=("ViT Fig. 9", "ViT Fig. D.1"),
+    data=IMAGENET,
+)
 def ensembling(scale: Scale) -> Plan:
     """Fig. 9, D.1: the variance of feature maps after each block."""
     runs = _networks(scale)
     vit, resnet, *_ = runs
-    variance, tables = _tables(scale, runs, "variance", "variance", "log variance", "Fig. 9, D.1")
-    table = tables[0]
-    claims = claimed(
-        "ViT Fig. 9",
-        {
-            "attention lowers the variance in the ViT": table.sign(vit, "attention", -1),
-            "MLPs raise the variance in the ViT": table.sign(vit, "MLP", 1),
-            "in the ViT, MLPs raise the variance more than attention does": table.above(
-                vit, vit, "MLP", "attention"
-            ),
-            "convolutions raise the variance in the ResNet": table.sign(resnet, "convolution", 1),
-            "the variance grows from start to end of the ResNet's stages": table.sign(
-                resnet, "all", 1
-            ),
-        },
+    variance = _authors(scale, "variance")
+    return Plan(
+        tables=[
+            *_tables(scale, runs, "variance", "Fig. 9, D.1"),
+            _signs(runs, variance, "Fig. 9, D.1"),
+        ],
+        claims=[
+            *read_claims(_ENSEMBLING, vit=vit, resnet=resnet),
+            *_in_stages("ViT Fig. D.1", "variance", "the variance", runs),
+        ],
+        figures=[
+            drawing(
+                _after_units,
+                runs,
+                variance,
+                "variance",
+                "Variance after each block (Fig. 9, D.1)",
+                "Where attention lies below its neighbours, it averages.",
+                "log of the variance",
+            )
+        ],
     )
-    claims += _in_stages("ViT Fig. D.1", table, "the variance", runs)
-
-    def figures(findings: Findings) -> list[Figure]:
-        panels = _after_units(findings, runs, variance, "log of the variance")
-        said = "Where attention lies below its neighbours, it averages. "
-        said += _told(findings, runs, variance)
-        title = "Variance after each block (Fig. 9, D.1)"
-        return [Figure(name="variance", title=title, reading=said, panels=panels)]
-
-    signs = _signs(runs, variance, "Fig. 9, D.1")
-    return Plan(tables=[*tables, signs], claims=claims, figures=figures)
 
 
-def longer(scale: Scale) -> Plan:
+_AFTER_LONGER = """
+[Frequencies, longer training]
+after longer training attention lowers {quantity} in the ViT
+    {table}: {vit} at attention < 0
+after longer training MLPs raise {quantity} in the ViT
+    {table}: {vit} at MLP > 0
+after longer training convolutions raise {quantity} in the ResNet
+    {table}: {resnet} at convolution > 0
+"""
+
+
+@study(
+    "Does longer training change what attention, MLPs and convolutions filter?",
+    claim="also after three times the training attention lowers high frequencies and the "
+    "variance of feature maps, MLPs and convolutions raise both",
+    covers=(LONGER,),
+    data=IMAGENET,
+    seeds={"desk": 3},
+)
+def frequencies_longer(scale: Scale) -> Plan:
     """Fig. 8 and 9 of the ViT and the ResNet after three times the training."""
     usual = list(_networks(scale).items())[:2]
     runs = {label: run.but(epochs=3 * run.full_recipe.epochs) for label, run in usual}
     vit, resnet = runs
-    asked = {
-        "high": ("fourier", "high frequencies", "log amplitude at 1.0 pi", "Fig. 8"),
-        "variance": ("variance", "the variance", "log variance", "Fig. 9"),
-    }
-    tables, claims = [], []
-    for name, (instrument, what, level, figure) in asked.items():
-        where = f"{figure}, trained three times as long"
-        _, found = _tables(scale, runs, name, instrument, level, where)
-        tables += found
-        table = found[0]
-        said = {
-            f"attention lowers {what} in the ViT": table.sign(vit, "attention", -1),
-            f"MLPs raise {what} in the ViT": table.sign(vit, "MLP", 1),
-            f"convolutions raise {what} in the ResNet": table.sign(resnet, "convolution", 1),
-        }
-        claims += claimed(LONGER, {f"after longer training {t}": c for t, c in said.items()})
-    return Plan(tables=tables, claims=claims)
-
-
-STUDIES = (
-    Study(
-        name="frequencies",
-        title="Is attention a low-pass filter?",
-        claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
-        "high frequencies harms a ResNet more than a ViT",
-        covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
-        plan=frequencies,
-        data=IMAGENET,
-    ),
-    Study(
-        name="ensembling",
-        title="Does attention average feature maps?",
-        claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
-        covers=("ViT Fig. 9", "ViT Fig. D.1"),
-        plan=ensembling,
-        data=IMAGENET,
-    ),
-    Study(
-        name="frequencies-longer",
-        title="Does longer training change what attention, MLPs and convolutions filter?",
-        claim="also after three times the training attention lowers high frequencies and the "
-        "variance of feature maps, MLPs and convolutions raise both",
-        covers=(LONGER,),
-        plan=longer,
-        data=IMAGENET,
-        seeds={"desk": 3},
-    ),
-)
+    high = {"table": "high", "quantity": "high frequencies"}
+    variance = {"table": "variance", "quantity": "the variance"}
+    return Plan(
+        tables=[
+            *_tables(scale, runs, "fourier", "Fig. 8, trained three times as long"),
+            *_tables(scale, runs, "variance", "Fig. 9, trained three times as long"),
+        ],
+        claims=[
+            *read_claims(_AFTER_LONGER, vit=vit, resnet=resnet, **high),
+            *read_claims(_AFTER_LONGER, vit=vit, resnet=resnet, **variance),
+        ],
+    )

@@ -14,46 +14,53 @@ decay times the sum of the weights' norms, where ours is half the weight decay t
 their squares, as the optimizer has it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import hypot
-from typing import Any
 
 import numpy as np
 
-from vitascope.figure import Figure, Series
-from vitascope.papers.figures import lines, surfaces
+from vitascope.figure import Figure, Series, Surface
+from vitascope.papers.figures import lines
 from vitascope.papers.plan import (
-    Ask,
-    Findings,
+    CellSpec,
+    Measurement,
     Plan,
+    Position,
     Reading,
-    Row,
-    Sheet,
-    Study,
-    Training,
-    claimed,
+    Results,
+    TableSpec,
+    drawing,
+    read_claims,
+    study,
 )
-from vitascope.papers.scale import Scale
+from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, trainings
-from vitascope.papers.vit.spectra import LATE, eigenvalues, spectra_figure, spectrum
-from vitascope.papers.vit.tables import Runs, training_loss, training_throughput
+from vitascope.papers.vit.tables import (
+    LATE,
+    Runs,
+    eigenvalues,
+    spectra_figure,
+    spectrum,
+    training_loss,
+    training_throughput,
+)
 from vitascope.record import Record
 
-PATH = Reading(name="trajectory")
 THROUGHPUT = {"ResNet-50": 320, "ViT-Ti": 434, "PiT-Ti": 364, "Swin-Ti": 469}  # appendix A
 
 
-# The published surfaces: NLL at the centre, its rise to the border, and the share of the 80 points
-# of the border where it is not finite.
-PUBLISHED: dict[str, tuple[float, float | None, float]] = {
-    "ViT-Ti": (2.490, 2.67, 0.0),
-    "ResNet-50": (2.194, None, 30.0),
+# The published surfaces: the rise of the NLL to the border, the NLL at the centre, and the share of
+# the 80 points of the border where it is not finite.
+PUBLISHED = {
+    "rise": {"ViT-Ti": 2.67},
+    "centre": {"ViT-Ti": 2.490, "ResNet-50": 2.194},
+    "endless": {"ViT-Ti": 0.0, "ResNet-50": 30.0},
 }
 
 
-def surface_of(scale: Scale, **options: Any) -> Reading:
+def surface_of(scale: Scale, **options: str) -> Reading:
     """The loss on a grid of points, on a few mini-batches of 16 images."""
     grid = {"points": scale.points, "num_batches": _batches(scale), **options}
     return Reading(name="landscape", options=grid)
@@ -107,175 +114,148 @@ def drawn_length(record: Record) -> float:
     return float(sum(hypot(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(points)))
 
 
+PATH = Measurement(drawn_length, "length", Reading(name="trajectory"), digits=2)
+_LANDSCAPE = """
+[ViT Fig. 1]
+the loss of the ViT rises less than the ResNet's, {column}
+    rise: {resnet} > {vit} at {column}
+the ViT goes to its optimum on a straighter path
+    path: {resnet} > {vit}
+[ViT Fig. 4]
+the ViT has more negative eigenvalues than the ResNet
+    nep: {vit} > {resnet}
+the ViT's positive eigenvalues are smaller than the ResNet's
+    ape: {resnet} > {vit}
+the ViT has fewer negative eigenvalues with more images
+    nep: {vit}, {few} > {vit}
+more images rid the ViT of more negative eigenvalues than the ResNet
+    nep: {vit}, {few} - {vit} > {resnet}, {few} - {resnet}
+"""
+_STAGED = """
+[ViT Fig. C.4]
+stages (PiT) leave fewer negative eigenvalues than the ViT has
+    nep: {vit} > {pit}
+windows (Swin) make the eigenvalues smaller than the ViT's
+    ape: {vit} > {swin}
+the loss of PiT rises less than the ViT's, {column}
+    rise: {vit} > {pit} at {column}
+late in training Swin's eigenvalues are smaller than the ViT's
+    late: {vit} > {swin} at late
+"""
+
+
+@study(
+    "Is the loss of a ViT flatter, and is it convex?",
+    claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
+    covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
+    data=CIFAR,
+)
 def landscape(scale: Scale) -> Plan:
     """Fig. 1, 4, C.4: surfaces, paths, and spectra early and late; ViT also on few images."""
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
-    names = scale.pick(paper=four, laptop=four, desk=four[:2], smoke=four[:2])
+    names = scale.pick(paper=four, desk=four[:2], smoke=four[:2])
     few = scale.pick(paper=0.06, laptop=scale.small, desk=0.02)
     share = scale.small if scale.name == "desk" else 1.0  # a tenth stands for all, for 10 epochs
     runs = trainings(scale, names, small=True, fraction=share)
     vit, resnet, *staged = runs
     fewer = {
-        f"{label}, {100 * few:g} %": NETWORKS[n].training(scale, small=True, fraction=few)
-        for n, label in zip(names[:2], runs, strict=False)
+        f"{label}, {percent(few)}": NETWORKS[name].training(scale, small=True, fraction=few)
+        for name, label in zip(four[:2], (vit, resnet), strict=True)
     }
-    vit_few, resnet_few = fewer
     early, late = spectrum(scale), spectrum(scale, LATE, half=True)
-    grid = surface_of(scale)
     nep, ape = eigenvalues({**runs, **fewer}, {"early": early}, "Fig. 1c, 4, C.4c")
     _, later = eigenvalues(runs, {"early": early, "late": late}, "Fig. C.4c")
-    late_ape = replace(later, name="late")
-    surface = _surface_tables(scale, dict(zip(names, runs.items(), strict=True)), "Fig. 1a, C.4a")
-    sharp = surface[0]
-    path = Sheet.of_runs(
-        "path",
-        "Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)",
-        runs,
-        {"length": {"reading": PATH, "key": drawn_length, "factor": 1}},
-        unit="length",
-        digits=2,
-        accuracy=False,
-    )
-    speed = training_throughput(runs, {name: THROUGHPUT[name] for name in names}, "appendix A")
-    claims = claimed(
-        "ViT Fig. 1",
-        {
-            **{
-                f"the loss of the ViT rises less than the ResNet's, {column}": sharp.above(
-                    resnet, vit, column
-                )
-                for column in sharp.columns
-            },
-            "the ViT goes to its optimum on a straighter path": path.above(resnet, vit),
-        },
-    )
-    claims += claimed(
-        "ViT Fig. 4",
-        {
-            "the ViT has more negative eigenvalues than the ResNet": nep.above(vit, resnet),
-            "the ViT's positive eigenvalues are smaller than the ResNet's": ape.above(resnet, vit),
-            "the ViT has fewer negative eigenvalues with more images": nep.above(vit_few, vit),
-            "more images rid the ViT of more negative eigenvalues than the ResNet": nep.further(
-                *((label, "early") for label in (vit_few, vit, resnet_few, resnet))
-            ),
-        },
-    )
+    surface = _surface_tables(scale, names, runs, "Fig. 1a, C.4a")
+    straight = "Length of the path in polar coordinates; straight is 1 (Fig. 1b, C.4b)"
+    columns = surface[0].columns
+    claims = read_claims(_LANDSCAPE, vit=vit, resnet=resnet, few=percent(few), column=columns)
     if staged:
-        pit, swin = staged
-        claims += claimed(
-            "ViT Fig. C.4",
-            {
-                "stages (PiT) leave fewer negative eigenvalues than the ViT has": nep.above(
-                    vit, pit
-                ),
-                "windows (Swin) make the eigenvalues smaller than the ViT's": ape.above(vit, swin),
-                **{  # neither has BatchNorm
-                    f"the loss of PiT rises less than the ViT's, {column}": sharp.above(
-                        vit, pit, column
-                    )
-                    for column in sharp.columns[:2]
-                },
-                "late in training Swin's eigenvalues are smaller than the ViT's": late_ape.above(
-                    vit, swin, "late"
-                ),
-            },
-        )
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            surfaces(findings, runs, grid, "Loss surfaces (Fig. 1a, C.4a)"),
-            _paths(findings, runs),
-            spectra_figure(
-                findings,
-                {**runs, **fewer},
-                early,
-                "Hessian spectra early in training (Fig. 1c, 4, C.4c)",
-            ),
-            spectra_figure(
-                findings, runs, late, "Hessian spectra late in training (Fig. C.4c)", "late"
-            ),
-        ]
-
-    tables = [nep, ape, late_ape, *surface, path, speed]
-    return Plan(tables=tables, claims=claims, figures=figures)
+        pit, swin = staged  # neither ViT nor PiT has BatchNorm
+        claims += read_claims(_STAGED, vit=vit, pit=pit, swin=swin, column=columns[:2])
+    at_first = "Hessian spectra early in training (Fig. 1c, 4, C.4c)"
+    at_last = "Hessian spectra late in training (Fig. C.4c)"
+    return Plan(
+        tables=[
+            *(nep, ape, replace(later, name="late"), *surface),
+            TableSpec.of_runs("path", straight, runs, {"length": PATH}),
+            training_throughput(runs, {name: THROUGHPUT[name] for name in names}, "appendix A"),
+        ],
+        claims=claims,
+        figures=[
+            drawing(_surfaces, runs, surface_of(scale), "Loss surfaces (Fig. 1a, C.4a)"),
+            drawing(_paths, runs),
+            drawing(spectra_figure, {**runs, **fewer}, early, at_first),
+            drawing(spectra_figure, runs, late, at_last, "late"),
+        ],
+    )
 
 
-def _surface_tables(
-    scale: Scale, runs: Mapping[str, tuple[str, Training]], where: str
-) -> list[Sheet]:
-    """Rises of the surface, and what else is known of the published ones.
+def _surface_tables(scale: Scale, names: Sequence[str], runs: Runs, where: str) -> list[TableSpec]:
+    """How far the loss rises from the trained weights, its level there, and where it is infinite.
 
     Args:
-        scale: Of the study.
-        runs: By the paper's name of the network: its label and training.
+        scale: The scale of the study.
+        names: The paper's names of the networks.
+        runs: Their labels and trainings.
         where: The figure.
     """
-    running, of_batch = surface_of(scale), surface_of(scale, batch_norm="batch")
+    running = surface_of(scale)
+    rising = Measurement(rise_of_nll, "nats", running, digits=2, log=True)
+    rising_with_l2 = replace(rising, key=rise)
+    rising_in_batches = replace(rising, reading=surface_of(scale, batch_norm="batch"))
+    at_centre = Measurement(centre, "nats", running, digits=3)
+    infinite = Measurement(endless, "of the points, %", running, digits=0)
+    cells: dict[str, dict[Position, CellSpec]] = {"rise": {}, "centre": {}, "endless": {}}
+    for network, (label, run) in zip(names, runs.items(), strict=True):
+        paper = {table: PUBLISHED[table].get(network) for table in cells}
+        has_batchnorm = run.model.startswith(("resnet", "alternet"))
+        in_batches = rising_in_batches if has_batchnorm else rising
+        cells["rise"][label, "NLL + l2"] = CellSpec(run, rising_with_l2)
+        cells["rise"][label, "NLL"] = CellSpec(run, rising, paper["rise"])
+        cells["rise"][label, "NLL with batch statistics"] = CellSpec(run, in_batches)
+        cells["centre"][label, "NLL"] = CellSpec(run, at_centre, paper["centre"])
+        cells["endless"][label, "points"] = CellSpec(run, infinite, paper["endless"])
     images = f"on {16 * _batches(scale):,} augmented training images"
-
-    def ask(run: Training, key: Any, paper: float | None = None, **how: Any) -> Ask:
-        return Ask(training=run, reading=how.pop("of", running), key=key, paper=paper, **how)
-
-    def rises(run: Training, paper: float | None) -> list[Ask]:
-        normed = run.model.startswith(("resnet", "alternet"))  # the others have no BatchNorm
-        return [
-            ask(run, rise, factor=1),
-            ask(run, rise_of_nll, paper, factor=1),
-            ask(run, rise_of_nll, factor=1, of=of_batch if normed else running),
-        ]
-
-    def sheet(which: int, cells: Any, columns: Sequence[str], **how: Any) -> Sheet:
-        rows = []
-        for name, (label, run) in runs.items():
-            paper = PUBLISHED[name][which] if name in PUBLISHED else None
-            called = None if paper is None else name
-            rows.append(Row(label=label, paper_label=called, cells=cells(run, paper)))
-        return Sheet(corner="network", columns=columns, rows=rows, accuracy=False, **how)
-
-    tables = [
-        sheet(
-            1,
-            rises,
-            ["NLL + l2", "NLL", "NLL with batch statistics"],
-            name="rise",
-            title=f"Rise of the loss to the border of the surface, {images} ({where})",
-            unit="nats",
-            digits=2,
-            log=True,
-        )
-    ]
-    if PUBLISHED.keys().isdisjoint(runs):
-        return tables
+    titles = {
+        "rise": f"Rise of the loss to the border of the surface, {images} ({where})",
+        "centre": f"NLL at the centre of the surface, {images} ({where})",
+        "endless": f"Points of the border whose NLL is not finite ({where})",
+    }
+    networks = dict(zip(runs, names, strict=True))
     return [
-        *tables,
-        sheet(
-            0,
-            lambda run, paper: [ask(run, centre, paper, factor=1)],
-            ["NLL"],
-            name="centre",
-            title=f"NLL at the centre of the surface, {images} ({where})",
-            unit="nats",
-            digits=3,
-        ),
-        sheet(
-            2,
-            lambda run, paper: [ask(run, endless, paper)],
-            ["points"],
-            name="endless",
-            title=f"Points of the border whose NLL is not finite ({where})",
-            unit="of the points, %",
-            digits=0,
-        ),
+        TableSpec(
+            table,
+            titles[table],
+            cells[table],
+            paper_rows={row: name for row, name in networks.items() if name in PUBLISHED[table]},
+        )
+        for table in cells
     ]
 
 
-def _paths(findings: Findings, runs: Runs) -> Figure:
+def _surfaces(results: Results, runs: Runs, reading: Reading, title: str) -> Figure:
+    """NLL + l2 around the weights of the first seed, above the lowest point, one panel per run."""
+    panels = []
+    for label, training in runs.items():
+        record = results.of(training, reading)[0]
+        loss = record.arrays["nll"] + record.arrays["l2"]
+        loss = np.where(np.isfinite(loss), loss, np.nan)
+        above = (loss - np.nanmin(loss) + 1e-3).astype(np.float32)  # above 0, for logarithms
+        x, y = (record.arrays[f"axis_{i}"].tolist() for i in (0, 1))
+        panels.append(
+            Surface(title=label, x=x, y=y, values=above, label="NLL + l2 above its least", log=True)
+        )
+    text = "The loss around the weights of each run; a slower rise is a flatter loss."
+    return Figure(name="surfaces", title=title, reading=text, panels=tuple(panels))
+
+
+def _paths(results: Results, runs: Runs) -> Figure:
     """Fig. 1b: the kept weights of the first seed in polar coordinates."""
     series = []
     for label, training in runs.items():
-        found = findings.of(training, PATH)[0].values
-        x = [r * float(np.cos(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
-        y = [r * float(np.sin(a)) for r, a in zip(found["radius"], found["angle"], strict=True)]
+        path = results.of(training, PATH.reading)[0].values
+        x = [r * float(np.cos(a)) for r, a in zip(path["radius"], path["angle"], strict=True)]
+        y = [r * float(np.sin(a)) for r, a in zip(path["radius"], path["angle"], strict=True)]
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines(
         "distance to the last weights, start = 1", series, x="r cos theta", y="r sin theta"
@@ -285,68 +265,54 @@ def _paths(findings: Findings, runs: Runs) -> Figure:
     return Figure(name="paths", title=title, panels=(panel,), reading=reading)
 
 
-def large(scale: Scale) -> Plan:
+_LARGE = """
+[ViT Fig. C.7]
+{big} reaches a lower training loss than {small}
+    nll: {small} > {big}
+the surface of {big} is sharper than that of {small}, {column}
+    rise: {big} > {small} at {column}
+early eigenvalues of {big} are smaller than of {small}
+    ape: {small} > {big} at early
+"""
+_LATE = """
+[ViT Fig. C.7]
+late, {big_vit} has the flatter minimum
+    ape: {vit} > {big_vit} at late
+late, {big_resnet} has the sharper minimum
+    ape: {big_resnet} > {resnet} at late
+"""
+
+
+@study(
+    "Is the loss of a larger network flatter?",
+    claim="large networks reach lower losses and have smaller eigenvalues early in training",
+    covers=("ViT Fig. C.7",),
+    data=CIFAR,
+)
+def large_models(scale: Scale) -> Plan:
     """Fig. C.7: a wider ViT and a larger ResNet; on few images on a laptop."""
     four = ("ViT-Ti", "ViT-S", "ResNet-50", "ResNet-101")
-    names = scale.pick(paper=four, laptop=four, smoke=four[:2])
+    names = scale.pick(paper=four, smoke=four[:2])
     runs = trainings(scale, names, fraction=scale.pick(paper=1.0, laptop=scale.small))
-    readings = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
-    grid = surface_of(scale)
-    nep, ape = eigenvalues(runs, readings, "Fig. C.7c")
-    loss = training_loss(runs, "Training loss at the end (Fig. C.7a)")
-    (sharp, *_) = surface = _surface_tables(
-        scale, dict(zip(names, runs.items(), strict=True)), "Fig. C.7b"
-    )
-    labels, source = list(runs), "ViT Fig. C.7"
-    claims = []
-    for small, big in zip(labels[::2], labels[1::2], strict=True):
-        claims += claimed(
-            source,
-            {
-                f"{big} reaches a lower training loss than {small}": loss.above(small, big),
-                **{
-                    f"the surface of {big} is sharper than that of {small}, {column}": sharp.above(
-                        big, small, column
-                    )
-                    for column in sharp.columns[: 3 if "resnet" in big.lower() else 2]
-                },
-                f"early eigenvalues of {big} are smaller than of {small}": ape.above(small, big),
-            },
-        )
-    small, big, *resnets = labels
-    claims += claimed(
-        source, {f"late, {big} has the flatter minimum": ape.above(small, big, "late")}
-    )
+    times = {"early": spectrum(scale), "late": spectrum(scale, LATE, half=True)}
+    surface = _surface_tables(scale, names, runs, "Fig. C.7b")
+    columns = surface[0].columns
+    vit, big_vit, *resnets = runs
+    claims = read_claims(_LARGE, small=vit, big=big_vit, column=columns[:2])  # no BatchNorm
     if resnets:
-        small, big = resnets
-        claims += claimed(
-            source, {f"late, {big} has the sharper minimum": ape.above(big, small, "late")}
-        )
-
-    def figures(findings: Findings) -> list[Figure]:
-        return [
-            surfaces(findings, runs, grid, "Loss surfaces by size (Fig. C.7b)"),
-            spectra_figure(findings, runs, readings, "Hessian spectra by size (Fig. C.7c)"),
-        ]
-
-    return Plan(tables=[loss, nep, ape, *surface], claims=claims, figures=figures)
-
-
-STUDIES = (
-    Study(
-        name="landscape",
-        title="Is the loss of a ViT flatter, and is it convex?",
-        claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
-        covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
-        plan=landscape,
-        data=CIFAR,
-    ),
-    Study(
-        name="large-models",
-        title="Is the loss of a larger network flatter?",
-        claim="large networks reach lower losses and have smaller eigenvalues early in training",
-        covers=("ViT Fig. C.7",),
-        plan=large,
-        data=CIFAR,
-    ),
-)
+        claims += read_claims(_LARGE, small=resnets[0], big=resnets[1], column=columns)
+    claims += read_claims(
+        _LATE, vit=vit, big_vit=big_vit, resnet=resnets[:1], big_resnet=resnets[1:]
+    )
+    return Plan(
+        tables=[
+            training_loss(runs, "Training loss at the end (Fig. C.7a)"),
+            *eigenvalues(runs, times, "Fig. C.7c"),
+            *surface,
+        ],
+        claims=claims,
+        figures=[
+            drawing(_surfaces, runs, surface_of(scale), "Loss surfaces by size (Fig. C.7b)"),
+            drawing(spectra_figure, runs, times, "Hessian spectra by size (Fig. C.7c)"),
+        ],
+    )

@@ -13,7 +13,7 @@ CIFAR form has one attention block in its third stage, which is as many as Fig. 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vitascope.papers.plan import Training
@@ -32,22 +32,68 @@ STRONG: dict[str, Any] = {  # DeiT's, on a laptop and at a desk; the paper's sca
 WEAK = {name: None if isinstance(value, str) else 0.0 for name, value in STRONG.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+_SWIN: dict[str, Any] = {"patch_size": 1, "window_size": 2, "embed_dim": 24}
+_SWIN |= {"depths": (2, 2, 2), "num_heads": (2, 4, 8)}
+_PIT: dict[str, Any] = {"patch_size": 1, "stride": 1, "base_dims": (10, 10, 10)}
+_PIT |= {"depth": (1, 1, 2), "heads": (2, 4, 8)}
+_PIT_AT_A_DESK = {**_PIT, "patch_size": 2, "stride": 2, "base_dims": (24, 24, 24)}
+_SWIN_AT_A_DESK = {**_SWIN, "patch_size": 2, "window_size": 4, "embed_dim": 48}
+_ONE_BY_ONE = {"stem": "cifar", "kinds": ("ccc", "ccca", "ccccca", "caca")}
+
+_CIFAR: dict[str, Spec] = {
+    "ViT-Ti": ("vit_tiny_cifar", _NO_BIAS),
+    "ViT-S": ("vit_small_cifar", _NO_BIAS),
+    "ViT-Ti GAP": ("vit_tiny_cifar", {**_NO_BIAS, "class_token": False, "global_pool": "avg"}),
+    "ConViT-Ti": ("convit_tiny", {"img_size": 32, "patch_size": 2}),
+    "PiT-Ti": ("pit_tiny_cifar", {"stride": 1}),
+    "Swin-Ti": ("swin_tiny_cifar", _NO_BIAS),
+    "ResNet-50": ("resnet_preact_50", {"stem": "cifar"}),
+    "ResNet-50, post-activation": ("resnet_postact_50", {"stem": "cifar"}),
+    "ResNet-101": ("resnet_preact_101", {"stem": "cifar"}),
+    "AlterNet-50": ("alternet_50", _ONE_BY_ONE),
+}
+_IMAGENET: dict[str, Spec] = {
+    "ViT-Ti": ("deit_tiny", {}),
+    "ViT-S": ("deit_small", {}),
+    "ViT-Ti GAP": ("deit_tiny_gap", {}),
+    "ConViT-Ti": ("convit_tiny", {}),
+    "PiT-Ti": ("pit_ti_224", {}),
+    "Swin-Ti": ("swin_tiny_patch4_window7_224", {}),
+    "ResNet-50": ("resnet_preact_50", {}),
+    "ResNet-50, post-activation": ("resnet_postact_50", {}),
+    "ResNet-101": ("resnet_preact_101", {}),
+    "AlterNet-50": ("alternet_50", {}),
+}
+_LAPTOP: dict[str, tuple[str, Spec]] = {  # its name in tables, and the network
+    "ViT-Ti": ("vit_micro", ("vit_micro", {})),
+    "ViT-S": ("vit_micro wide", ("vit_micro", {"embed_dim": 108, "num_heads": 9})),
+    "ViT-Ti GAP": ("vit_micro_gap", ("vit_micro_gap", {})),
+    "ConViT-Ti": ("convit_micro", ("convit_micro", {})),
+    "PiT-Ti": ("pit_micro", ("pit_tiny_cifar", _PIT)),
+    "Swin-Ti": ("swin_micro", ("swin_tiny_cifar", _SWIN)),
+    "ResNet-50": ("resnet_micro", ("resnet_micro", {})),
+    "ResNet-50, post-activation": ("resnet_postact_micro", ("resnet_postact_micro", {})),
+    "ResNet-101": ("resnet_micro wide", ("resnet_micro", {"widths": (30, 60, 120)})),
+    "AlterNet-50": ("alternet_micro", ("alternet_micro", {})),
+}
+_DESK: dict[str, Spec] = {  # where it is not the laptop's at the size of mini
+    "PiT-Ti": ("pit_tiny_cifar", _PIT_AT_A_DESK),
+    "Swin-Ti": ("swin_tiny_cifar", _SWIN_AT_A_DESK),
+}
+
+
+@dataclass(frozen=True)
 class Network:
-    """One network of the paper in its three forms."""
+    """One network of the paper in its forms."""
 
     name: str  # in the paper
-    short: str  # on a laptop
-    cifar: Spec
-    laptop: Spec
-    imagenet: Spec = field(default=("", {}))
-    desk: Spec | None = None  # the laptop's at the size of mini when left out
 
     def label(self, scale: Scale, small: bool = False) -> str:
-        """How a table calls it."""
-        mini = scale.name == "desk" and not small
-        short = self.short.replace("micro", "mini") if mini else self.short
-        return self.name if scale.is_paper else short
+        """Its name in tables."""
+        if scale.is_paper:
+            return self.name
+        short, _ = _LAPTOP[self.name]
+        return short.replace("micro", "mini") if scale.name == "desk" and not small else short
 
     def training(
         self,
@@ -56,127 +102,35 @@ class Network:
         imagenet: bool = False,
         small: bool = False,
         recipe: str | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Training:
         """How it is trained.
 
         Args:
-            scale: Of the study.
+            scale: The scale of the study.
             imagenet: On ImageNet, in place of CIFAR, at the paper's scale.
             small: The laptop's network at a desk, too.
             recipe: At the paper's scale; the authors' for these images when left out.
-            how: ``changes``, ``fraction``, ``seen`` and arguments of the model.
+            options: ``changes``, ``fraction``, ``seen`` and arguments of the model.
         """
-        spec = self.imagenet if imagenet else self.cifar
+        spec = (_IMAGENET if imagenet else _CIFAR)[self.name]
         recipe = recipe or ("imagenet_park" if imagenet else "cifar")
-        desk = self.laptop if small else self.desk
-        role: Role = (spec, self.laptop, desk) if desk else (spec, self.laptop)
+        _, laptop = _LAPTOP[self.name]
+        desk = laptop if small else _DESK.get(self.name)
+        role: Role = (spec, laptop, desk) if desk else (spec, laptop)
         make = scale.few if small else scale.training
-        return make(role, recipe=recipe, **how)
+        return make(role, recipe=recipe, **options)
 
 
-_SWIN = {
-    "patch_size": 1,
-    "window_size": 2,
-    "embed_dim": 24,
-    "depths": (2, 2, 2),
-    "num_heads": (2, 4, 8),
-}
-_PIT = {
-    "patch_size": 1,
-    "stride": 1,
-    "base_dims": (10, 10, 10),
-    "depth": (1, 1, 2),
-    "heads": (2, 4, 8),
-}
-_ONE_BY_ONE = {"stem": "cifar", "kinds": ("ccc", "ccca", "ccccca", "caca")}
-
-_ALL = (
-    Network(
-        name="ViT-Ti",
-        short="vit_micro",
-        cifar=("vit_tiny_cifar", _NO_BIAS),
-        imagenet=("deit_tiny", {}),
-        laptop=("vit_micro", {}),
-    ),
-    Network(
-        name="ViT-S",
-        short="vit_micro wide",
-        cifar=("vit_small_cifar", _NO_BIAS),
-        imagenet=("deit_small", {}),
-        laptop=("vit_micro", {"embed_dim": 108, "num_heads": 9}),
-    ),
-    Network(
-        name="ViT-Ti GAP",
-        short="vit_micro_gap",
-        cifar=("vit_tiny_cifar", {**_NO_BIAS, "class_token": False, "global_pool": "avg"}),
-        imagenet=("deit_tiny_gap", {}),
-        laptop=("vit_micro_gap", {}),
-    ),
-    Network(
-        name="ConViT-Ti",
-        short="convit_micro",
-        cifar=("convit_tiny", {"img_size": 32, "patch_size": 2}),
-        imagenet=("convit_tiny", {}),
-        laptop=("convit_micro", {}),
-    ),
-    Network(
-        name="PiT-Ti",
-        short="pit_micro",
-        cifar=("pit_tiny_cifar", {"stride": 1}),
-        imagenet=("pit_ti_224", {}),
-        laptop=("pit_tiny_cifar", _PIT),
-        desk=(
-            "pit_tiny_cifar",
-            {**_PIT, "patch_size": 2, "stride": 2, "base_dims": (24, 24, 24)},
-        ),
-    ),
-    Network(
-        name="Swin-Ti",
-        short="swin_micro",
-        cifar=("swin_tiny_cifar", _NO_BIAS),
-        imagenet=("swin_tiny_patch4_window7_224", {}),
-        laptop=("swin_tiny_cifar", _SWIN),
-        desk=("swin_tiny_cifar", {**_SWIN, "patch_size": 2, "window_size": 4, "embed_dim": 48}),
-    ),
-    Network(
-        name="ResNet-50",
-        short="resnet_micro",
-        cifar=("resnet_preact_50", {"stem": "cifar"}),
-        imagenet=("resnet_preact_50", {}),
-        laptop=("resnet_micro", {}),
-    ),
-    Network(
-        name="ResNet-50, post-activation",
-        short="resnet_postact_micro",
-        cifar=("resnet_postact_50", {"stem": "cifar"}),
-        imagenet=("resnet_postact_50", {}),
-        laptop=("resnet_postact_micro", {}),
-    ),
-    Network(
-        name="ResNet-101",
-        short="resnet_micro wide",
-        cifar=("resnet_preact_101", {"stem": "cifar"}),
-        imagenet=("resnet_preact_101", {}),
-        laptop=("resnet_micro", {"widths": (30, 60, 120)}),
-    ),
-    Network(
-        name="AlterNet-50",
-        short="alternet_micro",
-        cifar=("alternet_50", _ONE_BY_ONE),
-        imagenet=("alternet_50", {}),
-        laptop=("alternet_micro", {}),
-    ),
-)
-NETWORKS = {network.name: network for network in _ALL}
+NETWORKS = {name: Network(name) for name in _CIFAR}
 
 
 def trainings(
-    scale: Scale, names: Iterable[str], *, small: bool = False, **how: Any
+    scale: Scale, names: Iterable[str], *, small: bool = False, **options: Any
 ) -> dict[str, Training]:
-    """Networks of these names, by what a table calls them."""
-    found = [NETWORKS[name] for name in names]
-    return {n.label(scale, small): n.training(scale, small=small, **how) for n in found}
+    """Networks of these names, by their name in tables."""
+    networks = [NETWORKS[name] for name in names]
+    return {n.label(scale, small): n.training(scale, small=small, **options) for n in networks}
 
 
 def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
@@ -186,7 +140,7 @@ def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
     """
     four = ("ViT-Ti", "ResNet-50", "PiT-Ti", "Swin-Ti")
     if scale.name != "desk":
-        names = scale.pick(paper=four, laptop=four, smoke=four[:2])
+        names = scale.pick(paper=four, smoke=four[:2])
         return trainings(scale, names, imagenet=imagenet)
     deep = trainings(scale, four[:1], small=True, depth=8, embed_dim=64, num_heads=4)
     return deep | trainings(scale, ("ResNet-50", "AlterNet-50"), small=True)

@@ -1,16 +1,22 @@
-"""Does a ViT overfit small data? Training loss against test error.
+"""Does a ViT overfit small data, and what does strong augmentation do to its confidence and loss?
 
-Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 5 and C.1 (networks and shares of the
+Park and Kim 2022, https://arxiv.org/abs/2202.06709.
+
+**Overfitting.** Training loss against test error: Fig. 5 and C.1 (networks and shares of the
 images), C.2 (epochs). The numbers beside ours are those of appendix C; the figures have more, which
-the text does not give.
+the text does not give. The training loss is the mean over the last epoch, on augmented images and
+mixed labels, with the weights as they were at each step. On a laptop, small shares of the images
+take more epochs (as many steps as all of them take); the paper keeps its 300 epochs.
 
-The training loss is the mean over the last epoch, on augmented images and mixed labels, with the
-weights as they were at each step. On a laptop, small shares of the images take more epochs (as many
-steps as all of them take); the paper keeps its 300 epochs.
+**Augmentation.** Appendix F and Fig. F.1: strong augmentation against shifted crops alone, on
+CIFAR-100. The strong one is the authors' at the paper's scale and DeiT's below. A spectrum is taken
+on images augmented as in training. Confidence is compared with accuracy by its mean, over all test
+images: the signed form of the expected calibration error. On a laptop's 8 x 8 images the weak form
+varies nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
@@ -18,18 +24,26 @@ from scipy import stats
 from vitascope.figure import Figure, Series
 from vitascope.papers.figures import against_figure, lines
 from vitascope.papers.plan import (
-    HITS,
-    Ask,
-    Findings,
+    CORRECT,
+    TRAINING_LOSS,
+    CellSpec,
+    Drawing,
+    Grid,
+    Measurement,
     Plan,
+    Reading,
+    Results,
     Sample,
-    Sheet,
-    Study,
+    TableSpec,
     Training,
-    claimed,
+    drawing,
+    per_image,
+    read_claims,
+    study,
 )
-from vitascope.papers.scale import Scale
+from vitascope.papers.scale import Scale, percent
 from vitascope.papers.vit.networks import CIFAR, NETWORKS, augmented, trainings
+from vitascope.papers.vit.tables import APE, NEP, Runs, spectra_figure, spectrum
 from vitascope.record import Record
 
 _PAPER = {"ResNet-18": (2.31, 22.0), "ViT-S": (2.17, 30.4), "PiT-Ti": (2.29, 24.1)}  # appendix C
@@ -47,8 +61,11 @@ def error(record: Record) -> float:
 
 
 def _wrong(record: Record) -> np.ndarray | None:
-    right = HITS.of(record)
+    right = CORRECT.read(record)
     return None if right is None else ~right
+
+
+ERROR = Measurement(error, "error, %", sample=Sample(kind="images", read=_wrong))
 
 
 def _points(*records: Record) -> np.ndarray:
@@ -62,174 +79,167 @@ def rank(*records: Record) -> float | None:
     return float(stats.spearmanr(*points).statistic) if np.ptp(points, 1).all() else None
 
 
-def rank_table(where: str, runs: Sequence[Training]) -> Sheet:
+RANK = Measurement(rank, "Spearman's rho", digits=2, sample=Sample(kind="points", read=_points))
+
+
+def rank_table(where: str, runs: Sequence[Training]) -> TableSpec:
     """The correlation as a table of one number."""
-    first, *rest = runs
-    points = Sample(kind="points", of=_points)
-    return Sheet.of_runs(
+    title = f"Rank correlation of training loss and test error{where}"
+    first, *others = runs
+    return TableSpec(
         "rank",
-        f"Rank correlation of training loss and test error{where}",
-        {"all networks": first},
-        {"rho": {"others": rest, "key": rank, "factor": 1, "sample": points}},
+        title,
+        {("all networks", "rho"): CellSpec(first, RANK, others=others)},
         corner="over",
-        unit="Spearman's rho",
-        digits=2,
-        accuracy=False,
     )
 
 
 def loss_and_error(
-    name: str,
-    where: str,
-    corner: str,
-    columns: Sequence[str],
-    runs: Mapping[str, Sequence[Training]],
-    paper: Mapping[str, tuple[float, float]],
-) -> list[Sheet]:
+    name: str, where: str, runs: Grid, paper: Mapping[str, tuple[float, float]] | None = None
+) -> tuple[TableSpec, TableSpec]:
     """Two tables of the same runs: training loss and test error; the paper's with one column."""
-    return [
-        Sheet.of_grid(
-            f"{name}-nll",
-            f"Training loss ({where})",
-            columns,
-            runs,
-            ask={"key": "train_nll", "factor": 1.0},
-            paper={label: [loss] for label, (loss, _) in paper.items()},
-            corner=corner,
-            unit="NLL, nats",
-            digits=3,
-            accuracy=False,
-            log=True,
-        ),
-        Sheet.of_grid(
-            f"{name}-error",
-            f"Test error ({where})",
-            columns,
-            runs,
-            ask={"key": error, "sample": Sample(kind="images", of=_wrong)},
-            paper={label: [wrong] for label, (_, wrong) in paper.items()},
-            corner=corner,
-            unit="error, %",
-        ),
-    ]
+    losses, errors = (
+        {label: [numbers[i]] for label, numbers in (paper or {}).items()} for i in (0, 1)
+    )
+    return (
+        runs.table(f"{name}-nll", f"Training loss ({where})", TRAINING_LOSS, losses),
+        runs.table(f"{name}-error", f"Test error ({where})", ERROR, errors),
+    )
 
 
+_NAMES = {
+    "paper": ("ViT-Ti", "ViT-S", "PiT-Ti", "Swin-Ti", "ResNet-50", "ResNet-101"),
+    "laptop": (
+        "ViT-Ti",
+        "ViT-Ti GAP",
+        "ConViT-Ti",
+        "PiT-Ti",
+        "Swin-Ti",
+        "ResNet-50",
+        "AlterNet-50",
+    ),
+    "smoke": ("ViT-Ti", "ResNet-50"),
+}
+_OVERFITTING = """
+[ViT Fig. 5]
+the lower the training loss, the lower the test error, over networks
+    rank: all networks > 0
+the ViT's training loss is above the ResNet's
+    network-nll: {vit} > {resnet}
+the ViT's test error is above the ResNet's
+    network-error: {vit} > {resnet}
+with strong augmentation, the training loss is higher on {few}
+    share-nll: strong augmentation at {few} > strong augmentation at {all}
+with strong augmentation, the test error is higher on {few}
+    share-error: strong augmentation at {few} > strong augmentation at {all}
+[ViT Fig. C.2]
+the ViT's training loss falls with more epochs
+    epochs-nll: {vit} at {short} > {vit} at {long}
+the ViT's test error falls with more epochs
+    epochs-error: {vit} at {short} > {vit} at {long}
+after {n} epochs the ViT's error is above the ResNet's
+    epochs-error: {vit} > {resnet} at {n}
+"""
+
+
+@study(
+    "Do ViTs overfit small data?",
+    claim="no: the lower the training loss, the lower the error; both rise on fewer images",
+    covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
+    data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
+)
 def overfitting(scale: Scale) -> Plan:
     """Fig. 5, C.1, C.2: networks, shares of the images, epochs."""
-    names = scale.pick(
-        paper=("ViT-Ti", "ViT-S", "PiT-Ti", "Swin-Ti", "ResNet-50", "ResNet-101"),
-        laptop=(
-            "ViT-Ti",
-            "ViT-Ti GAP",
-            "ConViT-Ti",
-            "PiT-Ti",
-            "Swin-Ti",
-            "ResNet-50",
-            "AlterNet-50",
-        ),
-        smoke=("ViT-Ti", "ResNet-50"),
-    )
-    runs = trainings(scale, names)
+    runs = trainings(scale, scale.pick(**_NAMES))
     if scale.is_paper:
         runs |= {n: scale.training((spec, spec), recipe="cifar") for n, spec in _MORE.items()}
-    known = {NETWORKS[n].label(scale) if n in NETWORKS else n: _PAPER[n] for n in _PAPER}
+    paper = {NETWORKS[n].label(scale) if n in NETWORKS else n: _PAPER[n] for n in _PAPER}
     vit, resnet = NETWORKS["ViT-Ti"].label(scale), NETWORKS["ResNet-50"].label(scale)
+    networks = Grid(["all images"], {label: [run] for label, run in runs.items()})
     shares = scale.pick(paper=(0.02, 0.06, 0.2, 0.5, 1.0), laptop=(scale.small, 1.0))
-    kinds = scale.pick(paper=("strong",), laptop=("strong", "weak"), smoke=("strong",))
-    by_share = {
-        f"{kind} augmentation": [
-            NETWORKS["ViT-Ti"].training(scale, fraction=f, **augmented(scale, kind == "strong"))
-            for f in shares
-        ]
-        for kind in kinds
-    }
+    by_share = Grid([percent(f) for f in shares], _by_share(scale, shares), corner="images")
     times = scale.pick(paper=(0.25, 0.5, 1.0, 2.0, 4.0), laptop=(0.25, 1.0, 2.0), smoke=(1.0, 2.0))
     usual = scale.epochs or 300
     epochs = [max(1, round(usual * factor)) for factor in times]
-
-    def lasting(training: Training) -> list[Training]:
-        return [training if n == usual else training.but(epochs=n) for n in epochs]
-
-    by_epoch = {vit: lasting(runs[vit]), resnet: lasting(runs[resnet])}
-    columns = [f"{100 * f:g} %" for f in shares], [str(n) for n in epochs]
-    alone = {label: [training] for label, training in runs.items()}
-    loss, wrong = loss_and_error("network", "Fig. 5a, C.1", "network", ["all images"], alone, known)
-    share_loss, share_error = loss_and_error(
-        "share", "ViT, Fig. 5b", "images", columns[0], by_share, {}
-    )
-    epoch_loss, epoch_error = loss_and_error(
-        "epochs", "Fig. C.2", "epochs", columns[1], by_epoch, {}
-    )
-    order = rank_table(" (Fig. 5a, C.1)", list(runs.values()))
-    few, full = columns[0][0], columns[0][-1]
-    ends = columns[1][0], columns[1][-1]
-    strong = next(iter(by_share))
-    lower = "the lower the training loss, the lower the test error, over networks"
-    higher = "with strong augmentation, the {} is higher on {}"
-    claims = claimed(
-        "ViT Fig. 5",
-        {
-            lower: order.sign("all networks", "rho", 1),
-            "the ViT's training loss is above the ResNet's": loss.above(vit, resnet),
-            "the ViT's test error is above the ResNet's": wrong.above(vit, resnet),
-            higher.format("training loss", few): share_loss.above(strong, strong, few, full),
-            higher.format("test error", few): share_error.above(strong, strong, few, full),
-        },
-    )
-    claims += claimed(
-        "ViT Fig. C.2",
-        {
-            "the ViT's training loss falls with more epochs": epoch_loss.above(vit, vit, *ends),
-            "the ViT's test error falls with more epochs": epoch_error.above(vit, vit, *ends),
-            **{
-                f"after {n} epochs the ViT's error is above the ResNet's": epoch_error.above(
-                    vit, resnet, n
-                )
-                for n in columns[1]
-            },
-        },
+    longer = {
+        label: [runs[label] if n == usual else runs[label].but(epochs=n) for n in epochs]
+        for label in (vit, resnet)
+    }
+    by_epochs = Grid([str(n) for n in epochs], longer, corner="epochs")
+    few, *_, every = by_share.columns
+    return Plan(
+        tables=[
+            *loss_and_error("network", "Fig. 5a, C.1", networks, paper),
+            *loss_and_error("share", "ViT, Fig. 5b", by_share),
+            *loss_and_error("epochs", "Fig. C.2", by_epochs),
+            rank_table(" (Fig. 5a, C.1)", list(runs.values())),
+        ],
+        claims=read_claims(
+            _OVERFITTING,
+            vit=vit,
+            resnet=resnet,
+            few=few,
+            all=every,
+            short=epochs[0],
+            long=epochs[-1],
+            n=epochs,
+        ),
+        figures=[
+            drawing(_scatter, runs),
+            _against("shares", by_share, [100 * f for f in shares]),
+            _against("epochs", by_epochs, epochs),
+        ],
     )
 
-    def figures(findings: Findings) -> list[Figure]:
-        def pairs(steps: Sequence[float], trainings: Sequence[Training]) -> list[Any]:
-            return [
-                (step, Ask(training=t, key="train_nll", factor=1), Ask(training=t, key=error))
-                for step, t in zip(steps, trainings, strict=True)
-            ]
 
-        labels = ("training loss, nats", "test error, %")
-        return [
-            _scatter(findings, runs),
-            against_figure(
-                findings,
-                {k: pairs([100 * f for f in shares], t) for k, t in by_share.items()},
-                x="images of each class, %",
-                labels=labels,
-                name="shares",
-                title="A ViT on fewer images (Fig. 5b)",
-                reading="Overfitting would be a training loss that falls as the error rises.",
-            ),
-            against_figure(
-                findings,
-                {k: pairs(epochs, t) for k, t in by_epoch.items()},
-                x="epochs",
-                labels=labels,
-                name="epochs",
-                title="More epochs (Fig. C.2)",
-                reading="Overfitting would be an error that rises again on the right.",
-            ),
+def _by_share(scale: Scale, shares: Sequence[float]) -> dict[str, list[Training]]:
+    """ViTs on shares of the images; strong augmentation, and below the paper's scale weak."""
+    kinds = scale.pick(paper=("strong",), laptop=("strong", "weak"), smoke=("strong",))
+    vit = NETWORKS["ViT-Ti"]
+    return {
+        f"{kind} augmentation": [
+            vit.training(scale, fraction=f, **augmented(scale, kind == "strong")) for f in shares
         ]
+        for kind in kinds
+    }
 
-    tables = [loss, wrong, share_loss, share_error, epoch_loss, epoch_error, order]
-    return Plan(tables=tables, claims=claims, figures=figures)
+
+_AGAINST = {  # figure -> x, title, reading
+    "shares": (
+        "images of each class, %",
+        "A ViT on fewer images (Fig. 5b)",
+        "Overfitting would be a training loss that falls as the error rises.",
+    ),
+    "epochs": (
+        "epochs",
+        "More epochs (Fig. C.2)",
+        "Overfitting would be an error that rises again on the right.",
+    ),
+}
 
 
-def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
+def _against(name: str, runs: Grid, steps: Sequence[float]) -> Drawing:
+    """Training loss and test error against what the columns vary."""
+    points = {
+        label: [
+            (step, CellSpec(run, TRAINING_LOSS), CellSpec(run, ERROR))
+            for step, run in zip(steps, row, strict=True)
+            if run is not None
+        ]
+        for label, row in runs.rows.items()
+    }
+    x, title, reading = _AGAINST[name]
+    labels = ("training loss, nats", "test error, %")
+    options = {"x": x, "labels": labels, "title": title, "name": name, "reading": reading}
+    return drawing(against_figure, points, **options)
+
+
+def _scatter(results: Results, runs: Runs) -> Figure:
     """Fig. 5a: one dot per seed, one series per network."""
     series = []
     for label, training in runs.items():
-        x = findings.values(Ask(training=training, key="train_nll", factor=1))
-        y = findings.values(Ask(training=training, key=error))
+        x = results.values(CellSpec(training, TRAINING_LOSS))
+        y = results.values(CellSpec(training, ERROR))
         series.append(Series(label=label, model=label, x=x, y=y))
     panel = lines(
         "one point per seed",
@@ -244,13 +254,80 @@ def _scatter(findings: Findings, runs: Mapping[str, Training]) -> Figure:
     return Figure(name="networks", title=title, reading=reading, panels=(panel,))
 
 
-STUDIES = (
-    Study(
-        name="overfitting",
-        title="Do ViTs overfit small data?",
-        claim="no: the lower the training loss, the lower the error; both rise on fewer images",
-        covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
-        plan=overfitting,
-        data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
-    ),
+_AUGMENTATION = """
+[ViT Fig. F.1]
+{label} is overconfident with weak augmentation
+    gap: {label} at weak > 0
+{label} is underconfident with strong augmentation
+    gap: {label} at strong < 0
+strong augmentation makes {label}'s eigenvalues smaller
+    ape: {label} at weak > {label} at strong
+strong augmentation makes more {label} eigenvalues negative
+    nep: {label} at strong > {label} at weak
+"""
+
+
+def gap(record: Record) -> float:
+    """Mean confidence minus accuracy, as a fraction: positive when overconfident."""
+    count, confidence, accuracy = (
+        np.asarray(record.values[f"bin_{name}"]) for name in ("count", "confidence", "accuracy")
+    )
+    return float((count * (confidence - accuracy)).sum() / count.sum())
+
+
+@study(
+    "What does strong augmentation do?",
+    claim="predictions become underconfident, eigenvalues smaller and more often negative",
+    covers=("ViT Fig. F.1",),
+    data=CIFAR,
 )
+def augmentation(scale: Scale) -> Plan:
+    """Fig. F.1: weak and strong augmentation, calibration and spectra."""
+    both, kinds = ("ViT-Ti", "ResNet-50"), ("weak", "strong")
+    names = scale.pick(paper=both, smoke=both[:1])
+    rows = {
+        NETWORKS[name].label(scale): [
+            NETWORKS[name].training(scale, **augmented(scale, kind == "strong")) for kind in kinds
+        ]
+        for name in names
+    }
+    runs = Grid(kinds, rows, corner="augmentation")
+    labelled = {
+        f"{label}, {kind}": run
+        for label, row in rows.items()
+        for kind, run in zip(kinds, row, strict=True)
+    }
+    early, calibrated = spectrum(scale), scale.reading("calibration")
+    confidence = Measurement(gap, "gap, %", calibrated, sample=per_image("images/overconfidence"))
+    nep, ape = replace(NEP, reading=early), replace(APE, reading=early)
+    return Plan(
+        tables=[
+            runs.table("gap", "Mean confidence above accuracy (Fig. F.1a)", confidence),
+            runs.table("nep", "Negative eigenvalues (Fig. F.1b)", nep),
+            runs.table("ape", "Mean positive eigenvalue (Fig. F.1b)", ape),
+            runs.table("top1", "Top-1"),
+        ],
+        claims=[claim for label in rows for claim in read_claims(_AUGMENTATION, label=label)],
+        figures=[
+            drawing(_reliability, labelled, calibrated),
+            drawing(spectra_figure, labelled, early, "Hessian spectra (Fig. F.1b)"),
+        ],
+    )
+
+
+def _reliability(results: Results, runs: Runs, reading: Reading) -> Figure:
+    """Accuracy against confidence, bins of all seeds together."""
+    series = [Series(label="honest", x=[0, 100], y=[0, 100])]
+    for label, training in runs.items():
+        seeds = [record.values for record in results.of(training, reading)]
+        count = np.sum([v["bin_count"] for v in seeds], axis=0)
+        sums = {
+            name: np.sum([np.multiply(v["bin_count"], v[f"bin_{name}"]) for v in seeds], axis=0)
+            for name in ("confidence", "accuracy")
+        }
+        x, y = ((100 * sums[name][count > 0] / count[count > 0]).tolist() for name in sums)
+        series.append(Series(label=label, model=label, x=x, y=y))
+    panel = lines("bins of confidence", series, x="confidence, %", y="accuracy, %")
+    text = "Below the diagonal is overconfident, above it underconfident."
+    title = "Reliability (Fig. F.1a)"
+    return Figure(name="reliability", title=title, panels=(panel,), reading=text)
