@@ -191,7 +191,7 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
     plan = STUDIES["sizes"].plan(PAPER)
     records = {}
     for key, (training, readings) in plan.wanted().items():
-        parameters = 1e6 * size_of(training)[0]
+        parameters = size_of(training)[0]
         values = {"top1": 0.8, "images_per_second": 1.0, "parameters": parameters}
         for name in readings:
             records[key, name] = [Record(kind=name, values=values)]
@@ -200,7 +200,7 @@ def test_figure_2_right_stands_over_parameters_beside_the_published_networks():
     (panel,) = parameters_figure(Results(records), runs, published=True).panels
     ours = panel.series[1]
     assert ours.label == "convit_small"
-    assert ours.x == sorted(size_of(training)[0] for training in runs["convit_small"])
+    assert ours.x == sorted(size_of(training)[0] / 1e6 for training in runs["convit_small"])
     families = {line.label.partition(",")[0] for line in panel.series[2:]}
     assert families == {"ResNet", "EfficientNet", "ViT", "T2T-ViT"}
     assert [len(line.x) for line in panel.series[2:]] == [4, 8, 2, 3]
@@ -266,5 +266,5 @@ def test_the_long_training_is_of_the_plus_models_on_cifar_100():
     }
     expected = 6 * 2.14e9 * 50_000 * 3000 / (312e12 * 0.35) / 3600
     assert hours(next(t for t in trainings if t.model == "convit_tiny_plus")) == pytest.approx(
-        expected
+        expected, rel=0.01
     )

@@ -17,8 +17,7 @@ from vitascope.errors import UserError
 from vitascope.loading.model_sizes import count
 from vitascope.models import create_model
 from vitascope.papers import answer as answering
-from vitascope.papers import budget as counting
-from vitascope.papers.budget import FLOPS, budget, gigabytes, hours, size_of
+from vitascope.papers.budget import budget, gigabytes, hours, size_of
 from vitascope.papers.catalog import catalog
 from vitascope.papers.plan import CellSpec, Claim, Plan, Reading, Study, TableSpec, Training
 from vitascope.papers.scale import LAPTOP, PAPER, SMOKE
@@ -203,38 +202,28 @@ def test_the_accuracy_elsewhere_is_that_of_the_run_on_its_own_images(tmp_path):
     assert found.values["top1"] == pytest.approx(run.final["top1"])
 
 
-def test_hours_follow_from_operations_images_and_epochs(monkeypatch):
-    monkeypatch.setitem(FLOPS, "half", (1.0, 0.5))
-    made = Training(model="half", data="imagenet:/x", recipe="deit")
-    expected = 6 * 0.5e9 * 1_281_167 * 300 / (312e12 * 0.35) / 3600
+def test_hours_follow_from_operations_images_and_epochs():
+    made = Training(model="deit_tiny", data="imagenet:/x", recipe="deit")
+    each = 6 / (312e12 * 0.35) / 3600
+    expected = each * size_of(made)[1] * 1_281_167 * 300
     assert hours(made) == pytest.approx(expected)
-    assert hours(replace(made, model="half+cb:msa")) == pytest.approx(expected)
+    assert hours(replace(made, model="deit_tiny+cb:msa")) == pytest.approx(expected)
     assert hours(replace(made, epochs=30)) == pytest.approx(expected / 10)
     assert hours(made.but(changes={"subset.first_classes": 100})) == pytest.approx(expected / 10)
     few = {"subset.fraction": 0.1}  # the epochs grow as the images shrink, except in cifar's
     assert hours(made.but(changes=few)) == pytest.approx(expected)
-    small = replace(made, data="cifar100:/x", recipe="cifar")
-    assert hours(small) == pytest.approx(expected * 50_000 / 1_281_167)
+    small = Training(model="vit_tiny_cifar", data="cifar100:/x", recipe="cifar")
+    assert hours(small) == pytest.approx(each * size_of(small)[1] * 50_000 * 300)
     assert hours(small.but(changes=few)) == pytest.approx(hours(small) / 10)
-    assert hours(replace(made, model="no such model")) is None
-    unsaid = replace(made, data="imagenet", recipe="cifar")  # no path yet
+    unsaid = replace(small, data="imagenet")  # no path yet
     assert hours(unsaid) == pytest.approx(hours(small))
-    assert hours(replace(unsaid, recipe="imagenet_park")) == pytest.approx(expected)
 
 
-def test_arguments_that_change_a_models_size_count(monkeypatch):
-    monkeypatch.setitem(FLOPS, "half", (1.0, 0.5))
-    monkeypatch.setitem(FLOPS, "half depths=2,2 width=3", (9.0, 5.0))
-    made = Training(model="half+cb", data="imagenet:/x", recipe="deit")
-    assert size_of(made.but(model_args={"width": 3, "depths": (2, 2)})) == (9.0, 5.0)
-    assert size_of(made.but(model_args={"gate_init": 0.0})) == (1.0, 0.5)
-
-
-def test_memory_is_weights_and_activations(monkeypatch):
-    monkeypatch.setitem(FLOPS, "one", (12 * 12 * 100**2 / 1e6, 1.2))  # twelve blocks of width 100
-    made = Training(model="one", data="imagenet:/x", recipe="deit")
-    tokens_times_blocks = 1.2e9 / (12 * 100**2)
-    expected = 16 * 12 * 12 * 100**2 + 34 * 100 * tokens_times_blocks * 128
+def test_memory_is_weights_and_activations():
+    made = Training(model="deit_tiny", data="imagenet:/x", recipe="deit")
+    parameters, multiply_adds = size_of(made)
+    width = (parameters / 144) ** 0.5  # twelve blocks
+    expected = 16 * parameters + 34 * width * (multiply_adds / (12 * width**2)) * 128
     assert gigabytes(made) == pytest.approx(expected / 1e9)
 
 
@@ -243,20 +232,18 @@ def planned(*trainings: Training) -> Plan:
     return Plan(tables=[TableSpec("t", "", cells)])
 
 
-def test_shared_trainings_are_counted_once_and_unknown_models_are_named(monkeypatch):
-    monkeypatch.setattr(counting, "FLOPS", {"half": (1.0, 0.5)})
-    made = Training(model="half", data="imagenet:/x", recipe="deit")
-    odd = replace(made, model="odd")
-    found = budget([planned(made, odd), planned(made)], num_seeds=3)
-    assert (found.num_runs, found.unknown) == (6, ("odd",))
-    assert found.gpu_hours == pytest.approx(3 * hours(made))
-    assert found.largest_gb == pytest.approx(gigabytes(made))
+def test_shared_trainings_are_counted_once():
+    made = Training(model="deit_tiny", data="imagenet:/x", recipe="deit")
+    other = replace(made, epochs=30)
+    cost = budget([planned(made, other), planned(made)], num_seeds=3)
+    assert cost.gpu_hours == pytest.approx(3 * 1.1 * hours(made))
+    assert cost.largest_gb == pytest.approx(gigabytes(made))
 
 
 @pytest.mark.slow
-def test_every_model_of_the_papers_has_been_counted():
+def test_every_model_of_the_papers_can_be_counted():
     plans = [study.plan(PAPER) for study in catalog().values()]
-    assert budget(plans, 1).unknown == ()
+    assert 1e4 < budget(plans, 1).gpu_hours < 1e6
 
 
 @pytest.mark.parametrize(
@@ -271,8 +258,8 @@ def test_the_counts_are_those_of_the_models(name, args, side):
     with torch.device("meta"):
         model = create_model(name, **args)
     parameters, operations = count(model, (3, side, side))
-    made = Training(model=f"{name}+cb", model_args=args, data="", recipe="")
-    assert size_of(made) == pytest.approx((parameters / 1e6, operations / 1e9), rel=5e-3)
+    made = Training(model=f"{name}+cb", model_args=args, data="", image_size=side, recipe="deit")
+    assert size_of(made) == (parameters, operations)
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 

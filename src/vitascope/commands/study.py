@@ -264,16 +264,16 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
 
     scale = scale_of(study, options)
     plan = study.plan(scale)
-    cost = budget([plan], len(scale.seeds))
     images = scale.data if options.data else study.data.get(scale.name, study.data["laptop"])
-    lines = [f"{study.name}: {cost.num_runs} runs of {len(plan.wanted())} trainings; {images}"]
+    num_trainings = len(plan.wanted())
+    num_runs = num_trainings * len(scale.seeds)
+    lines = [f"{study.name}: {num_runs} runs of {num_trainings} trainings; {images}"]
     if scale.is_paper:
+        cost = budget([plan], len(scale.seeds))
         lines.append(
             f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
             " with 128 images on it (training alone; computed, not measured)"
         )
-        if cost.unknown:
-            lines.append(f"  not counted: {', '.join(cost.unknown)}")
         size = f"--gpus {options.gpus} --nodes {options.nodes} --hours {options.hours:g}"
         extra = [f"--engine slurm {size}"]
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {options.out}")
