@@ -64,15 +64,15 @@ def finite(values) -> bool:
     return all(math.isfinite(v) for v in values if v is not None)
 
 
-def has_numbers(claim, values) -> bool:
+def has_numbers(contrast, values) -> bool:
     """Whether all its cells have a number; a loss may be infinite, or its rise not above zero."""
-    table = next(table for table in values["tables"] if table["name"] == claim.table)
+    table = next(table for table in values["tables"] if table["name"] == contrast.table.name)
     means = {
         (row["label"], column): cell["mean"]
         for row in table["rows"]
         for column, cell in zip(table["columns"], row["cells"], strict=True)
     }
-    numbers = [means[cell] for cell in claim.cells]
+    numbers = [means[cell] for cell in contrast.cells]
     return all(n is not None and (n > 0 or not table["log"]) for n in numbers)
 
 
@@ -159,7 +159,8 @@ def test_every_study_runs_and_leaves_a_whole_record(name, out):
     for stated, claim in zip(plan.claims, values["claims"], strict=True):
         assert claim["verdict"] == "undecided"  # one seed decides nothing
         assert claim["detectable"] is None
-        assert claim["reading"].startswith("Measured ") == has_numbers(stated, values), claim
+        measured = has_numbers(plan.contrast(stated), values)
+        assert claim["reading"].startswith("Measured ") == measured, claim
         assert claim["reading"].endswith("."), claim
     assert bool(values["figures"]) == bool(plan.figures)
     assert len({figure["name"] for figure in values["figures"]}) == len(values["figures"])

@@ -101,7 +101,7 @@ def test_no_width_scrolls_sideways(visit, request, name, width):
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_a_wide_table_opens_at_its_first_column_beside_the_labels(visit, tmp_path, width):
     labels = ("ConViT", "ViT", "ResNet", "Mixer", "a longer name" * 4)
-    record = made_up(num_models=5, labels=labels)
+    record = made_up(num_models=14, labels=labels)
     advice = record.values["recommendation"] | {"model": "model_4"}
     values = {**record.values, "recommendation": advice}
     Record(kind="compare", values=values, arrays=record.arrays).save(tmp_path / "compare")
