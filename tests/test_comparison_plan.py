@@ -10,24 +10,18 @@ from torch import nn
 
 from vitascope import data
 from vitascope.commands import main
-from vitascope.comparison import timing
 from vitascope.comparison.budget import fit, seconds_from
 from vitascope.comparison.matching import TOLERANCE, matched_widths
-from vitascope.comparison.planning import PlanOptions, make_plan, save_plan
+from vitascope.comparison.planning import PlanOptions, duration_of, make_plan, save_plan
 from vitascope.comparison.question import Comparison
-from vitascope.comparison.timing import (
-    ImageCounts,
-    Speed,
-    duration_of,
-    seconds_of_epoch,
-    time_steps,
-)
 from vitascope.comparison.tuning import FACTORS, Tried, best_rates, tuning_trainings
 from vitascope.data.held_out import held_out
 from vitascope.errors import UserError
 from vitascope.loading.model_sizes import count
 from vitascope.loading.opening import build
 from vitascope.record import load
+from vitascope.runs import cost
+from vitascope.runs.cost import ImageCounts, Speed, seconds_of_epoch, time_steps
 from vitascope.training import recipe
 
 MODELS = ("a", "b", "c")
@@ -122,7 +116,7 @@ def test_steps_of_a_larger_model_take_longer_and_leave_nothing_behind(monkeypatc
             ticks.append(len(output))
 
     ticks = []
-    monkeypatch.setattr(timing, "perf_counter", lambda: float(sum(ticks)))
+    monkeypatch.setattr(cost, "perf_counter", lambda: float(sum(ticks)))
     digits = data.load("digits")
     plan = recipe("laptop", batch_size=32)
     before, threads = torch.get_rng_state(), torch.get_num_threads()

@@ -9,7 +9,7 @@ from vitascope.commands.study import StudyOptions, scale_of
 from vitascope.errors import UserError
 from vitascope.papers.answer import answer
 from vitascope.papers.catalog import catalog
-from vitascope.papers.core_hours import core_hours
+from vitascope.papers.cost import core_hours
 from vitascope.papers.plan import CellSpec, Grid, Plan, Reading, Study, TableSpec
 from vitascope.papers.scale import DESK, LAPTOP, PAPER, SMOKE
 from vitascope.record import Record
@@ -249,10 +249,10 @@ def test_the_runs_of_a_study_weigh_what_they_cost(tmp_path, monkeypatch):
 
 
 def test_a_quiet_study_in_one_process_times_nothing(tmp_path, monkeypatch):
-    def timed(*args):
+    def timed(*args, **options):
         raise UserError("timed")
 
-    monkeypatch.setattr("vitascope.papers.core_hours.pace_of", timed)
+    monkeypatch.setattr("vitascope.papers.cost.time_steps", timed)
     answer(STUDY, SMOKE, tmp_path / "a", Engine(quiet=True, processes=1))
     with pytest.raises(UserError, match="timed"):
         answer(STUDY, SMOKE, tmp_path / "b", Engine(quiet=False, processes=1))

@@ -11,7 +11,7 @@ from vitascope.errors import UserError
 from vitascope.figure import Figure, Series
 from vitascope.papers import earlier
 from vitascope.papers.answer import answer
-from vitascope.papers.core_hours import core_hours
+from vitascope.papers.cost import core_hours
 from vitascope.papers.earlier import earlier_runs, of_accuracy_alone
 from vitascope.papers.figures import lines
 from vitascope.papers.plan import (

@@ -10,10 +10,10 @@ from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
-from vitascope.papers.budget import hours, size_of
 from vitascope.papers.catalog import catalog
 from vitascope.papers.convit.accuracy import CNNS, TRANSFORMERS, parameters_figure
 from vitascope.papers.convit.measurements import head_mean, positional_layers
+from vitascope.papers.cost import hours, size_of
 from vitascope.papers.plan import Results
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
 from vitascope.record import Record

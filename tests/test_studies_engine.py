@@ -17,8 +17,8 @@ from vitascope.errors import UserError
 from vitascope.loading.model_sizes import count
 from vitascope.models import create_model
 from vitascope.papers import answer as answering
-from vitascope.papers.budget import budget, gigabytes, hours, size_of
 from vitascope.papers.catalog import catalog
+from vitascope.papers.cost import budget, gigabytes, hours, size_of
 from vitascope.papers.plan import CellSpec, Claim, Plan, Reading, Study, TableSpec, Training
 from vitascope.papers.scale import LAPTOP, PAPER, SMOKE
 from vitascope.runs.cache import command, folder_of, recipe_of, run_of

@@ -8,7 +8,6 @@ import pytest
 
 from vitascope.errors import UserError
 from vitascope.papers.answer import filled
-from vitascope.papers.budget import laptop_minutes
 from vitascope.papers.catalog import catalog, covered, find
 from vitascope.papers.plan import (
     TOP1,
@@ -25,7 +24,7 @@ from vitascope.papers.plan import (
     read_claims,
     study,
 )
-from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE
+from vitascope.papers.scale import LAPTOP, PAPER, ROLES, SCALES, SMOKE, laptop_minutes
 from vitascope.record import Record
 
 STUDIES = catalog()

@@ -17,7 +17,7 @@ from vitascope.data.sources.vqa import VQAFolder
 from vitascope.errors import Interrupted, UserError
 from vitascope.measure.vqa_score import mean_score, plain_answer, soft_targets, vqa_score
 from vitascope.models.vilt import vilt
-from vitascope.papers.budget import TASKS
+from vitascope.papers.cost import TASKS
 from vitascope.record import load
 from vitascope.report.tables.models import METRICS
 from vitascope.runs.tasks.segmentation import Segmentation, build_segmenter, class_names

@@ -112,21 +112,21 @@ def searches() -> list[str]:
 
 
 def list_all(as_json: bool) -> str:
-    """The papers' studies, and the others."""
+    """Return one line per study, or JSON with everything about each."""
     rows = listed()
     if as_json:
         return json.dumps(rows)
-    lines = []
-    for row in rows:
-        time = row["time"]
-        lines += [
-            f"{row['name']}: {row['title']}",
-            f"  covers  {', '.join(row['covers'])}",
-            f"  claim   {row['claim']}",
-            f"  laptop  {row['data']['laptop']}; about {time['laptop']} on two cores",
-            f"  desk    {row['data']['desk']}; {time['desk']} (--plan says how many)",
-            f"  paper   {row['data']['paper']}; about {time['paper']}",
-        ]
+    width = max(len(row["name"]) for row in rows)
+    lines = [
+        f"  {row['name']:<{width}}  {row['title']} ({', '.join(row['covers'])}; "
+        f"{row['time']['laptop']})"
+        for row in rows
+    ]
+    lines = ["Studies, what they cover, and their time at --scale laptop on two cores:", *lines]
+    lines += [
+        "",
+        "`vitascope study NAME --plan` prints the claim, the images and the time.",
+    ]
     return "\n".join([*lines, "", "With options of their own:", *searches()])
 
 
@@ -259,7 +259,6 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
 def planned(study: Any, options: StudyOptions) -> list[str]:
     """What a study would run: cells, GPU-hours, memory, and the launch command."""
     from vitascope.papers.answer import command
-    from vitascope.papers.budget import budget
     from vitascope.runs.cache import command as line
 
     scale = scale_of(study, options)
@@ -267,8 +266,13 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
     images = scale.data if options.data else study.data.get(scale.name, study.data["laptop"])
     num_trainings = len(plan.wanted())
     num_runs = num_trainings * len(scale.seeds)
-    lines = [f"{study.name}: {num_runs} runs of {num_trainings} trainings; {images}"]
+    lines = [
+        f"{study.name}: {num_runs} runs of {num_trainings} trainings; {images}",
+        f"  claim: {study.claim}",
+    ]
     if scale.is_paper:
+        from vitascope.papers.cost import budget
+
         cost = budget([plan], len(scale.seeds))
         lines.append(
             f"  expected: {cost.gpu_hours:,.0f} A100-hours, {cost.largest_gb:.0f} GB a GPU"
@@ -279,7 +283,7 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
         lines.append(f"  launch: {command(study.name, scale, extra)} --out {options.out}")
     if scale.name == "desk":
         from vitascope.papers.answer import check_images
-        from vitascope.papers.core_hours import core_hours
+        from vitascope.papers.cost import core_hours
         from vitascope.papers.earlier import earlier_runs
 
         check_images({study.name: plan})
@@ -304,15 +308,13 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
 
 def listed() -> list[dict[str, Any]]:
     """Every study: what it covers, the claim, the data, how long it takes at each scale."""
-    from vitascope.papers.budget import budget, laptop_minutes
     from vitascope.papers.catalog import catalog
-    from vitascope.papers.scale import LAPTOP, PAPER
+    from vitascope.papers.scale import LAPTOP, laptop_minutes
 
     rows = []
     for study in catalog().values():
-        hours = max(budget([study.plan(PAPER)], len(PAPER.seeds)).gpu_hours, 1)
         took = f"{max(laptop_minutes(study.plan(LAPTOP), len(LAPTOP.seeds)), 1):.0f} min"
-        paper = f"{hours:,.0f} A100-hour{'s' * (hours >= 1.5)}"
+        paper = "many GPU-hours: --scale paper --plan counts them"
         row = {
             "name": study.name,
             "covers": list(study.covers),

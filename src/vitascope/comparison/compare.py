@@ -26,7 +26,6 @@ from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
 from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
 from vitascope.comparison.question import LOOKS, SAME, Comparison
-from vitascope.comparison.timing import START
 from vitascope.comparison.tuning import tuning_record, tuning_runs
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups
@@ -46,6 +45,7 @@ from vitascope.runs.cache import (
     recipe_of,
     refuse_other,
 )
+from vitascope.runs.cost import START
 from vitascope.runs.executor import Engine, run_all
 from vitascope.runs.train_model import load_images
 from vitascope.settings import flat

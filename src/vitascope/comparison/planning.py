@@ -14,17 +14,11 @@ from vitascope import record
 from vitascope.comparison.budget import fit, in_words, seconds_from
 from vitascope.comparison.matching import matched_widths
 from vitascope.comparison.question import Comparison
-from vitascope.comparison.timing import (
-    ImageCounts,
-    Speed,
-    duration_of,
-    seconds_beside,
-    seconds_of_epoch,
-    time_steps,
-)
 from vitascope.comparison.tuning import FACTORS, SHARE
 from vitascope.data import Dataset
+from vitascope.processes import makespan
 from vitascope.record import Record, plain
+from vitascope.runs.cost import ImageCounts, Speed, seconds_beside, seconds_of_epoch, time_steps
 from vitascope.runs.spec import Training, changed_recipe
 from vitascope.training import Recipe
 
@@ -53,14 +47,14 @@ class ComparisonPlan:
     budget: float | None
 
     def seconds_of_epoch(self, training: Training) -> float:
-        """For the progress and the time left."""
+        """Return the time of one epoch, for the progress and the time left."""
         plan = training.full_recipe
         return seconds_of_epoch(plan, self.counts, self.speeds[training.model])
 
     def seconds_beside(self, training: Training) -> float:
-        """Of a run besides its epochs."""
-        plan = training.full_recipe
-        return seconds_beside(plan, self.counts, self.speeds[training.model])
+        """Return the time of a run that is not spent in its epochs."""
+        plan, readings = training.full_recipe, self.question.readings
+        return seconds_beside(readings, plan, self.counts, self.speeds[training.model])
 
     @property
     def lines(self) -> list[str]:
@@ -86,6 +80,27 @@ class ComparisonPlan:
         if not self.left_out or self.budget is None:
             return []
         return [f"Left out to end within {in_words(self.budget)}: {'; '.join(self.left_out)}."]
+
+
+def duration_of(
+    question: Comparison, counts: ImageCounts, speeds: Mapping[str, Speed], processes: int
+) -> float:
+    """Return the seconds until the last run ends.
+
+    Runs are handed to processes as these become free, the longest first.
+
+    >>> from vitascope.training import recipe
+    >>> asked = Comparison(data="digits", recipe=recipe("laptop"), models=("a",), fractions=(1.0,))
+    >>> speeds = {"a": Speed(0.001, 0.0)}
+    >>> [round(duration_of(asked, ImageCounts(1000, 0), speeds, n)) for n in (1, 2, 3)]
+    [96, 64, 32]
+    """
+    seconds = []
+    for training, readings, _ in question.runs():
+        plan, speed = training.full_recipe, speeds[training.model]
+        epochs = plan.total_epochs * seconds_of_epoch(plan, counts, speed)
+        seconds.append(epochs + seconds_beside(readings, plan, counts, speed))
+    return makespan(sorted(seconds, reverse=True), processes)
 
 
 def make_plan(

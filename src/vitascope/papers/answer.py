@@ -16,7 +16,7 @@ from vitascope.figure import Figure, restored, stored
 from vitascope.loading.built_in_locality import built_in
 from vitascope.models import create_model
 from vitascope.papers.catalog import order_of
-from vitascope.papers.core_hours import RunCosts
+from vitascope.papers.cost import RunCosts
 from vitascope.papers.earlier import (
     Earlier,
     EarlierRun,

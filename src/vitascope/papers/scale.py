@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from vitascope.errors import UserError, unknown
+from vitascope.papers.plan import Plan
 from vitascope.runs.spec import Reading, Training
 
 T = TypeVar("T")
@@ -20,6 +21,9 @@ IMAGENET = {
     "desk": REAL,
     "laptop": "digits (embedded)",
 }  # a study's images
+# seconds of one slow core on digits, by measurement; "final" stands for the training itself
+LAPTOP_SECONDS = {"final": 25.0, "hessian": 8.0, "corruption": 5.0, "landscape": 4.0}
+OTHER_SECONDS = 0.5
 Name = Literal["smoke", "laptop", "desk", "paper"]
 
 _NARROW = {"embed_dim": 36, "num_heads": 4}  # 4 heads of 9: less than half the channels
@@ -221,3 +225,11 @@ SMOKE = Scale(
     changes={"scale_epochs": False, "batch_size": 32},
 )
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (SMOKE, LAPTOP, DESK, PAPER)}
+
+
+def laptop_minutes(plan: Plan, num_seeds: int, cores: int = 2) -> float:
+    """Return how long a plan takes on a laptop from scratch, from seconds measured on digits."""
+    names = [
+        reading.name for _, readings in plan.wanted().values() for reading in readings.values()
+    ]
+    return num_seeds * sum(LAPTOP_SECONDS.get(name, OTHER_SECONDS) for name in names) / cores / 60
