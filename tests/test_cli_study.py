@@ -13,16 +13,14 @@ from vitascope.papers.catalog import catalog
 from vitascope.record import load
 
 
-def test_the_list_names_every_study_with_claim_data_and_time(capsys):
+def test_the_list_has_a_line_for_every_study(capsys):
     assert main(["study", "--list"]) == 0
-    text = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
     for study in catalog().values():
-        assert f"{study.name}: {study.title}" in text
-        assert study.claim in text
-        assert study.data["paper"] in text
-        assert all(what in text for what in study.covers)
-    assert text.count("A100-hour") == text.count("on two cores") == len(catalog())
-    assert "about 2 A100-hours\n" in text
+        (line,) = (line for line in lines if line.split()[:1] == [study.name])
+        assert study.title in line
+        assert all(part in line for part in study.covers)
+        assert " min)" in line
 
 
 def test_a_machine_can_read_the_list(capsys):
@@ -61,7 +59,7 @@ def test_a_plan_runs_nothing_and_shows_commands_that_train_understands(tmp_path,
     out = str(tmp_path / "none")
     assert main(["study", "distillation", "--scale", "paper", "--plan", "--out", out]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "A100-hours" in lines[1]
+    assert any("A100-hours" in line for line in lines)
     assert any("--engine slurm" in line for line in lines)
     trains = [line.split("vitascope train ")[1] for line in lines if "vitascope train" in line]
     assert len(trains) == 6
