@@ -3,20 +3,23 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ImageOps
 
 from data_making import photos
 from vitascope.data import Augmentation, augment
-from vitascope.data.augment.mixing import Mix, draw_mix, mix_images, mix_targets, smooth_targets
-from vitascope.data.augment.operations import (
-    crop_boxes,
+from vitascope.data.batches import (
+    Mix,
+    draw_mix,
     erase,
     erasing_boxes,
     mirror,
-    resized_crop,
+    mix_images,
+    mix_targets,
     shifted_crop,
+    smooth_targets,
 )
-from vitascope.data.images import resize
+from vitascope.data.file_batches import TrainView, posterize
+from vitascope.data.images import gray, resize, to_image, to_tensor
 from vitascope.errors import UserError
 
 
@@ -36,36 +39,6 @@ def test_a_mirror_flips_only_the_chosen():
     got = mirror(pixels.clone(), torch.tensor([True, False]))
     assert torch.equal(got[0], pixels[0].flip(-1))
     assert torch.equal(got[1], pixels[1])
-
-
-def test_crop_boxes_lie_inside_and_have_the_area_and_shape_asked_for():
-    rng = np.random.default_rng(0)
-    top, left, h, w = crop_boxes(rng, 4000, 60, 80, (0.1, 0.6), (0.75, 4 / 3)).T
-    assert (top >= 0).all()
-    assert (left >= 0).all()
-    assert (top + h <= 60).all()
-    assert (left + w <= 80).all()
-    area = h * w / (60 * 80)
-    assert 0.09 < area.min() < 0.12
-    assert 0.58 < area.max() < 0.62
-    assert area.mean() == pytest.approx(0.35, abs=0.01)
-    assert 0.7 < (w / h).min() < 0.8
-    assert 1.25 < (w / h).max() < 1.4
-
-
-def test_an_impossible_crop_falls_back_to_the_centre():
-    box = crop_boxes(np.random.default_rng(0), 1, 10, 40, (1.0, 1.0), (0.75, 4 / 3))
-    assert box[0].tolist() == [0, 13, 10, 13]
-
-
-def test_a_resized_crop_is_pillows():
-    pixels = photos(2, side=32)
-    got = resized_crop(pixels, np.array([[3, 5, 20, 11], [0, 0, 32, 32]]), 24, "bicubic")
-    for image, out, box in zip(pixels, got, [(5, 3, 16, 23), (0, 0, 32, 32)], strict=True):
-        array = image.permute(1, 2, 0).numpy()
-        want = Image.fromarray(array).crop(box).resize((24, 24), Image.Resampling.BICUBIC)
-        difference = out.permute(1, 2, 0).int() - torch.from_numpy(np.array(want)).int()
-        assert difference.abs().max() <= 1
 
 
 def test_resizing_one_channel_and_upwards_works():
@@ -161,3 +134,31 @@ def test_the_recipes_mix_and_smooth_as_the_papers_say():
     assert augment.cifar().mixes
     assert not augment.laptop().soft
     assert augment.none() == Augmentation(hflip=0.0)
+
+
+@pytest.mark.parametrize("config", ["rand-x9", "auto", "rand-mbig5"])
+def test_an_unknown_randaugment_string_is_refused(config):
+    with pytest.raises(UserError, match="unknown RandAugment string"):
+        TrainView(Augmentation(rand_augment=config), side=8, hflip=0.0, fill=[0])
+
+
+def test_an_image_of_which_no_bit_is_kept_is_black():
+    # pillow 12 refuses this, and timm's magnitude 10 asks for it
+    assert not np.asarray(posterize(to_image(photos(1)[0]), 0)).any()
+
+
+def test_gray_is_pillows_gray():
+    pixels = photos(4, side=16)
+    for got, image in zip(gray(pixels), pixels, strict=True):
+        assert torch.equal(got.to(torch.uint8), to_tensor(ImageOps.grayscale(to_image(image))))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_survive_the_way_through_pillow(channels):
+    for image in photos(2, channels):
+        assert torch.equal(to_tensor(to_image(image)), image)
+
+
+def test_images_of_two_channels_are_not_augmented_one_by_one():
+    with pytest.raises(UserError, match="one or three channels"):
+        to_image(torch.zeros(2, 4, 4, dtype=torch.uint8))

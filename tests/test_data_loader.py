@@ -15,6 +15,7 @@ from vitascope.data import (
     TrainBatches,
     augment,
 )
+from vitascope.data.images import to_tensor
 from vitascope.data.loader import epoch_order
 from vitascope.data.sources.folder import list_files
 from vitascope.errors import UserError
@@ -143,6 +144,18 @@ def test_slices_of_images_from_files_make_up_the_whole_batch(on_disk):
     for batch, left, right in zip(whole, *parts, strict=True):
         assert torch.equal(batch.images, torch.cat([left.images, right.images]))
         assert torch.equal(batch.targets, torch.cat([left.targets, right.targets]))
+
+
+@pytest.mark.parametrize("setting", ["cifar", "deit", "jitter", "everything"])
+def test_images_in_memory_are_augmented_as_those_from_files(on_disk, setting):
+    stored = [to_tensor(on_disk.decode(i)) for i in range(len(on_disk))]
+    same_images = MemoryImages(torch.stack(stored), on_disk.labels, on_disk.classes)
+    augmentation = SETTINGS[setting]
+    options = {"batch_size": 8, "image_size": 12}
+    assert same(
+        batches(on_disk, augmentation, **options).epoch(2),
+        batches(same_images, augmentation, **options).epoch(2),
+    )
 
 
 def test_images_from_files_are_varied(on_disk):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitascope.data import augment
-    from vitascope.data.augment.settings import Augmentation
+    from vitascope.data.augment import Augmentation
     from vitascope.data.batches import Batch
     from vitascope.data.dataset import Dataset
     from vitascope.data.images import FileImages, ImageSet, MemoryImages
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Augmentation": "augment.settings",
+    "Augmentation": "augment",
     "Batch": "batches",
     "Dataset": "dataset",
     "EvalBatches": "loader",

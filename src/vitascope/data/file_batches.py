@@ -1,4 +1,4 @@
-"""Decode and vary images from files, one by one, in as many processes as wanted.
+"""Decode and augment images one by one, in as many processes as wanted.
 
 timm's and torchvision's transforms draw from the global generators of ``random``, numpy and torch.
 Here all three are seeded for each sample and put back as they were, so what happens to an image
@@ -18,11 +18,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from vitascope.data.augment.settings import Augmentation
+from vitascope.data.augment import Augmentation
 from vitascope.data.batches import BatchPosition
 from vitascope.data.decoding import fit
 from vitascope.data.images import FileImages, to_tensor
-from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
 
@@ -100,7 +99,7 @@ class TrainView:
         self.transform = T.Compose(steps)
 
     def __call__(self, image: Image.Image, seed: int) -> Tensor:
-        """One image, varied as its seed says. (C, side, side) uint8"""
+        """Augment one image as its seed determines. (C, side, side) uint8"""
         with seeded(seed):
             return to_tensor(self.transform(image))
 
@@ -147,12 +146,7 @@ class _Batches(torch.utils.data.Dataset):
     def _one(self, number: int, row: int, index: int) -> Tensor:
         if self.view is None or self.positions is None:
             return self.images.view(index)
-        position = self.positions[number]
-        sample = position.rows.start + row
-        rng = stream(
-            Purpose.IMAGE, position.seed, epoch=position.epoch, step=position.step, sample=sample
-        )
-        return self.view(self.images.decode(index), int(rng.integers(2**32)))
+        return self.view(self.images.decode(index), self.positions[number].image_seed(row))
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -1,7 +1,7 @@
 """A set of labelled images: in memory as uint8, or decoded when asked for.
 
-Small images live in memory as one tensor: there a batch is one gather, and augmentation works on
-whole batches. Large ones stay on disk and are decoded by pillow, one by one.
+Small images live in memory as one tensor: there a batch is one gather. Large ones stay on disk and
+are decoded by pillow, one by one.
 
 Shapes: N images, n asked for, C channels, H x W pixels.
 """
@@ -27,6 +27,7 @@ __all__ = [
     "class_numbers",
     "covering",
     "resize",
+    "to_image",
     "to_tensor",
 ]
 
@@ -153,9 +154,32 @@ def covering(
     return scaled[..., top : top + height, left : left + width]
 
 
+def gray(pixels: Tensor) -> Tensor:
+    """Luma as pillow's ``convert("L")`` computes it. (b, 1, H, W) int32"""
+    if pixels.shape[1] == 1:
+        return pixels.int()
+    red, green, blue = pixels.int().unbind(1)
+    return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).unsqueeze(1)
+
+
 def printable(name: Any) -> str:
     """A file's name that can be printed and stored, also where it is not UTF-8."""
     return str(name).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def to_image(pixels: Tensor) -> Image.Image:
+    """Return uint8 pixels (C, H, W) as an image of pillow's.
+
+    Raises:
+        UserError: If they have neither one nor three channels.
+    """
+    if len(pixels) not in MODES:
+        raise UserError(
+            f"images of {len(pixels)} channels cannot be augmented one by one; use one or three "
+            "channels, or a recipe with shifted crops and mirrors alone, such as laptop"
+        )
+    array = pixels.permute(1, 2, 0).numpy()
+    return Image.fromarray(array[..., 0] if len(pixels) == 1 else array)
 
 
 def to_tensor(image: Image.Image) -> Tensor:

@@ -16,14 +16,25 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from vitascope.data.augment.mixing import draw_mix, mix_images, mix_targets, smooth_targets
-from vitascope.data.augment.operations import erase, erasing_boxes
-from vitascope.data.augment.policy import policy
-from vitascope.data.augment.settings import Augmentation
-from vitascope.data.batches import Batch, BatchPosition, Normalize, flip_chance, varied_pixels
+from vitascope.data.augment import Augmentation
+from vitascope.data.batches import (
+    Batch,
+    BatchPosition,
+    Normalize,
+    draw_mix,
+    erase,
+    erasing_boxes,
+    flip_chance,
+    mirror,
+    mix_images,
+    mix_targets,
+    shifted_crop,
+    smooth_targets,
+)
 from vitascope.data.file_batches import Decoded, TrainView, decoded
-from vitascope.data.images import FileImages, ImageSet, resize
+from vitascope.data.images import FileImages, ImageSet, resize, to_image
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
 
@@ -87,11 +98,11 @@ class TrainBatches:
         self.batch_size, self.seed, self.num_workers = batch_size, seed, num_workers
         self.side = image_size or dataset_images.size[-1]
         self.hflip = flip_chance(augmentation, flips)
-        self.fill = torch.tensor([round(255 * m) for m in mean], dtype=torch.uint8)
         self.normalize = Normalize(mean, std)
-        self.policy = None
-        if augmentation.rand_augment and not isinstance(dataset_images, FileImages):
-            self.policy = policy(augmentation.rand_augment)
+        self.view = None
+        if isinstance(dataset_images, FileImages) or augmentation.varies_each_image:
+            fill = [round(255 * m) for m in mean]
+            self.view = TrainView(augmentation, side=self.side, hflip=self.hflip, fill=fill)
 
     def __len__(self) -> int:
         return self._steps
@@ -119,23 +130,31 @@ class TrainBatches:
         self, orders: list[np.ndarray], positions: list[BatchPosition]
     ) -> Iterator[Decoded]:
         if isinstance(self.images, FileImages):
-            view = TrainView(
-                self.augmentation, side=self.side, hflip=self.hflip, fill=self.fill.tolist()
-            )
-            yield from decoded(self.images, orders, positions, view, num_workers=self.num_workers)
+            workers = self.num_workers
+            yield from decoded(self.images, orders, positions, self.view, num_workers=workers)
             return
         for indices, position in zip(orders, positions, strict=True):
-            pixels = varied_pixels(
-                self.images,
-                indices,
-                position,
-                self.augmentation,
-                self.policy,
-                side=self.side,
-                hflip=self.hflip,
-                fill=self.fill,
-            )
-            yield Decoded(pixels, indices)
+            pixels = self.images.pixels(indices)
+            if self.view is None:
+                yield Decoded(self._shifted(pixels, position), indices)
+            else:
+                seeds = map(position.image_seed, range(len(indices)))
+                views = map(self.view, map(to_image, pixels), seeds)
+                yield Decoded(torch.stack(list(views)), indices)
+
+    def _shifted(self, pixels: Tensor, position: BatchPosition) -> Tensor:
+        """Shift and mirror images in memory: (b, C, side, side) uint8."""
+        a, count, rows = self.augmentation, position.batch_size, position.rows
+        pixels = resize(pixels, self.side, self.side, a.interpolation)
+        if a.crop == "pad":
+            pad = a.padding(self.side)
+            offset = position.stream(Purpose.CROP).integers(2 * pad + 1, size=(2, count))
+            top, left = torch.from_numpy(offset[:, rows])
+            pixels = shifted_crop(pixels, top, left, pad)
+        if self.hflip > 0:
+            which = position.stream(Purpose.FLIP).random(count)[rows] < self.hflip
+            pixels = mirror(pixels, torch.from_numpy(which))
+        return pixels
 
     def _finish(self, decoded: Decoded, position: BatchPosition) -> Batch:
         """Normalise, erase, mix."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vitascope.data.augment.operations import gray
 from vitascope.data.dataset import Dataset, pixel_statistics
-from vitascope.data.images import FileImages, ImageSet, MemoryImages, covering
+from vitascope.data.images import FileImages, ImageSet, MemoryImages, covering, gray
 from vitascope.data.memory import MEMORY_LIMIT
 from vitascope.data.subsets import split
 from vitascope.errors import UserError

@@ -66,6 +66,12 @@ class Augmentation:
             raise UserError(f"repeats {self.repeats} is out of range; give 1 or more")
 
     @property
+    def varies_each_image(self) -> bool:
+        """Whether images are changed one by one, rather than shifted and mirrored as a batch."""
+        jitters = self.rand_augment is not None or self.color_jitter > 0
+        return self.crop == "resized" or jitters
+
+    @property
     def mixes(self) -> bool:
         """Whether pairs of images may be mixed."""
         return self.mixup_prob > 0 and (self.mixup > 0 or self.cutmix > 0)
