@@ -289,7 +289,7 @@ def test_interrupted_it_begins_nothing_more(tmp_path):
         said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert "the same command goes on" in said
+    assert "run the same command to continue" in said
     assert len([*tmp_path.glob("b/runs/*/*/config.yaml")]) == 2
 
 

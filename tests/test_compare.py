@@ -141,7 +141,7 @@ def test_validation_images_choose_and_are_neither_trained_on_nor_reported(folder
     )
     page = (folder / "report.html").read_text()
     assert "validation images that chose" in page
-    assert "359 test images, which chose nothing," in page
+    assert "359 test images, which were not used for selection," in page
 
 
 def test_every_image_is_held_out_once_in_folds(tmp_path, capsys):
@@ -356,7 +356,8 @@ def test_interrupted_it_saves_every_run_where_it_stands(tmp_path):
         err = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert (
-        err == "vitascope: stopped; of 2 runs 2 saved where they stood; the same command goes on\n"
+        err
+        == "vitascope: stopped; of 2 runs 2 saved where they stood; run the same command to continue\n"
     )
     for folder in runs(tmp_path / "c"):
         assert saved_step(folder) >= trained_step(folder) > 0

@@ -151,7 +151,9 @@ def test_the_images_that_choose_are_not_those_that_measure():
     advice = advised(CLEAR, tests=tests)
     assert advice.model == "convit"
     assert "82.5 % top-1 [" in advice.headline
-    assert any("test images, which chose nothing, convit is" in s for s in advice.sentences)
+    assert any(
+        "test images, which were not used for selection, convit is" in s for s in advice.sentences
+    )
     assert advice.accuracy["mean"] == pytest.approx(82.5)
     assert any("90.5 %" in said and "validation" in said for said in advice.sentences)
     (said,) = advice.cautions  # and the test images say otherwise
@@ -167,17 +169,17 @@ def test_of_many_models_groups_are_told_and_not_each_lead():
     assert "Undecided between a, b and c, by 20,000 validation images" in advice.headline
     (why,) = (s for s in advice.sentences if s.startswith("Chosen by"))
     assert ": a 90.0 %, b 89.9 %, 3 others down to 60.0 %." in why
-    (leads,) = (s for s in advice.sentences if "which chose nothing" in s)
+    (leads,) = (s for s in advice.sentences if "not used for selection" in s)
     assert re.search(
         r"a is ahead of 2 others by 20\.0 points \[\+\d+\.\d, \+\d+\.\d\] or more; "
-        r"not told from 2 others \(\+0\.1 points \[.*\] to \+0\.1 points \[.*\]\)\.$",
+        r"level with 2 others \(\+0\.1 points \[.*\] to \+0\.1 points \[.*\]\)\.$",
         leads,
     )
     worse = {**table, "e": [(99, 99.6), (99, 99.6)]}
     leads = next(
         s
         for s in advise(chosen, cells(worse), dict.fromkeys(table, 1.0), "a").sentences
-        if "which chose nothing" in s
+        if "not used for selection" in s
     )
     assert re.search(r"; behind e by 9\.3 points \[-", leads)
 
@@ -190,11 +192,11 @@ def test_what_a_finer_grid_brings_and_costs_is_said_of_each_network():
     sentences = advise(cells(table), cells(table), cost, "cnn").sentences
     first, second, third = (s for s in sentences if s.startswith("A finer grid"))
     assert re.fullmatch(
-        r"A finer grid, patches of 2 instead of 4 pixels, brings vit \+5\.0 points "
+        r"A finer grid, patches of 2 instead of 4 pixels, adds vit \+5\.0 points "
         r"\[\+\d\.\d, \+\d\.\d\] for 2\.0 times the multiply-adds\.",
         first,
     )
-    assert "of 4 instead of 8 pixels, brings vit +20.0 points" in second
+    assert "of 4 instead of 8 pixels, adds vit +20.0 points" in second
     assert re.search(r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\], within noise, for 2", third)
     assert not [s for s in advised(CLEAR).sentences if "finer grid" in s]
 
@@ -203,7 +205,7 @@ def test_images_that_choose_and_measure_are_in_the_badge():
     both = cells(CLEAR)
     advice = advise(both, both, COST, "vit")
     assert advice.badge == "With caution: chosen on the test images"
-    assert not any("chose nothing" in said for said in advice.sentences)
+    assert not any("not used for selection" in said for said in advice.sentences)
     alone = both.of("vit")
     assert not advise(alone, alone, COST, "vit").cautions  # nothing was chosen
 

@@ -272,7 +272,7 @@ def test_the_answer_has_every_part(answered, folder):
     assert "<code>vitascope predict" in page
     assert "How good" not in page  # its runs are parts of the answer
     assert "validation images that chose" in page
-    assert "test images, which chose nothing" in page
+    assert "test images, which were not used for selection" in page
 
 
 def test_validation_images_choose_and_test_images_report(answered, folder):

@@ -110,12 +110,12 @@ def test_one_process_is_followed_while_a_run_goes_on(tmp_path):
     assert _in_turn(train, [{}], watcher) == [1.0]
 
 
-def played(folder, clock, runs, *, processes, beside):
+def played(folder, clock, runs, *, processes, overhead):
     """Run made-up jobs by the clock, and compare the time left with the true one.
 
     Args:
         runs: Of each job, in order: epochs, planned and true seconds of an epoch.
-        beside: Planned and true seconds of a job before its first epoch.
+        overhead: Planned and true seconds of a job before its first epoch.
 
     Returns: Share of the time gone, seconds said to be left, seconds truly left; every second.
     """
@@ -123,12 +123,12 @@ def played(folder, clock, runs, *, processes, beside):
     for each in folders:
         each.mkdir()
     epochs, planned, true = zip(*runs, strict=True)
-    more = [beside[0]] * len(runs)
+    more = [overhead[0]] * len(runs)
     watcher = _Watcher(folders, epochs, planned, more, processes=processes, quiet=True)
     free, written, ends = [0.0] * processes, [], []
     for each, count, seconds in zip(folders, epochs, true, strict=True):
         start = min(free)
-        lines = [start + beside[1] + (number + 1) * seconds for number in range(count)]
+        lines = [start + overhead[1] + (number + 1) * seconds for number in range(count)]
         free[free.index(start)] = lines[-1]
         ends.append(lines[-1])
         written.append((each / "metrics.jsonl", lines))
@@ -155,6 +155,7 @@ def test_the_time_left_is_right_within_a_quarter_after_the_first_tenth(
     tmp_path, clock, runs, processes
 ):
     """Also where a process has nothing more to do at the end, and steps were timed wrongly."""
-    for share, said, true in played(tmp_path, clock, runs, processes=processes, beside=(2.0, 4.0)):
+    games = played(tmp_path, clock, runs, processes=processes, overhead=(2.0, 4.0))
+    for share, said, true in games:
         if share >= 0.1 and true > 10:  # two epochs, in which nothing is written
             assert said == pytest.approx(true, rel=0.25, abs=5.0), share

@@ -147,7 +147,7 @@ def test_a_run_killed_twice_ends_with_the_bits_of_one_that_was_not(whole, tmp_pa
 def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(whole, tmp_path, number):
     folder = tmp_path / "run"
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match="--resume goes on from step 8") as stopped:
+    with pytest.raises(Interrupted, match="--resume continues from step 8") as stopped:
         go(folder, at=8, action=lambda: signal.raise_signal(number))
     assert stopped.value.folder == folder
     assert signal.getsignal(number) is before
@@ -252,7 +252,7 @@ def test_a_finished_run_comes_back_at_once_with_its_weights(whole):
 
 
 def test_a_folder_with_a_run_is_neither_overwritten_nor_continued_otherwise(whole):
-    with pytest.raises(UserError, match="already holds a run; go on with it \\(resume\\) or"):
+    with pytest.raises(UserError, match="already holds a run; resume it"):
         go(whole)
     with pytest.raises(UserError, match=r"recipe\.lr was 0\.002, now 0\.5; resume with the same"):
         go(whole, resume=True, lr=0.5)

@@ -1,8 +1,8 @@
-"""Import hooks: mend torchvision without operators, enter our models in timm's registry.
+"""Import hooks: repair torchvision without operators, enter our models in timm's registry.
 
 Nothing here imports torch. A finder on ``sys.meta_path`` acts on two imports:
 
-* ``torchvision._meta_registrations``. PyPI's torchvision is a CUDA build; beside a CPU-only
+* ``torchvision._meta_registrations``. PyPI's torchvision is a CUDA build; next to a CPU-only
   torch its compiled operators do not load, and importing torchvision (so timm, so most vision
   code) dies with "operator torchvision::nms does not exist". When the operators are missing, and
   only then, ``nms`` and ``qnms`` are declared without an implementation so that the import goes

@@ -1,8 +1,8 @@
 """Atomic writes: a file appears whole or not at all.
 
-A file is written in a hidden folder beside its place (``.NAME.xxxxxxxx.part``), flushed, and
+A file is written in a hidden folder next to its place (``.NAME.xxxxxxxx.part``), flushed, and
 renamed. The writer holds a lock on that folder, so one that a killed process left can be told from
-one in use: the next write beside it removes it.
+one in use: the next write next to it removes it.
 """
 
 import os
@@ -92,7 +92,7 @@ def flush(path: str | Path) -> None:
 
 
 def _own_folder(path: Path) -> tuple[Path, int]:
-    """A new hidden folder beside ``path``, and the handle that keeps it locked."""
+    """A new hidden folder next to ``path``, and the handle that keeps it locked."""
     while True:
         folder = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         try:

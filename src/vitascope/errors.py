@@ -24,7 +24,7 @@ class Interrupted(KeyboardInterrupt):
     ) -> None:
         self.folder, self.step, self.signal_name = folder, step, signal_name
         self.finished = finished
-        self.hint = f"the same command with --resume goes on from step {step}"
+        self.hint = f"the same command with --resume continues from step {step}"
         if finished:
             self.hint = "the run is finished"
         super().__init__(f"stopped by {signal_name} at step {step}, saved in {folder}; {self.hint}")
@@ -41,8 +41,8 @@ def reason(error: BaseException) -> str:
     >>> reason(ValueError("bad\\n  header"))
     'bad header'
     """
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message if len(message) <= 200 else message[:199] + "…"
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

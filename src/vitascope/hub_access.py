@@ -71,12 +71,12 @@ def may_be_cached(name: str) -> bool:
     timm's are nearly all in ``timm/NAME.TAG``. A few have another owner or an address outside the
     hub, which timm's source names; importing it would take four seconds.
     """
-    kept = cached_repositories()
+    cached = cached_repositories()
     if name.startswith("hf-hub:"):
-        return name.removeprefix("hf-hub:").split("@")[0] in kept
+        return name.removeprefix("hf-hub:").split("@")[0] in cached
     stem = _architecture(name).replace("_quickgelu", "")  # has the weights of the model without it
-    elsewhere = {repository for repository in kept if not repository.startswith("timm/")}
-    return any(each.startswith(f"timm/{stem}") for each in kept) or _named_by_timm(
+    elsewhere = {repository for repository in cached if not repository.startswith("timm/")}
+    return any(each.startswith(f"timm/{stem}") for each in cached) or _named_by_timm(
         elsewhere | _torch_checkpoints()
     )
 
@@ -124,9 +124,9 @@ def check_weights_can_be_had(names: Sequence[str]) -> None:
         raise UserError(_missing(names[0] if len(names) == 1 else f"all {len(names)} models"))
 
 
-def _missing(what: str) -> str:
+def _missing(name: str) -> str:
     return (
-        f"the weights of {what} are not in the cache ({constants.HF_HUB_CACHE}) and "
+        f"the weights of {name} are not in the cache ({constants.HF_HUB_CACHE}) and "
         f"{constants.ENDPOINT} cannot be reached; give local-dir:FOLDER or NAME@FILE, or fill "
         "the cache where there is a network (HF_HOME says where it is)"
     )

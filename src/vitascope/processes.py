@@ -45,7 +45,7 @@ def side_by_side(
     processes: int,
     epochs: Sequence[int],
     weights: Sequence[float] | None = None,
-    beside: Sequence[float] | None = None,
+    overhead: Sequence[float] | None = None,
     what: str = "training",
     quiet: bool = False,
 ) -> list[Any]:
@@ -55,7 +55,7 @@ def side_by_side(
         function: Importable by name in a new process.
         epochs: How many each job will run, for the progress bar.
         weights: What an epoch of each job costs, in seconds or any unit; all the same if left out.
-        beside: What each job costs besides its epochs, in the same unit; nothing if left out.
+        overhead: What each job costs besides its epochs, in the same unit; nothing if left out.
         what: The work, in a word, for the progress.
 
     Raises:
@@ -63,7 +63,7 @@ def side_by_side(
     """
     check_value(processes, Processes, "processes")
     folders = [Path(job["out"]) for job in jobs]
-    costs, more = weights or [1.0] * len(jobs), beside or [0.0] * len(jobs)
+    costs, more = weights or [1.0] * len(jobs), overhead or [0.0] * len(jobs)
     watcher = _Watcher(folders, epochs, costs, more, processes=processes, what=what, quiet=quiet)
     with _one_thread(), _told_to_stop(), watcher as watch:
         if processes == 1:
@@ -138,7 +138,7 @@ def _stopped_with(futures: Sequence["Future[Any]"]) -> str:
     >>> finished.set_result(None)
     >>> saved.set_exception(Interrupted(Path("runs/a"), 8, "SIGTERM"))
     >>> _stopped_with([finished, saved, waiting])
-    'stopped; of 3 runs 1 finished, 1 saved where it stood; the same command goes on'
+    'stopped; of 3 runs 1 finished, 1 saved where it stood; run the same command to continue'
     """
     finished = saved = lost = 0
     for future in futures:
@@ -148,12 +148,12 @@ def _stopped_with(futures: Sequence["Future[Any]"]) -> str:
         finished += error is None or (isinstance(error, Interrupted) and error.finished)
         saved += isinstance(error, Interrupted) and not error.finished
         lost += isinstance(error, BrokenProcessPool)
-    kept = [f"{finished} finished"] if finished else []
-    kept += [f"{saved} saved where {'it' if saved == 1 else 'they'} stood"] if saved else []
-    said = f"stopped; of {len(futures)} runs {', '.join(kept)}" if kept else "stopped"
+    parts = [f"{finished} finished"] if finished else []
+    parts += [f"{saved} saved where {'it' if saved == 1 else 'they'} stood"] if saved else []
+    message = f"stopped; of {len(futures)} runs {', '.join(parts)}" if parts else "stopped"
     if lost:
-        said = "stopped at once; runs under way are kept to their last checkpoint"
-    return f"{said}; the same command goes on"
+        message = "stopped at once; runs under way are kept to their last checkpoint"
+    return f"{message}; run the same command to continue"
 
 
 _idle = threading.Event()  # in a worker: no job is running
@@ -218,7 +218,7 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
         if isinstance(error, BrokenProcessPool):
             raise UserError(
                 "a worker process died, perhaps for want of memory; finished runs are kept, and "
-                "the same command goes on, with --processes 1 if need be"
+                "run the same command to continue, with --processes 1 if memory is short"
             ) from None
         if isinstance(error, UserError):
             raise UserError(f"{folder}: {error}") from None
@@ -291,13 +291,13 @@ class _Watcher:
         folders: Sequence[Path],
         epochs: Sequence[int],
         weights: Sequence[float],
-        beside: Sequence[float],
+        overhead: Sequence[float],
         *,
         processes: int,
         what: str = "training",
         quiet: bool,
     ):
-        self.jobs = list(zip(folders, epochs, weights, beside, strict=True))
+        self.jobs = list(zip(folders, epochs, weights, overhead, strict=True))
         self.processes = processes
         self.total = makespan((n * weight + more for _, n, weight, more in self.jobs), processes)
         done = self.total - self.left(ended=0)
@@ -306,12 +306,12 @@ class _Watcher:
     def left(self, ended: int) -> float:
         """Until the last job ends, in the unit of the weights; so many jobs have ended."""
         costs = []
-        for folder, epochs, weight, beside in self.jobs:
+        for folder, epochs, weight, overhead in self.jobs:
             ahead = max(0, epochs - self._lines(folder / "metrics.jsonl"))
             if ahead == 0 and ended > 0:
                 ended -= 1
             else:
-                costs.append(ahead * weight + beside)
+                costs.append(ahead * weight + overhead)
         return makespan(costs, self.processes)
 
     @staticmethod

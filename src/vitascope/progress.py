@@ -106,10 +106,10 @@ class Progress:
     def line(self, step: str = "") -> str:
         """What is done and how long the rest will take, in words."""
         share = min(1.0, self.done / self.total) if self.total else 0.0
-        words = [f"{self.what or 'done'}: {100 * share:.0f} %"]
+        parts = [f"{self.what or 'done'}: {100 * share:.0f} %"]
         if self.left is not None:
-            words.append(f"{time_in_words(self.left)} left")
-        return ", ".join([*words, *([step] if step else [])])
+            parts.append(f"{time_in_words(self.left)} left")
+        return ", ".join([*parts, *([step] if step else [])])
 
     def tell(self, line: str) -> None:
         """Print one line, above the bar if there is one."""
@@ -140,8 +140,8 @@ def _bar_of(progress: Progress) -> Any:
         @property
         def format_dict(self) -> Any:
             left = progress.left
-            said = "?" if left is None else tqdm.format_interval(left)
-            return {**super().format_dict, "left": said}
+            remaining = "?" if left is None else tqdm.format_interval(left)
+            return {**super().format_dict, "left": remaining}
 
     return Bar
 

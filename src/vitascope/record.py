@@ -69,13 +69,13 @@ def provenance() -> dict[str, Any]:
 @lru_cache(maxsize=1)  # read from files, which do not change while a program runs
 def _versions() -> Mapping[str, str]:
     """The versions of the packages that are installed."""
-    found = {}
+    versions = {}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def threads() -> int:
@@ -144,11 +144,11 @@ _NOT_ONE = (ValueError, TypeError, AttributeError)  # JSON of another shape
 
 def check_format(body: Mapping[str, Any], what: str) -> None:
     """Refuse what a later version wrote; without a number it is of the first."""
-    found = body.get("format", 0)
-    if not isinstance(found, int) or not 0 <= found <= FORMAT:
+    number = body.get("format", 0)
+    if not isinstance(number, int) or not 0 <= number <= FORMAT:
         raise UserError(
-            f"{what} of format {found!r}; this vitascope reads formats up to {FORMAT}: use the one "
-            "that wrote it, or a newer one"
+            f"{what} of format {number!r}; this vitascope reads formats up to {FORMAT}: use the "
+            "one that wrote it, or a newer one"
         )
 
 
@@ -161,9 +161,9 @@ def _check(body: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shapes: An
         if isinstance(body.get(name), bool):
             raise ValueError(f"its {name} is {body[name]}")
     _check_numbers(body)
-    found = {name: list(array.shape) for name, array in arrays.items()}
-    if found != shapes:
-        raise ValueError(f"its arrays are {str(found)[:60]}, not {str(shapes)[:60]}")
+    actual = {name: list(array.shape) for name, array in arrays.items()}
+    if actual != shapes:
+        raise ValueError(f"its arrays are {str(actual)[:60]}, not {str(shapes)[:60]}")
 
 
 _TYPES: dict[str, Any] = {
@@ -211,9 +211,9 @@ def load_config(folder: str | Path) -> dict[str, Any]:
         if not isinstance(config.get(part), dict):
             raise UserError(f"{path} is not a run's config: its {part} is {config.get(part)!r:.40}")
     for part, fits in _DATA.items():
-        found = config["data"].get(part)
-        if found is not None and not fits(found):
-            raise UserError(f"{path} is not a run's config: its data.{part} is {found!r:.40}")
+        value = config["data"].get(part)
+        if value is not None and not fits(value):
+            raise UserError(f"{path} is not a run's config: its data.{part} is {value!r:.40}")
     return config
 
 
@@ -295,8 +295,8 @@ def _commit() -> str | None:
     """The commit of the checkout this package runs from, with ``+`` when it was changed."""
     here = Path(__file__).parent
 
-    def git(*words: str) -> str | None:
-        command = ["git", "-C", str(here), *words]
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(here), *arguments]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         except (OSError, subprocess.TimeoutExpired):

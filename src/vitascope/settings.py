@@ -49,8 +49,8 @@ class Within:
         in [0, 1)
         """
         if self.high == math.inf:
-            words = "0 or more" if self.low == 0 else f"at least {self.low}"
-            return f"above {self.low}" if self.open_low else words
+            bound = "0 or more" if self.low == 0 else f"at least {self.low}"
+            return f"above {self.low}" if self.open_low else bound
         if not (self.open_low or self.open_high):
             return f"from {self.low} to {self.high}"
         left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
@@ -131,11 +131,11 @@ def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     >>> flat({"lr": 0.1, "subset": {"fraction": 0.5}})
     {'lr': 0.1, 'subset.fraction': 0.5}
     """
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in settings.items():
         nested = isinstance(value, Mapping)
-        found |= flat(value, f"{above}{name}.") if nested else {above + str(name): value}
-    return found
+        flattened |= flat(value, f"{above}{name}.") if nested else {above + str(name): value}
+    return flattened
 
 
 def typed(value: Any) -> str:
@@ -165,19 +165,19 @@ def changed(wanted: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -
     )
 
 
-def command_line(words: Sequence[str], options: Iterable[tuple[str, Any]]) -> str:
+def command_line(command: Sequence[str], options: Iterable[tuple[str, Any]]) -> str:
     """A command; options that are None, False or empty are left out.
 
     >>> command_line(["vitascope", "train"], [("--model", "a b"), ("--seed", 0), ("--quiet", None)])
     "vitascope train --model 'a b' --seed 0"
     """
-    said = [shlex.quote(str(word)) for word in words]
+    parts = [shlex.quote(str(word)) for word in command]
     for name, value in options:
         if value is None or value is False or value == ():
             continue
         many = value if isinstance(value, (tuple, list)) else [value]
-        said += [name, *([] if value is True else (shlex.quote(str(item)) for item in many))]
-    return " ".join(said)
+        parts += [name, *([] if value is True else (shlex.quote(str(item)) for item in many))]
+    return " ".join(parts)
 
 
 def with_option(line: str, option: str, value: Any) -> str:
@@ -188,8 +188,8 @@ def with_option(line: str, option: str, value: Any) -> str:
     >>> with_option("vitascope train --threads=1 --seed 1", "--threads", 2)
     'vitascope train --threads=1 --seed 1'
     """
-    there = any(word.partition("=")[0] == option for word in shlex.split(line))
-    return line if there else f"{line} {option} {shlex.quote(str(value))}"
+    is_given = any(word.partition("=")[0] == option for word in shlex.split(line))
+    return line if is_given else f"{line} {option} {shlex.quote(str(value))}"
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def run(options: DataOptions) -> Result:
             for line in values["classes"]
         ),
     )
-    named = tuple(f"{what}: {one} | {other}" for what, one, other in survey.pairs)
+    named = tuple(f"{finding}: {one} | {other}" for finding, one, other in survey.pairs)
     return Result(
         records={},
         summary=f"{as_text(table)}\n{survey.short}.",

@@ -29,7 +29,7 @@ class Models:
     pattern: Annotated[str | None, Positional, arg(metavar="PATTERN")] = None
     """Wildcard for the names; only ours when left out."""
     table: bool = False
-    """Parameters and multiply-adds beside the paper's; with a pattern, of the models that match."""
+    """Print parameters and multiply-adds next to the paper's, for the models that match."""
     attention_map: Path | None = None
     """Draw where four heads look before training (ConViT, Fig. 3) to this file (.png, .svg or
     .pdf)."""

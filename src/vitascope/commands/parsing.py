@@ -39,13 +39,13 @@ def parse(kind: type[Request], name: str, words: Sequence[str]) -> Request:
     A mistake is a :class:`UserError` of one line; help ends with :class:`SystemExit`.
     """
     try:
-        request, rest = _read(kind, words, name)
+        request, unknown_words = _read(kind, words, name)
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UserError(f"{_mistake(kind, words)} ({name} --help tells more)") from None
-    if rest:
-        raise UserError(f"{_unrecognized(kind, rest)} ({name} --help tells more)")
+    if unknown_words:
+        raise UserError(f"{_unrecognized(kind, unknown_words)} ({name} --help tells more)")
     check(request, _option)
     return request
 
@@ -76,13 +76,13 @@ def _option(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def _unrecognized(kind: Any, rest: Sequence[str]) -> str:
+def _unrecognized(kind: Any, unknown_words: Sequence[str]) -> str:
     """What is said of words that no option takes, with the option that is nearest."""
     names = [field.name.replace("_", "-") for field in fields(kind)]
-    asked = rest[0].partition("=")[0]
+    asked = unknown_words[0].partition("=")[0]
     near = get_close_matches(asked[2:], names, n=1) if asked.startswith("--") else []
     hint = f"; did you mean '--{near[0]}'?" if near else ""
-    return f"Unrecognized options: {' '.join(rest)}{hint}"
+    return f"Unrecognized options: {' '.join(unknown_words)}{hint}"
 
 
 def _mistake(kind: Any, words: Sequence[str]) -> str:
@@ -100,8 +100,8 @@ def _mistake(kind: Any, words: Sequence[str]) -> str:
         try:
             _read(make_dataclass("One", [(name, hints[name])]), [option, *values][not option :])
         except SystemExit:
-            said = repr(" ".join(values)) if values else "nothing"
-            return f"{option or name.upper()} takes {_taken(hints[name])}, not {said}"
+            text = repr(" ".join(values)) if values else "nothing"
+            return f"{option or name.upper()} takes {_taken(hints[name])}, not {text}"
     missing = [name for name in needed(kind) if name not in given]
     if not missing:
         return f"these words are not understood: {' '.join(words)}"

@@ -82,8 +82,8 @@ def _of_model(
 
         if not isinstance(model, nn.Module):
             raise UserError(f"a model is a name, a folder or a torch.nn.Module, not {model!r:.40}")
-        words = {"model": type(model).__name__, **options}
-        return _answered(partial(run, model=model), kind, name, words)
+        options_given = {"model": type(model).__name__, **options}
+        return _answered(partial(run, model=model), kind, name, options_given)
 
     return _documented(function, name, kind)
 

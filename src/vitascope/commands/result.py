@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Result", "with_figures"]
 
 
-FORMATS = ("png", "svg")  # of figures that are saved beside records
+FORMATS = ("png", "svg")  # of figures that are saved next to records
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -136,11 +136,11 @@ class Handler(BaseHTTPRequestHandler):
                 self._refuse(408, "the image did not arrive in time")
                 return
             try:
-                found = self.server.live.explore(raw)
+                explored = self.server.live.explore(raw)
             except Refusal as refusal:
                 self._refuse(refusal.status, str(refusal))
                 return
-            self._json(200, data_of(found))
+            self._json(200, data_of(explored))
 
     def _body(self, length: int) -> bytes | None:
         """The body, or None if not all of it came."""
@@ -158,8 +158,8 @@ class Handler(BaseHTTPRequestHandler):
         self._refuse(403, "this server answers only to its own page")
         return False
 
-    def _refuse(self, status: int, words: str) -> None:
-        self._json(status, {"error": words})
+    def _refuse(self, status: int, message: str) -> None:
+        self._json(status, {"error": message})
 
     def _json(self, status: int, body: Any) -> None:
         self._send(status, "application/json", json.dumps(body, allow_nan=False).encode("utf-8"))

@@ -27,7 +27,7 @@ SEARCHES: dict[str, tuple[type[Any], Callable[[Any], Result]]] = {
 class StudyOptions:
     """Reproduce a paper's tables and figures, at the size of a laptop or of the paper.
 
-    The same table at both scales, with the paper's numbers beside ours, the spread over seeds, and
+    The same table at both scales, with the paper's numbers next to ours, the spread over seeds, and
     a verdict on every claim: agrees, disagrees, undecided, or not testable here. If it is
     interrupted, the same command continues; finished runs are used again, also by other studies
     in the same folder.
@@ -134,16 +134,16 @@ def understand(words: Sequence[str]) -> tuple[Any, Callable[[Any], None]]:
     """The options of the study that ``words`` name, and what answers and prints it."""
     if "--all" in words:
         words = ["--all", *(word for word in words if word != "--all")]
-    name, *rest = words
+    name, *arguments = words
     if name == "--list":
-        if set(rest) - {"--json"}:
-            raise UserError(f"--list takes --json alone, not {' '.join(rest)}")
-        return "--json" in rest, lambda as_json: print(list_all(as_json))
+        if set(arguments) - {"--json"}:
+            raise UserError(f"--list takes --json alone, not {' '.join(arguments)}")
+        return "--json" in arguments, lambda as_json: print(list_all(as_json))
     if name in SEARCHES:
         kind, answer = SEARCHES[name]
-        options = parse(kind, f"vitascope study {name}", rest)
+        options = parse(kind, f"vitascope study {name}", arguments)
         return options, lambda o: show(answer(o), as_json=o.json, quiet=o.quiet)
-    studies, options = papers_studies(name, rest)
+    studies, options = papers_studies(name, arguments)
     return options, lambda o: run_papers(studies, o)
 
 
@@ -183,10 +183,10 @@ def _answered(study: Any, options: StudyOptions) -> Result:
     from vitascope.papers.answer import answer
     from vitascope.report.tables.study import study_text
 
-    found = answer(
+    record = answer(
         study, scale_of(study, options), options.out, engine_of(options), options.records
     )
-    return Result(records={study.name: found}, summary=study_text(found), values=found.values)
+    return Result(records={study.name: record}, summary=study_text(record), values=record.values)
 
 
 def scale_of(study: Any, options: StudyOptions) -> Any:
@@ -225,7 +225,7 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
         if options.plan:
             return
     check_images({study.name: study.plan(scale_of(study, options)) for study in studies})
-    found: list[CountedClaim] = []
+    claims: list[CountedClaim] = []
     failed, values = [], []
     for i, study in enumerate(studies):
         if not (options.quiet or options.json) and len(studies) > 1:
@@ -237,7 +237,7 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
                 raise
             failed.append(f"{study.name}: {error}")
             continue
-        found += map(tested, result.values["claims"])
+        claims += map(tested, result.values["claims"])
         values.append(result.values)
         if not options.json:
             print(f"{result}\n", flush=True)
@@ -248,8 +248,8 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     if options.json:
         print(json.dumps(values[0] if len(studies) == 1 else values))
     elif len(studies) > 1:
-        counted = f"{len(values)} studies, {tally([claim.verdict for claim in found])}."
-        print(f"{counted} {correction(found)}".strip())
+        counted = f"{len(values)} studies, {tally([claim.verdict for claim in claims])}."
+        print(f"{counted} {correction(claims)}".strip())
     if values and not options.json:
         print(page)
     if failed:
@@ -287,8 +287,8 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
         from vitascope.papers.earlier import earlier_runs
 
         check_images({study.name: plan})
-        known = earlier_runs(options.records, study.name, scale, plan).runs
-        left = core_hours(plan, scale.seeds, options.out, known=known)
+        earlier = earlier_runs(options.records, study.name, scale, plan).runs
+        left = core_hours(plan, scale.seeds, options.out, known=earlier)
         lines.append(
             f"  expected: {left.hours:,.1f} core-hours: {left.training:,.1f} for {left.num_runs} "
             f"runs that are not there yet, {left.readings:,.1f} for what is read off them (timed "

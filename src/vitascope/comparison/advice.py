@@ -1,8 +1,8 @@
 """The recommendation of a comparison in sentences: which model, by how much, on what evidence.
 
 The rule is :func:`vitascope.stats.recommend`, on the most training images. It sees the
-images that choose (validation, or out of fold); accuracy and leads are told of images that chose
-nothing (test).
+images that choose (validation, or out of fold); accuracy and leads are reported on the test images,
+which were not used for selection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Advice:
     confidence: Literal["clear", "equivalent", "undecided"]
     cautions: tuple[str, ...]  # reasons not to trust it, the gravest first
     margin: float  # points of accuracy that a cheaper model may be behind
-    accuracy: Mapping[str, Any]  # of the model, on images that chose nothing
+    accuracy: Mapping[str, Any]  # of the model, on images that were not used for selection
 
 
 def advise(
@@ -50,9 +50,9 @@ def advise(
     """Which model to take for these images: the best on all of them, or a cheaper equivalent.
 
     Args:
-        chosen: What the runs said about the images that choose.
-        reported: What they said about images that chose nothing; the same object where there are
-            none.
+        chosen: Results of the runs on the images that choose the model.
+        reported: Results on images that were not used for selection; the same object as ``chosen``
+            where there are none.
         cost: Multiply-adds of each model.
         reference: The model that gains are relative to.
         margin: Points that do not matter where a model is cheaper.
@@ -61,34 +61,34 @@ def advise(
         notes: What a reader must know of how they were planned.
     """
     most = chosen.most
-    found = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
+    recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
     correct = reported.correct(most)
-    level = stats.accuracy(correct[found.model], **reported.kinds)
+    level = stats.accuracy(correct[recommendation.model], **reported.kinds)
     rows = tabulate(reported, reference)
     against = cautions(
         rows,
         trainings or Trainings(),
         margin,
-        model=found.model,
+        model=recommendation.model,
         chosen=chosen,
         reported=reported,
-        may_be_behind=margin if found.verdict == "equivalent" else 0.0,
+        may_be_behind=margin if recommendation.verdict == "equivalent" else 0.0,
     )
     return Advice(
-        model=found.model,
-        headline=_headline(found, level, chosen, reported, margin, METRICS[metric]),
-        badge=_badge(found, margin, [each.words for each in against]),
+        model=recommendation.model,
+        headline=_headline(recommendation, level, chosen, reported, margin, METRICS[metric]),
+        badge=_badge(recommendation, margin, [each.words for each in against]),
         sentences=(
             *(each.sentence for each in against),
-            *_why(found, chosen),
-            *_leads(found.model, reported, chosen),
+            *_why(recommendation, chosen),
+            *_leads(recommendation.model, reported, chosen),
             *_grids(reported, cost),
             *notes,
             *_few(chosen, reported),
             *_trend(rows, reference),
         ),
         evidence=tuple(_says(row, reference) for row in rows),
-        confidence=found.verdict,
+        confidence=recommendation.verdict,
         cautions=tuple(each.sentence for each in against),
         margin=margin,
         accuracy={"mean": level.value, "low": level.low, "high": level.high},
@@ -96,7 +96,7 @@ def advise(
 
 
 def _headline(
-    found: stats.Recommendation,
+    recommendation: stats.Recommendation,
     level: stats.Estimate,
     chosen: Evidence,
     reported: Evidence,
@@ -104,29 +104,29 @@ def _headline(
     metric: str,
 ) -> str:
     interval = f"[{level.low:.1f}, {level.high:.1f}]"
-    what = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
-    if len(found.accuracy) == 1:
-        return f"{found.model}: {what}."
+    result = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
+    if len(recommendation.accuracy) == 1:
+        return f"{recommendation.model}: {result}."
     by = f", by {chosen.called}" if chosen is not reported else ""
-    if found.verdict == "undecided":
-        between = undecided_between(found.best, found.rivals)
-        return f"{between}{by}; {found.best}, the highest mean, has {what}."
-    if found.verdict == "clear":
-        return f"Take {found.model}: {what}; ahead of the rest{by}."
-    cheaper = ", and cheaper" if found.model != found.best else ""
+    if recommendation.verdict == "undecided":
+        between = undecided_between(recommendation.best, recommendation.rivals)
+        return f"{between}{by}; {recommendation.best}, the highest mean, has {result}."
+    if recommendation.verdict == "clear":
+        return f"Take {recommendation.model}: {result}; ahead of the rest{by}."
+    cheaper = ", and cheaper" if recommendation.model != recommendation.best else ""
     near = f"shown to be within {margin:g} {_points(margin)} of the best"
-    return f"Take {found.model}: {what}; {near}{by}{cheaper}."
+    return f"Take {recommendation.model}: {result}; {near}{by}{cheaper}."
 
 
-def _badge(found: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
+def _badge(recommendation: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
     """How far the headline can be trusted; cautions come first."""
     if against:
         return f"With caution: {'; '.join(against)}"
-    if found.verdict == "clear":
+    if recommendation.verdict == "clear":
         return "A clear result"
-    if found.verdict == "equivalent":
+    if recommendation.verdict == "equivalent":
         return f"Shown to be within {margin:g} {_points(margin)} of the best"
-    if len(found.accuracy) == 1:
+    if len(recommendation.accuracy) == 1:
         return "One model: nothing to compare it with"
     return "Undecided: the models are too close for these runs and images"
 
@@ -135,46 +135,47 @@ def _points(number: float) -> str:
     return "point" if number == 1 else "points"
 
 
-def _why(found: stats.Recommendation, chosen: Evidence) -> list[str]:
+def _why(recommendation: stats.Recommendation, chosen: Evidence) -> list[str]:
     """The reason of the choice, with the images it was made by."""
-    if len(found.accuracy) == 1:
-        return [found.reason]
-    order = sorted(found.accuracy.items(), key=lambda pair: -pair[1])
-    shown = list(found.accuracy.items()) if len(order) <= SPELT_OUT else order[:2]
+    if len(recommendation.accuracy) == 1:
+        return [recommendation.reason]
+    order = sorted(recommendation.accuracy.items(), key=lambda pair: -pair[1])
+    shown = list(recommendation.accuracy.items()) if len(order) <= SPELT_OUT else order[:2]
     means = ", ".join(f"{name} {mean:.1f} %" for name, mean in shown)
     if len(shown) < len(order):
         means += f", {len(order) - len(shown)} others down to {order[-1][1]:.1f} %"
-    return [f"Chosen by {chosen.called}: {means}. {found.reason}"]
+    return [f"Chosen by {chosen.called}: {means}. {recommendation.reason}"]
 
 
 def _leads(model: str, reported: Evidence, chosen: Evidence) -> list[str]:
-    """How far the model is ahead of each other one on images that chose nothing."""
+    """Say how far the model leads each other one on images not used for selection."""
     correct = reported.correct(reported.most)
     if chosen is reported or len(correct) < 2:
         return []
-    found = {
+    leads = {
         other: stats.difference(correct[model], runs, **reported.kinds)
         for other, runs in correct.items()
         if other != model
     }
-    said = _each_lead(found) if len(correct) <= SPELT_OUT else _grouped_leads(found)
-    return [f"On the {reported.called}, which chose nothing, {model} is {'; '.join(said)}."]
+    sentences = _each_lead(leads) if len(correct) <= SPELT_OUT else _grouped_leads(leads)
+    listed = "; ".join(sentences)
+    return [f"On the {reported.called}, which were not used for selection, {model} is {listed}."]
 
 
 def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
-    """What each finer grid of a network brings, and what it costs."""
+    """Say what each finer grid of a network adds, and what it costs."""
     correct = reported.correct(reported.most)
-    said = []
+    sentences = []
     for grid in finer_grids(correct):
         fine, coarse = grid.names
         lead = stats.difference(correct[fine], correct[coarse], **reported.kinds)
         noise = "" if _shown(lead) else ", within noise,"
-        said.append(
-            f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, brings "
+        sentences.append(
+            f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, adds "
             f"{grid.model} {lead.value:+.1f} points {_interval(lead)}{noise} for "
             f"{cost[fine] / cost[coarse]:.1f} times the multiply-adds."
         )
-    return said
+    return sentences
 
 
 def _shown(lead: stats.Estimate) -> bool:
@@ -186,10 +187,10 @@ def _interval(lead: stats.Estimate) -> str:
     return f"[{lead.low:+.1f}, {lead.high:+.1f}]"
 
 
-def _each_lead(found: Mapping[str, stats.Estimate]) -> list[str]:
+def _each_lead(leads: Mapping[str, stats.Estimate]) -> list[str]:
     """One part of a sentence for each other model."""
     parts = []
-    for other, lead in found.items():
+    for other, lead in leads.items():
         interval = f"{_interval(lead)}{'' if _shown(lead) else ', within noise'}"
         if abs(lead.value) < 0.05:
             parts.append(f"level with {other} {interval}")
@@ -199,10 +200,10 @@ def _each_lead(found: Mapping[str, stats.Estimate]) -> list[str]:
     return parts
 
 
-def _grouped_leads(found: Mapping[str, stats.Estimate]) -> list[str]:
+def _grouped_leads(leads: Mapping[str, stats.Estimate]) -> list[str]:
     """The same of many models: those it is ahead of, not told from, and behind."""
     groups: dict[str, list[tuple[str, stats.Estimate]]] = {"ahead": [], "level": [], "behind": []}
-    for other, lead in sorted(found.items(), key=lambda pair: pair[1].value):
+    for other, lead in sorted(leads.items(), key=lambda pair: pair[1].value):
         how = "level" if not _shown(lead) else "ahead" if lead.value > 0 else "behind"
         groups[how].append((other, lead))
 
@@ -220,7 +221,7 @@ def _grouped_leads(found: Mapping[str, stats.Estimate]) -> list[str]:
     if groups["level"]:
         ends = [groups["level"][0][1], *([groups["level"][-1][1]] * (len(groups["level"]) > 1))]
         spans = " to ".join(f"{lead.value:+.1f} points {_interval(lead)}" for lead in ends)
-        parts.append(f"not told from {names('level')} ({spans})")
+        parts.append(f"level with {names('level')} ({spans})")
     if groups["behind"]:
         most = groups["behind"][0][1]
         upto = "up to " if len(groups["behind"]) > 1 else ""
@@ -243,7 +244,7 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
     """How each lead over the reference changes from the most images to the fewest."""
     if len(rows) < 2:
         return []
-    said = []
+    sentences = []
     for entry in rows[-1].entries:
         few = rows[0].entry(entry.model)
         ends = (few.points_low, few.points_high, entry.points_low, entry.points_high)
@@ -253,11 +254,11 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
         apart = few_low > many_high or few_high < many_low
         change = "grows" if few.points > entry.points else "shrinks"
         how = f"{change} with fewer images" if apart else "does not change beyond the noise"
-        said.append(
+        sentences.append(
             f"The lead of {entry.model} over {reference} {how}: {few.points:+.1f} points at "
             f"{rows[0].num_images:,} images, {entry.points:+.1f} at {rows[-1].num_images:,}."
         )
-    return said
+    return sentences
 
 
 def _says(row: FractionResults, reference: str) -> str:

@@ -27,20 +27,20 @@ class Fitted:
     seconds: float
 
 
-def seconds_from(words: str) -> float:
+def seconds_from(text: str) -> float:
     """A time as it is typed.
 
     >>> seconds_from("90s"), seconds_from("20m"), seconds_from("1.5h")
     (90.0, 1200.0, 5400.0)
     """
-    number, unit = words[:-1], words[-1:]
+    number, unit = text[:-1], text[-1:]
     try:
-        found = float(number) * _UNITS[unit]
+        amount = float(number) * _UNITS[unit]
     except (ValueError, KeyError):
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise UserError(f"--budget takes a time such as 90s, 20m or 2h, not {words!r}")
-    return found
+        amount = 0.0
+    if not 0 < amount < float("inf"):
+        raise UserError(f"--budget takes a time such as 90s, 20m or 2h, not {text!r}")
+    return amount
 
 
 def in_words(seconds: float) -> str:
@@ -78,8 +78,9 @@ def fit(
     fractions: list[str] = []
     while duration(question) > budget and len(question.fractions) > 1:
         fewest = min(question.fractions)
-        kept = tuple(fraction for fraction in question.fractions if fraction != fewest)
-        question, fractions = replace(question, fractions=kept), [*fractions, f"{100 * fewest:g} %"]
+        left = tuple(fraction for fraction in question.fractions if fraction != fewest)
+        question = replace(question, fractions=left)
+        fractions.append(f"{100 * fewest:g} %")
     if fractions:
         left_out.append(f"the runs on {' and '.join(fractions)} of the images")
     models: list[str] = []

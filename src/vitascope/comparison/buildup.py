@@ -11,16 +11,11 @@ tried, and never a stage's first, which changes the shape: stages are [conv] x (
 [conv, MSA] x m. A candidate *helps* if its mean top-1 over the seeds, on images held out of the
 training set, is above that of the network kept so far by more than ``margin`` points; a tie does
 not help. The paper does not say on which images it decided; here the test set decides nothing and
-is measured beside. Every candidate is trained from scratch.
+is measured as well. Every candidate is trained from scratch.
 
-The rule must go one way or the other. Whether a change would come again is judged beside it, paired
-over the validation images and crossed with the seeds (`vitascope.stats`): *helps* or
-*hurts* when its 95 % interval lies on one side of the margin, otherwise *undecided*.
-
-`vitascope study buildup --data digits` trains four networks of ``resnet_micro`` twice at most.
-
-Kinds: one word per stage, one letter per block, "c" conv and "a" MSA: AlterNet-50 is
-("ccc", "ccca", "cacaca", "caca").
+The rule must go one way or the other. Whether a change would be seen again is judged separately,
+paired over the validation images and crossed with the seeds (`vitascope.stats`): *helps* or *hurts*
+when its 95 % interval lies on one side of the margin, otherwise *undecided*.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -127,27 +122,27 @@ def candidates(base: Kinds) -> Generator[Candidate, bool, Kinds]:
     >>> next(rule).kinds, rule.send(True).kinds, rule.send(False).kinds
     (('cc', 'ccca'), ('cc', 'caca'), ('ca', 'ccca'))
     """
-    kept = base
+    kinds = base
     for stage in reversed(range(len(base))):
         for block in range(len(base[stage]) - 1, 0, -2):
-            word = kept[stage]
-            if "a" in word[block - 1 : block + 2]:  # attention is there already, or beside it
+            word = kinds[stage]
+            if "a" in word[block - 1 : block + 2]:  # attention is there already, or next to it
                 continue
             word = word[:block] + "a" + word[block + 1 :]
-            trial = Candidate((*kept[:stage], word, *kept[stage + 1 :]), stage, block)
+            trial = Candidate((*kinds[:stage], word, *kinds[stage + 1 :]), stage, block)
             if not (yield trial):
                 break
-            kept = trial.kinds
-    return kept
+            kinds = trial.kinds
+    return kinds
 
 
-def improves(trial: Sequence[float], kept: Sequence[float], margin: float = 0.0) -> bool:
+def improves(trial: Sequence[float], before: Sequence[float], margin: float = 0.0) -> bool:
     """Whether the mean over seeds is higher by more than the margin; a tie is no improvement.
 
     >>> improves([90.0, 92.0], [91.0, 91.0]), improves([92.0], [91.0]), improves([92.0], [91.0], 1)
     (False, True, False)
     """
-    return fmean(trial) - fmean(kept) > margin + _ROUNDING
+    return fmean(trial) - fmean(before) > margin + _ROUNDING
 
 
 def build_up(
@@ -186,17 +181,17 @@ def build_up(
                 out / "buildup"
             )
         _run(question, [start.kinds, trial.kinds], out, engine)  # neither waits for an answer
-        kept = {**asdict(start), **_scored(question, start.kinds, out)}
-        kept |= {"change": None, "kept": True}
-        rows, answer = [kept], None
+        best = {**asdict(start), **_scored(question, start.kinds, out)}
+        best |= {"change": None, "kept": True}
+        rows, answer = [best], None
         most = question.max_candidates
         while trial is not None and (most is None or len(rows) <= most):
             _run(question, [trial.kinds], out, engine)
             row = {**asdict(trial), **_scored(question, trial.kinds, out)}
-            row["change"] = row["top1"] - kept["top1"]
-            row |= _change(question, trial.kinds, kept["kinds"], out)
-            row["kept"] = improves(row["top1_seeds"], kept["top1_seeds"], question.margin)
-            kept = row if row["kept"] else kept
+            row["change"] = row["top1"] - best["top1"]
+            row |= _change(question, trial.kinds, best["kinds"], out)
+            row["kept"] = improves(row["top1_seeds"], best["top1_seeds"], question.margin)
+            best = row if row["kept"] else best
             rows.append(row)
             progress(_line(row))
             trial = _next(rule, row["kept"])
@@ -258,19 +253,19 @@ def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
     }
 
 
-def _change(question: BuildUp, trial: Kinds, kept: Kinds, out: Path) -> dict[str, Any]:
+def _change(question: BuildUp, trial: Kinds, before: Kinds, out: Path) -> dict[str, Any]:
     """What the difference to the network kept so far is worth; unknown in runs of old versions."""
-    pair = {"trial": question.training(trial), "kept": question.training(kept)}
+    pair = {"trial": question.training(trial), "kept": question.training(before)}
     right = correct_arrays(pair, question.seeds, out)
     if len(right) < len(pair):
         return {"verdict": "undecided"}
-    found = difference(*right.values(), groups=question.chooser.test.groups)
-    judged = judge(found, margin=question.margin)
-    words = {"agrees": "helps", "disagrees": "hurts"}
+    estimate = difference(*right.values(), groups=question.chooser.test.groups)
+    judged = judge(estimate, margin=question.margin)
+    verdicts = {"agrees": "helps", "disagrees": "hurts"}
     return {
-        "verdict": words.get(judged.verdict, "undecided"),
-        "low": found.low,
-        "high": found.high,
+        "verdict": verdicts.get(judged.verdict, "undecided"),
+        "low": estimate.low,
+        "high": estimate.high,
         "detectable": judged.detectable,
         "p_value": judged.p_value,
     }
@@ -278,8 +273,8 @@ def _change(question: BuildUp, trial: Kinds, kept: Kinds, out: Path) -> dict[str
 
 def _heads(stage: nn.Module) -> int | None:
     """Heads of a stage's attention; None where it has none."""
-    found: Any = (getattr(module, "num_heads", None) for module in stage.modules())
-    return next((heads for heads in found if heads is not None), None)
+    counts: Any = (getattr(module, "num_heads", None) for module in stage.modules())
+    return next((heads for heads in counts if heads is not None), None)
 
 
 def _over_seeds(name: str, values: Sequence[float]) -> dict[str, Any]:
@@ -296,8 +291,8 @@ def _next(rule: Generator[Candidate, bool, Kinds], helped: bool) -> Candidate | 
 
 def _line(row: Mapping[str, Any]) -> str:
     done = "kept" if row["kept"] else "not kept"
-    said = f"{row['top1']:.2f} % ({row['change']:+.2f}, {row['verdict']})"
-    return f"{' '.join(row['kinds'])}  {said}: {done}"
+    result = f"{row['top1']:.2f} % ({row['change']:+.2f}, {row['verdict']})"
+    return f"{' '.join(row['kinds'])}  {result}: {done}"
 
 
 def _record(

@@ -77,7 +77,7 @@ def _one_seed(rows: Sequence[FractionResults]) -> list[Caution]:
 
 def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
     """Models that never predict some classes."""
-    said = []
+    cautions = []
     for model, classes in never.items():
         if classes:
             names = ", ".join(classes[:5]) + (" and others" if len(classes) > 5 else "")
@@ -85,8 +85,8 @@ def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
                 f"{model} never predicts {names}: its accuracy is that of the other classes alone; "
                 "give more --epochs, more images of these, or --metric balanced."
             )
-            said.append(Caution(f"classes never predicted ({model})", sentence))
-    return said
+            cautions.append(Caution(f"classes never predicted ({model})", sentence))
+    return cautions
 
 
 def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> list[Caution]:
@@ -104,9 +104,9 @@ def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> lis
     rising = {name: rise for name, rise in means.items() if rise > margin}
     if not rising:
         return []
-    known = {name: rise for name, rise in rising.items() if math.isfinite(rise)}
-    if known:
-        numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in known.items())
+    finite = {name: rise for name, rise in rising.items() if math.isfinite(rise)}
+    if finite:
+        numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in finite.items())
         limit = f"{margin:g} point{'s' * (margin != 1)}"
         why = f"the last quarter of the training still brought more than {limit} ({numbers})"
     else:
@@ -117,7 +117,7 @@ def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> lis
 
 def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
     """Models that are worse with more images."""
-    said = []
+    cautions = []
     for few, many in pairwise(rows):
         for entry in many.entries:
             before = next((e for e in few.entries if e.model == entry.model), None)
@@ -127,8 +127,8 @@ def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
                     f"{few.num_images:,} ({entry.mean:.1f} against {before.mean:.1f} %): its "
                     "training may not suit it."
                 )
-                said.append(Caution(f"worse with more images ({entry.model})", sentence))
-    return said
+                cautions.append(Caution(f"worse with more images ({entry.model})", sentence))
+    return cautions
 
 
 def _same_images(chosen: Evidence, reported: Evidence, num_models: int) -> list[Caution]:
@@ -148,11 +148,11 @@ def _same_images(chosen: Evidence, reported: Evidence, num_models: int) -> list[
 def _turned(
     model: str, chosen: Evidence, reported: Evidence, may_be_behind: float
 ) -> list[Caution]:
-    """Another model is shown to be further ahead on the images that chose nothing."""
+    """Another model is shown to be further ahead on images that were not used for selection."""
     if chosen is reported:
         return []
     correct = reported.correct(reported.most)
-    said = []
+    cautions = []
     for other, runs in correct.items():
         if other == model:
             continue
@@ -163,5 +163,5 @@ def _turned(
                 f"[{lead.low:+.1f}, {lead.high:+.1f}], though the {chosen.called} chose {model}: "
                 "choose by more images, with --folds 5."
             )
-            said.append(Caution("the test images disagree", sentence))
-    return said
+            cautions.append(Caution("the test images disagree", sentence))
+    return cautions

@@ -3,7 +3,8 @@
 Every model is trained on every fraction of the images with every seed, by one recipe (Table 2 and
 Fig. 2 of the ConViT paper, https://arxiv.org/abs/2103.10697, on the user's own images), and gates
 and nonlocality are measured at log-spaced epochs. Validation images, held out of the training
-images, choose the model; its accuracy and its leads are told of test images, which chose nothing.
+images, choose the model; its accuracy and its leads are reported on the test images, which
+play no part in the choice.
 With folds every training image is held out once and chooses. Images of a group (a patient, a
 video) are never on two sides, and count together in every interval. The answer is a record that a
 page is made from.
@@ -91,8 +92,8 @@ def compare(
         with lock_folder(out):
             refuse_other(out / "compare", plan.question.config, SAME, "comparison")
             save_plan(plan, question, options, out)
-            seen = surveyed(question.data)
-            for line in (seen.short, *plan.lines):
+            survey = surveyed(question.data)
+            for line in (survey.short, *plan.lines):
                 progress.tell(line)
             question = _tuned(plan, out, engine)
             run_all(
@@ -100,10 +101,10 @@ def compare(
                 out,
                 engine,
                 cost=plan.seconds_of_epoch,
-                beside=plan.seconds_beside,
+                overhead=plan.seconds_outside_epochs,
             )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
-            leak = seen.leak if seen.leaks else ""
+            leak = survey.leak if survey.leaks else ""
             return _answer(done, plan, leak, made, perf_counter() - started)
 
 
@@ -126,7 +127,7 @@ def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
         out,
         engine,
         cost=plan.seconds_of_epoch,
-        beside=lambda training: START,
+        overhead=lambda training: START,
         what="tuning",
     )
     return replace(plan.question, rates=tuning_record(plan.question, out).values["rates"])
@@ -192,7 +193,7 @@ def _answer(
         trainings=Trainings(curves=grown, never=done.never(), leak=leak),
         notes=[*plan.notes, *_rates_in_words(question)],
     )
-    looks, arrays = _looks(question, done.out)
+    inside, arrays = _looks(question, done.out)
     arrays |= _correct(done.reported, "correct")
     wrong, pictures = done.mistakes(advice.model)
     arrays |= pictures
@@ -229,7 +230,7 @@ def _answer(
         "recommendation": {**asdict(advice), "run": str(best.folder)},
         "mistakes": wrong,
         "curves": curves,
-        **looks,
+        **inside,
         "correct": [
             {"model": model, "fraction": fraction, "array": f"correct/{model}/{fraction:g}"}
             for model, fraction in question.trainings()
@@ -259,8 +260,8 @@ def _answer(
 def _rates_in_words(question: Comparison) -> list[str]:
     if not question.rates:
         return []
-    said = ", ".join(f"{name} {rate:g}" for name, rate in question.rates.items())
-    return [f"Learning rates were chosen for each model, not on test images: {said}."]
+    rates = ", ".join(f"{name} {rate:g}" for name, rate in question.rates.items())
+    return [f"Learning rates were chosen for each model, not on test images: {rates}."]
 
 
 def _correct(evidence: Evidence, name: str) -> dict[str, np.ndarray]:
@@ -281,10 +282,10 @@ def _explore(done: FinishedRuns) -> None:
         run = done.by_key[model, fraction, seed, 0]
         about = f"{run.config['data']['train_images']:,} images, seed {seed}"
         try:
-            found = explore(Session(opened=open_run(run.folder), given=images), about=about)
+            explored = explore(Session(opened=open_run(run.folder), given=images), about=about)
         except UserError:
             continue  # no attention on a grid
-        found.save(done.out / "explorer" / file_name(model))
+        explored.save(done.out / "explorer" / file_name(model))
 
 
 def _cell(key: Key, done: FinishedRuns) -> dict[str, Any]:
@@ -292,7 +293,7 @@ def _cell(key: Key, done: FinishedRuns) -> dict[str, Any]:
     run = done.by_key[key]
     final = run.final
     test = done.tests.get(key)
-    found = test.values if test is not None else {**final, "nll": final["test_nll"]}
+    values = test.values if test is not None else {**final, "nll": final["test_nll"]}
     return {
         "model": model,
         "fraction": fraction,
@@ -300,10 +301,10 @@ def _cell(key: Key, done: FinishedRuns) -> dict[str, Any]:
         **({} if done.question.folds is None else {"fold": fold}),
         "num_images": run.config["data"]["train_images"],
         "epochs": run.epochs,
-        "top1": 100 * found["top1"],
-        "top5": None if found.get("top5") is None else 100 * found["top5"],
-        "nll": found["nll"],
-        "ece": found.get("ece"),
+        "top1": 100 * values["top1"],
+        "top5": None if values.get("top5") is None else 100 * values["top5"],
+        "nll": values["nll"],
+        "ece": values.get("ece"),
         "chosen_top1": 100 * final["top1"],
         "train_nll": final.get("train_nll"),
         "seconds": run.seconds,
@@ -321,20 +322,20 @@ def _curve(key: Key, run: Run) -> dict[str, Any]:
 
 def _looks(question: Comparison, out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Gates and nonlocality of each model and fraction, averaged over seeds."""
-    found: dict[str, Any] = {"gates": [], "nonlocality": []}
+    series: dict[str, Any] = {"gates": [], "nonlocality": []}
     arrays = {}
     trainings = question.trainings()
     for model in question.models:
         for fraction in sorted(question.fractions):
             training = trainings[model, fraction]
             read = [reading_of(training, LOOKS, seed, out) for seed in question.seeds]
-            looks = [each for each in read if each is not None]
-            for name in found:
-                if any(name not in each.arrays for each in looks):
+            records = [each for each in read if each is not None]
+            for name in series:
+                if any(name not in each.arrays for each in records):
                     continue
                 key = f"{name}/{model}/{fraction:g}"
-                arrays[key] = np.mean([each.arrays[name] for each in looks], axis=0)
+                arrays[key] = np.mean([each.arrays[name] for each in records], axis=0)
                 entry = {"model": model, "fraction": fraction, "array": key}
-                entry |= {"epochs": looks[0].values["epochs"], **looks[0].values[name]}
-                found[name].append(entry)
-    return found, arrays
+                entry |= {"epochs": records[0].values["epochs"], **records[0].values[name]}
+                series[name].append(entry)
+    return series, arrays

@@ -68,11 +68,11 @@ class Evidence:
 
     def correct(self, fraction: float) -> Mapping[str, np.ndarray]:
         """Per model at one fraction, which images each run got right. (runs, images)"""
-        found: dict[str, list[np.ndarray]] = {}
+        by_model: dict[str, list[np.ndarray]] = {}
         for run in self.runs:
             if run.fraction == fraction:
-                found.setdefault(run.model, []).append(run.correct)
-        return {model: np.stack(runs) for model, runs in found.items()}
+                by_model.setdefault(run.model, []).append(run.correct)
+        return {model: np.stack(runs) for model, runs in by_model.items()}
 
     def of(self, *models: str) -> "Evidence":
         """Of these models alone."""
@@ -140,19 +140,19 @@ def _entry(
     }
     if base is None:
         return ModelResult(**own)
-    found = stats.difference(runs, base, **evidence.kinds)
+    estimate = stats.difference(runs, base, **evidence.kinds)
     verdict: LeadVerdict = "within noise"
-    if not found.one_run and (found.low > 0 or found.high < 0):
-        verdict = "ahead" if found.low > 0 else "behind"
+    if not estimate.one_run and (estimate.low > 0 or estimate.high < 0):
+        verdict = "ahead" if estimate.low > 0 else "behind"
     share = 100 / max(100 * float(images.mean(base).mean()), 1e-9)
     return ModelResult(
         **own,
-        points=found.value,
-        points_low=found.low,
-        points_high=found.high,
-        gain=share * found.value,
-        gain_low=share * found.low,
-        gain_high=share * found.high,
+        points=estimate.value,
+        points_low=estimate.low,
+        points_high=estimate.high,
+        gain=share * estimate.value,
+        gain_low=share * estimate.low,
+        gain_high=share * estimate.high,
         verdict=verdict,
     )
 
@@ -162,7 +162,7 @@ def crossings(evidence: Evidence) -> list[dict[str, Any]]:
 
     A crossing is certain only if each model is ahead beyond the noise on its side.
     """
-    found = []
+    crossed = []
     models = dict.fromkeys(run.model for run in evidence.runs)
     for first, second in combinations(models, 2):
         rows = tabulate(evidence.of(first, second), second)
@@ -177,5 +177,5 @@ def crossings(evidence: Evidence) -> list[dict[str, Any]]:
             certain = all(row.entry(first).verdict != "within noise" for row in (a, b))
             text = f"{low} leads below about {images:,.0f} images, {high} above"
             text += "" if certain else "; the difference is within the noise"
-            found.append({"first": low, "second": high, "fraction": fraction, "text": text})
-    return found
+            crossed.append({"first": low, "second": high, "fraction": fraction, "text": text})
+    return crossed

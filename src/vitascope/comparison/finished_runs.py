@@ -51,16 +51,16 @@ class FinishedRuns:
 
     @cached_property
     def tests(self) -> dict[Key, Record]:
-        """Predictions of each run on test images that chose nothing; empty without such."""
-        found = {}
+        """Return each run's predictions on test images that were not used for selection, if any."""
+        records = {}
         trainings = self.question.trainings()
         for key in self.by_key:
             model, fraction, seed, fold = key
             part = self.question.on_every_fold(trainings[model, fraction])[fold]
             read = reading_of(part, TEST, seed, self.out)
             if read is not None:
-                found[key] = read
-        return found
+                records[key] = read
+        return records
 
     def _run(self, key: Key, correct: np.ndarray) -> RunResult:
         model, fraction, seed, _ = key
@@ -74,9 +74,9 @@ class FinishedRuns:
     def _groups(self, *parts: ImageSet) -> np.ndarray | None:
         """A patient or video for each image of these parts."""
         classes = Subset(first_classes=self.question.recipe.subset.first_classes)
-        found = [subset(part, classes).groups for part in parts]
-        known = [groups for groups in found if groups is not None]
-        return np.concatenate(known) if known else None
+        groups_of_parts = [subset(part, classes).groups for part in parts]
+        given = [groups for groups in groups_of_parts if groups is not None]
+        return np.concatenate(given) if given else None
 
     @cached_property
     def chosen(self) -> Evidence:
@@ -102,7 +102,7 @@ class FinishedRuns:
 
     @cached_property
     def reported(self) -> Evidence:
-        """On images that chose nothing; where there are none, the same as :attr:`chosen`."""
+        """Return results on images not used for selection, or :attr:`chosen` without such."""
         if not self.tests:
             return self.chosen
         correct = {k: r.arrays["predicted"] == r.arrays["label"] for k, r in self.tests.items()}
@@ -116,15 +116,20 @@ class FinishedRuns:
 
     def never(self) -> dict[str, list[str]]:
         """Of each model the classes that its runs on the most images never predict."""
-        said: dict[str, set[int]] = {}
-        for key, found in self.held_out.items():
+        predicted: dict[str, set[int]] = {}
+        for key, predictions in self.held_out.items():
             if key[1] == max(self.question.fractions):
                 tested = self.tests[key].arrays["predicted"] if key in self.tests else ()
-                both = {*np.unique(found.predicted).tolist(), *np.unique(tested).tolist()}
-                said.setdefault(key[0], set()).update(both)
-        there = {int(x) for found in self.held_out.values() for x in np.unique(found.label)}
+                both = {*np.unique(predictions.predicted).tolist(), *np.unique(tested).tolist()}
+                predicted.setdefault(key[0], set()).update(both)
+        labels = {
+            int(x) for predictions in self.held_out.values() for x in np.unique(predictions.label)
+        }
         names = self.dataset.classes
-        return {model: [names[i] for i in sorted(there - seen)] for model, seen in said.items()}
+        return {
+            model: [names[i] for i in sorted(labels - classes)]
+            for model, classes in predicted.items()
+        }
 
     def mistakes(self, model: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What a model gets wrong on the images that are reported, and which others are right.
@@ -135,20 +140,20 @@ class FinishedRuns:
         question, most = self.question, max(self.question.fractions)
         keys = {name: (name, most, question.seeds[0], 0) for name in question.models}
         if self.tests:
-            said = {n: Predictions(**_entries(self.tests[k].arrays)) for n, k in keys.items()}
+            by_model = {n: Predictions(**_entries(self.tests[k].arrays)) for n, k in keys.items()}
             images = self.dataset.test
         else:
-            said = {name: self.held_out[key] for name, key in keys.items()}
+            by_model = {name: self.held_out[key] for name, key in keys.items()}
             part = question.on_every_fold(question.trainings()[model, most])[0]
             images = images_of(part).test
-        found = said[model]
-        whole = np.array_equal(images.labels, found.label)  # no file was left out
-        values, arrays = mistakes(found, self.dataset.classes, images if whole else None)
-        others = {name: each.correct for name, each in said.items() if name != model}
+        predictions = by_model[model]
+        whole = np.array_equal(images.labels, predictions.label)  # no file was left out
+        values, arrays = mistakes(predictions, self.dataset.classes, images if whole else None)
+        others = {name: each.correct for name, each in by_model.items() if name != model}
         for line in (line for name in LISTS for line in values.get(name, ())):
             line["right"] = [name for name, right in others.items() if right[line["index"]]]
-        told = {"model": model, "seed": question.seeds[0], "images": self.reported.name}
-        return {**told, **values}, {f"mistakes/{name}": each for name, each in arrays.items()}
+        run = {"model": model, "seed": question.seeds[0], "images": self.reported.name}
+        return {**run, **values}, {f"mistakes/{name}": each for name, each in arrays.items()}
 
 
 def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -158,10 +163,10 @@ def _entries(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _kept(run: Run) -> Predictions:
-    found = run.predictions
-    if found is None:
+    predictions = run.predictions
+    if predictions is None:
         raise UserError(
             f"{run.folder} has no predictions.safetensors; give another "
             "--out, or delete it and it is trained again"
         )
-    return found
+    return predictions

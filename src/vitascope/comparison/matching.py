@@ -42,11 +42,11 @@ def _matched(name: str, wanted: int, cost: Callable[[str, dict[str, Any]], int])
         middle = (low + high) // 2
         low, high = (middle, high) if cost(name, made(middle)) <= wanted else (low, middle)
     near = min((low, high), key=lambda width: abs(cost(name, made(width)) - wanted))
-    found = cost(name, made(near))
-    if abs(found / wanted - 1) > TOLERANCE:
+    operations = cost(name, made(near))
+    if abs(operations / wanted - 1) > TOLERANCE:
         raise UserError(
-            f"--match: {name} comes no nearer to {wanted:,} multiply-adds than {found:,}; put a "
-            "model of its cost first, or leave it out"
+            f"--match: {name} comes no nearer to {wanted:,} multiply-adds than {operations:,}; put "
+            "a model of its cost first, or leave it out"
         )
     return {} if near == usual else made(near)
 

@@ -18,7 +18,13 @@ from vitascope.comparison.tuning import FACTORS, SHARE
 from vitascope.data import Dataset
 from vitascope.processes import makespan
 from vitascope.record import Record, plain
-from vitascope.runs.cost import ImageCounts, Speed, seconds_beside, seconds_of_epoch, time_steps
+from vitascope.runs.cost import (
+    ImageCounts,
+    Speed,
+    seconds_of_epoch,
+    seconds_outside_epochs,
+    time_steps,
+)
 from vitascope.runs.spec import Training, changed_recipe
 from vitascope.training import Recipe
 
@@ -51,10 +57,10 @@ class ComparisonPlan:
         plan = training.full_recipe
         return seconds_of_epoch(plan, self.counts, self.speeds[training.model])
 
-    def seconds_beside(self, training: Training) -> float:
+    def seconds_outside_epochs(self, training: Training) -> float:
         """Return the time of a run that is not spent in its epochs."""
         plan, readings = training.full_recipe, self.question.readings
-        return seconds_beside(readings, plan, self.counts, self.speeds[training.model])
+        return seconds_outside_epochs(readings, plan, self.counts, self.speeds[training.model])
 
     @property
     def lines(self) -> list[str]:
@@ -99,7 +105,7 @@ def duration_of(
     for training, readings, _ in question.runs():
         plan, speed = training.full_recipe, speeds[training.model]
         epochs = plan.total_epochs * seconds_of_epoch(plan, counts, speed)
-        seconds.append(epochs + seconds_beside(readings, plan, counts, speed))
+        seconds.append(epochs + seconds_outside_epochs(readings, plan, counts, speed))
     return makespan(sorted(seconds, reverse=True), processes)
 
 
@@ -175,7 +181,7 @@ def make_plan(
 
 
 def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out: Path) -> None:
-    """Keep the plan, so that the same command goes on with it."""
+    """Keep the plan, so that the same command resumes it."""
     values = {
         "models": plan.question.models,
         "fractions": plan.question.fractions,

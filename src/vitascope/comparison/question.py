@@ -19,24 +19,24 @@ TEST = Reading(name="test")  # the test images, of a run that was measured on ot
 SAME = ("data", "image_size", "recipe", "subset_per_seed", "validation", "folds")
 
 
-def rates_from(words: Sequence[str], models: Sequence[str]) -> dict[str, float]:
+def rates_from(settings: Sequence[str], models: Sequence[str]) -> dict[str, float]:
     """Learning rates as they are typed.
 
     >>> rates_from(["vit_micro=1e-3"], ["vit_micro", "resnet_micro"])
     {'vit_micro': 0.001}
     """
-    found = {}
-    for word in words:
+    rates = {}
+    for word in settings:
         name, _, value = word.rpartition("=")
         if name not in models:
             raise UserError(f"--rates {word!r} names none of the models {', '.join(models)}")
         try:
-            found[name] = float(value)
+            rates[name] = float(value)
         except ValueError:
-            found[name] = 0.0
-        if not 0 < found[name] < float("inf"):
+            rates[name] = 0.0
+        if not 0 < rates[name] < float("inf"):
             raise UserError(f"--rates takes NAME=VALUE with a positive number, not {word!r}")
-    return found
+    return rates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,8 @@ class Comparison(Choice):
     @property
     def readings(self) -> tuple[Reading, ...]:
         """What is read off a run: of one that chose by other images, also the test images."""
-        looks = () if self.start else (LOOKS,)
-        return (*looks, TEST) if self.validation or self.folds else looks
+        inside = () if self.start else (LOOKS,)
+        return (*inside, TEST) if self.validation or self.folds else inside
 
     def trainings(self) -> dict[tuple[str, float], Training]:
         """By model and fraction, the largest fractions first."""

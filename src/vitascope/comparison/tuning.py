@@ -55,21 +55,21 @@ def tuning_runs(question: Comparison) -> list[Wanted]:
 
 def tried(question: Comparison, out: Path) -> list[Tried]:
     """What the finished short runs reached."""
-    found = []
+    results = []
     for (model, lr), training in tuning_trainings(question).items():
         final = load_run(folder_of(training, question.seeds[0], out)).final
-        found.append(Tried(model, lr, 100 * final["top1"], final["test_nll"]))
-    return found
+        results.append(Tried(model, lr, 100 * final["top1"], final["test_nll"]))
+    return results
 
 
-def best_rates(found: Sequence[Tried]) -> dict[str, float]:
+def best_rates(results: Sequence[Tried]) -> dict[str, float]:
     """The learning rate of each model.
 
     >>> best_rates([Tried("a", 0.1, 90.0, 0.5), Tried("a", 0.2, 90.0, 0.4), Tried("a", 1, 80, 0)])
     {'a': 0.2}
     """
     best: dict[str, Tried] = {}
-    for each in found:
+    for each in results:
         held = best.get(each.model)
         if held is None or (each.top1, -each.nll) > (held.top1, -held.nll):
             best[each.model] = each
@@ -78,10 +78,10 @@ def best_rates(found: Sequence[Tried]) -> dict[str, float]:
 
 def tuning_record(question: Comparison, out: Path) -> Record:
     """All that was tried, and the rates that were taken; saved as ``out/tuning.json``."""
-    found = tried(question, out)
+    results = tried(question, out)
     values: Mapping[str, Any] = {
-        "tried": [vars(each) for each in found],
-        "rates": best_rates(found),
+        "tried": [vars(each) for each in results],
+        "rates": best_rates(results),
         "epochs": max(1, round(SHARE * question.recipe.epochs)),
         "images": "the first fold" if question.folds else "validation",
     }

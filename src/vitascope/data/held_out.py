@@ -2,7 +2,7 @@
 
 Choosing a model on the test images makes its test accuracy too high. Here a share of *each class*
 of the training images, or one fold of them after the other, takes the test set's place while a
-study chooses; the real test images are measured afterwards, beside it. Images of a group (a
+study chooses; the real test images are measured afterwards, next to it. Images of a group (a
 patient, a video) stay on one side. Pixel statistics stay those of all training images.
 """
 

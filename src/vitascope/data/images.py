@@ -322,7 +322,7 @@ class FileImages(ImageSet):
                 views.append(self.view(index))
             except OSError as error:
                 name = self.name(index)
-                raise UserError(f"broken image {name}: {error}; remove it or mend it") from error
+                raise UserError(f"broken image {name}: {error}; remove or repair it") from error
         return torch.stack(views) if views else torch.zeros(0, *self.size, dtype=torch.uint8)
 
     def report_broken(self, index: int, why: str) -> None:

@@ -87,7 +87,7 @@ def without(images: Images, broken: Mapping[int, str]) -> Images:
         why = next(why for i, why in broken.items() if images.labels[i] == lost[0])
         raise UserError(
             f"no image of class {images.classes[lost[0]]!r} can be read (of the first: {why}); "
-            "mend its images or remove the class"
+            "repair its images or remove the class"
         )
     return kept
 

@@ -7,7 +7,7 @@
 
 The three methods are huggingface_hub's ``PyTorchModelHubMixin``. ``config.json`` has the model's
 name and arguments, its classes, how images are prepared, and what the card says; the card is made
-from the run's record, so that every number in it has its seed, recipe and commit beside it.
+from the run's record, so that every number in it has its seed, recipe and commit next to it.
 """
 
 from collections.abc import Mapping

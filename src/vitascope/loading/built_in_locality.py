@@ -22,11 +22,11 @@ def built_in(model: nn.Module) -> tuple[str, str]:
     if any(isinstance(layer, NeighborhoodAttention) for layer in model.modules()):
         return "other", "hard: attention within a neighbourhood of each patch"
     declared = [getattr(layer, "locality", None) for layer in model.modules()]
-    kinds = list(dict.fromkeys(words for words in declared if isinstance(words, str)))
+    kinds = list(dict.fromkeys(kind for kind in declared if isinstance(kind, str)))
     if attends and kinds:
         return "vit", "; ".join(kinds)
     if attends and _mixing(model):
-        return "other", "mixed: convolutions beside attention"
+        return "other", "mixed: convolutions next to attention"
     windows = _windows(model)
     if any(_knows_offsets(layer) for layer in windows):
         return "other", "mixed: attention within windows of patches, biased by their offset"
@@ -74,6 +74,6 @@ def _units_of_patches(model: nn.Module) -> bool:
 
 
 def _mixing(model: nn.Module) -> bool:
-    """Whether it has convolutions whose windows overlap, beside its patch embedding."""
+    """Whether it has convolutions whose windows overlap, next to its patch embedding."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return sum(layer.kernel_size[0] > layer.stride[0] for layer in layers) > 1

@@ -1,4 +1,4 @@
-"""How large the models are: parameters and FLOPs, beside the paper's Table 1.
+"""How large the models are: parameters and FLOPs, next to the paper's Table 1.
 
 d'Ascoli et al. 2021, Table 1. The papers' "FLOPs" are multiply-adds; torch's counter counts two per
 multiply-add, and sees attention only on the math path: fused kernels hide it. Models are built
@@ -50,10 +50,10 @@ class Size:
 
 def names(pattern: str | None) -> list[str]:
     """The models that match, ours first; ours alone without a pattern. None is an error."""
-    found = list_models(pattern)
-    if not found:
+    matches = list_models(pattern)
+    if not matches:
         raise unknown("model", str(pattern), list_models("*"))
-    return found
+    return matches
 
 
 def count(model: nn.Module, shape: Sequence[int]) -> tuple[int, int]:

@@ -118,11 +118,11 @@ def open_model(
     is_run, named = Path(text).is_dir(), given is None and is_named(text)
     with_file = split_file(text)[1] is not None
     if with_file and (pretrained or weights is not None):
-        raise UserError(f"{text} brings its own weights; leave --pretrained and --weights out")
+        raise UserError(f"{text} has weights of its own; leave --pretrained and --weights out")
     if epoch is not None and not is_run:
         raise UserError(f"--epoch is for the kept weights of a run; {text} is not a run's folder")
     if pretrained and not named:
-        raise UserError(f"--pretrained is for a model given by name; {text} brings its own weights")
+        raise UserError(f"--pretrained is for a model given by name; {text} has weights of its own")
     if by_order and not with_file:
         raise UserError(f"only NAME@FILE can be matched by order, not {text}")
     target = device_of(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -208,9 +208,9 @@ def open_run(
     if epoch is not None:
         file = run.folder / f"weights/epoch-{epoch:04d}.safetensors"
         if not file.exists():
-            there = ", ".join(str(int(path.stem.split("-")[1])) for path in sorted(epochs))
+            kept_epochs = ", ".join(str(int(path.stem.split("-")[1])) for path in sorted(epochs))
             raise UserError(
-                f"{folder} kept no weights of epoch {epoch}; there are: {there or 'none'}"
+                f"{folder} kept no weights of epoch {epoch}; there are: {kept_epochs or 'none'}"
             )
     config = {k: v for k, v in run.config["model"].items() if k not in BEGINNING}
     config |= arguments or {}

@@ -60,7 +60,7 @@ def answer(
         run_all(runs, out, engine)
     else:
         costs = RunCosts(plan)
-        run_all(runs, out, engine, cost=costs.epoch, beside=costs.readings)
+        run_all(runs, out, engine, cost=costs.epoch, overhead=costs.readings)
     results = gathered(plan, scale, out, stored)
     drawn, seeds = _drawn(plan, scale, out, stored, results)
     answered = replace(_record(study, scale, plan, results, drawn), made=made)

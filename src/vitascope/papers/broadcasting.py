@@ -16,7 +16,7 @@ take the class token besides the mean.
 Deviations: with and without are trained alike (no repeated augmentation for Ti and S), so that
 nothing but the module differs; the paper's distilled ViTs without it are DeiT's published ones.
 CIFAR-100's images are resized to 224, as ConViT's are; the supplement does not say. FGSM's epsilon
-is not given there: its number stands beside our 8/255. Of Table S3 only PVT-S and Swin-Ti are
+is not given there: its number stands next to our 8/255. Of Table S3 only PVT-S and Swin-Ti are
 legible in our copy, and the size of its PVTv2 is not named; B1 is our choice. CB_hybrid in MLP and
 MSA failed in the paper; the cell stays empty.
 """
@@ -51,7 +51,7 @@ from vitascope.papers.plan import (
 from vitascope.papers.scale import IMAGENET, ROLES, Role, Scale
 from vitascope.record import Record
 
-BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), beside it imagenet-v2 and imagenet-a"}
+BESIDE = {**IMAGENET, "paper": "ImageNet-1k (imagenet:PATH), next to it imagenet-v2 and imagenet-a"}
 
 _TINY: Role = (("deit_tiny_distilled", {}), ("vit_micro_distilled", ROLES["DeiT-Ti"][1][1]))
 _DISTILLED: Mapping[str, str | Role] = {
@@ -113,7 +113,7 @@ def taught(scale: Scale, size: str, suffix: str = "") -> Training:
 
 
 def elsewhere(scale: Scale, name: str) -> Measurement:
-    """Top-1 on another test set of ImageNet's classes, in a folder beside it.
+    """Top-1 on another test set of ImageNet's classes, in a folder next to it.
 
     ReaL has the same images.
     """

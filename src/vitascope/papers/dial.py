@@ -11,8 +11,8 @@ windows are those of a 3 x 3 kernel.
 convolutions. A plain ViT; the same with one change each (:mod:`vitascope.models.vit.dial`): its
 weights or positions started otherwise, its attention or its patches changed; gated positions
 (ConViT); neighbourhoods; and a CNN. Small models; at a desk on 1,000 images of CIFAR-10 and an
-8 x 8 grid: a 16 x 16 grid takes five times as long, and was not told from it by the lead of ConViT
-(fine-grid).
+8 x 8 grid: a 16 x 16 grid takes five times as long, and the lead of ConViT on it was not measurably
+different (fine-grid).
 """
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ How far it can be trusted depends on what its cells are (`vitascope.stats`):
 
 Cells that are read off the same trainings (masked and whole, before and after) are combined seed by
 seed first. An accuracy whose images were not kept (early in training) has the variance
-p (1 - p) / N of its test images beside the seeds', as if no two runs had the same ones.
+p (1 - p) / N of its test images next to the seeds', as if no two runs had the same ones.
 
 The paper's own effect is the contrast of its numbers for the same cells, where there are any.
 """

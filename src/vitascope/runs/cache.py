@@ -1,7 +1,7 @@
 """One run of a grid: its images, recipe and folder; trained unless it is there, and read.
 
 A run lies in ``OUT/runs/<training>/seed-<n>`` and is an ordinary one; a reading is a record in its
-folder ``readings``. Both are made once: what was interrupted goes on, and ``compare``, ``study``
+folder ``readings``. Both are made once: interrupted runs resume, and ``compare``, ``study``
 and ``buildup`` in the same OUT share their runs.
 
 ``keep`` copies what is worth keeping of finished runs, numbers but no weights. Of every finished
@@ -146,10 +146,10 @@ def is_finished(training: Training, readings: Sequence[Reading], seed: int, out:
         return False
     dataset = images_of(training)
     now = data_config(dataset, recipe_of(training, seed, dataset))
-    found = differences(record.load(folder / "record").config, {"data": now}, ("data",))
-    if found:
+    changes = differences(record.load(folder / "record").config, {"data": now}, ("data",))
+    if changes:
         raise UserError(
-            f"{folder} holds a run with another config: {'; '.join(found)}; choose another folder"
+            f"{folder} holds a run with another config: {'; '.join(changes)}; choose another folder"
         )
     return all(_reading_path(reading, folder).exists() for reading in readings)
 
@@ -237,8 +237,12 @@ def keep(out: Path, target: Path) -> int:
         UserError: If there is no finished run, or one folder lies in the other.
     """
     out, target = Path(out), Path(target)
-    here, there = out.resolve(), target.resolve()
-    if here == there or here in there.parents or there in here.parents:
+    source_path, target_path = out.resolve(), target.resolve()
+    if (
+        source_path == target_path
+        or source_path in target_path.parents
+        or target_path in source_path.parents
+    ):
         raise UserError(
             f"{target} and {out} lie in each other; give a folder of its own to keep in"
         )

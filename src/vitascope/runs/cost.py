@@ -198,7 +198,7 @@ def seconds_of_reading(reading: Reading, plan: Recipe, counts: ImageCounts, spee
     return float(PASSES.get(reading.name, 0) * options.get("num_images", 0) * speed.test)
 
 
-def seconds_beside(
+def seconds_outside_epochs(
     readings: Iterable[Reading], plan: Recipe, counts: ImageCounts, speed: Speed
 ) -> float:
     """Return the time of a run that is not spent in its epochs."""

@@ -68,7 +68,7 @@ def run_all(
     out: Path,
     engine: Engine,
     cost: Callable[[Training], float] = lambda training: 1.0,
-    beside: Callable[[Training], float] = lambda training: 0.0,
+    overhead: Callable[[Training], float] = lambda training: 0.0,
     what: str = "training",
 ) -> None:
     """Make all missing runs and readings; teachers before their students.
@@ -79,7 +79,7 @@ def run_all(
         engine: Where they are made.
         cost: Of one epoch of a training, in any unit, for the progress and the time left; the
             most expensive runs begin.
-        beside: Cost of a run besides its epochs, in the same unit.
+        overhead: Cost of a run besides its epochs, in the same unit.
         what: The work, in a word, for the progress.
 
     Raises:
@@ -112,7 +112,7 @@ def run_all(
             jobs,
             processes=engine.processes,
             epochs=[epochs_of(job) for job in jobs],
-            beside=[beside(job["training"]) for job in jobs],
+            overhead=[overhead(job["training"]) for job in jobs],
             weights=[cost(job["training"]) for job in jobs],
             what=what,
             quiet=engine.quiet,
@@ -164,7 +164,7 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
     if failed:
         raise UserError(
             f"{len(failed)} of {len(jobs)} runs failed, first {failed[0]}; logs are in "
-            f"{out / 'slurm'}; the same command goes on"
+            f"{out / 'slurm'}; run the same command to continue"
         )
 
 

@@ -99,8 +99,8 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     """An instrument of ``vitascope inspect``; ``epoch`` may be a share of the training."""
     share = options.pop("at", None)
     if share is not None:
-        kept = run.recipe.keep_epochs
-        options["epoch"] = min(kept, key=lambda epoch: abs(epoch - share * run.epochs))
+        epochs = run.recipe.keep_epochs
+        options["epoch"] = min(epochs, key=lambda epoch: abs(epoch - share * run.epochs))
     usual = InspectRequest(
         subject=str(run.folder), data=training.data, measures=(name,), seed=run.seed
     )
@@ -150,7 +150,7 @@ def gates_and_nonlocality(
     images = dataset.test.take(chosen)
     batches = list(EvalBatches(images, batch_size=64, mean=dataset.mean, std=dataset.std))
     model = open_run(folder).model
-    found: dict[str, list[Any]] = {}
+    values_by_name: dict[str, list[Any]] = {}
     values: dict[str, Any] = {"epochs": list(epochs), "num_images": len(images)}
     for epoch in epochs:
         load_weights(model, folder / f"weights/epoch-{epoch:04d}.safetensors")
@@ -160,10 +160,10 @@ def gates_and_nonlocality(
             except UserError:
                 continue  # a CNN has neither, a ViT no gates
             heads = result.gate if name == "gates" else result.distance
-            found.setdefault(name, []).append(_padded(list(heads.values())))
+            values_by_name.setdefault(name, []).append(_padded(list(heads.values())))
             values.setdefault(name, {"layers": list(result.layers)})
             if name == "nonlocality":
                 first = result.layers[0]
                 values[name] |= {"grid": result.grid[first], "uniform": result.uniform[first]}
-    arrays = {name: np.stack(per_epoch) for name, per_epoch in found.items()}  # (E, L, H)
+    arrays = {name: np.stack(per_epoch) for name, per_epoch in values_by_name.items()}  # (E, L, H)
     return Record(kind="looks", values=values, arrays=arrays)

@@ -33,22 +33,22 @@ from vitascope.training.trainer.loop import chosen_images
 from vitascope.training.trainer.optimizer import BACKBONE
 
 
-def pairs(words: Sequence[str], what: str) -> dict[str, Any]:
+def pairs(settings: Sequence[str], option: str) -> dict[str, Any]:
     """``NAME=VALUE`` words as a mapping, values read as YAML.
 
     >>> pairs(["lr=1e-3", "ema=null", "global_pool=avg"], "--set")
     {'lr': '1e-3', 'ema': None, 'global_pool': 'avg'}
     """
-    found = {}
-    for word in words:
+    values = {}
+    for word in settings:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise UserError(f"{what} takes NAME=VALUE, not {word!r}")
+            raise UserError(f"{option} takes NAME=VALUE, not {word!r}")
         try:
-            found[name.strip()] = yaml.safe_load(value)
+            values[name.strip()] = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: the 99th of a month
-            raise UserError(f"{what} {word!r}: the value cannot be read") from None
-    return found
+            raise UserError(f"{option} {word!r}: the value cannot be read") from None
+    return values
 
 
 def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields: Any) -> Recipe:
@@ -72,15 +72,15 @@ def on_so_many(plan: Recipe, count: int) -> Recipe:
     return plan.override(batch_size=batch).for_images(count)
 
 
-def fold_from(words: str) -> tuple[int, int]:
+def fold_from(text: str) -> tuple[int, int]:
     """A fold as ``WHICH/COUNT``, counted from 1.
 
     >>> fold_from("2/5")
     (1, 5)
     """
-    which, slash, count = words.partition("/")
+    which, slash, count = text.partition("/")
     if not (slash and which.isdecimal() and count.isdecimal() and 0 < int(which) <= int(count)):
-        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {words!r}")
+        raise UserError(f"--fold takes WHICH/COUNT, such as 2/5, not {text!r}")
     return int(which) - 1, int(count)
 
 

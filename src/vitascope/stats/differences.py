@@ -134,11 +134,11 @@ class _Pools:
         return np.add.reduceat(values[..., self._order], self._starts, axis=-1)
 
 
-def _codes(names: Any, count: int, what: str) -> Array:
+def _codes(names: Any, count: int, name: str) -> Array:
     """0, 1, ... for different names."""
     names = np.asarray(names)
     if names.shape != (count,):
-        raise UserError(f"{what} must have one entry for each of {count} images: {names.shape}")
+        raise UserError(f"{name} must have one entry for each of {count} images: {names.shape}")
     return np.unique(names, return_inverse=True)[1].reshape(-1)
 
 
@@ -286,11 +286,11 @@ def contrast(
     runs = [runs_of(cell, images) for cell in cells]
     if same_runs:
         joint = combined([each.correct for each in runs], weights, images)
-        found = estimate([joint], [float(np.linalg.norm(weights))])
+        result = estimate([joint], [float(np.linalg.norm(weights))])
     else:
-        found = estimate(runs, weights)
+        result = estimate(runs, weights)
     least, most = (POINTS * sum(side(weight, 0.0) for weight in weights) for side in (min, max))
-    return replace(found, low=max(found.low, least), high=min(found.high, most))
+    return replace(result, low=max(result.low, least), high=min(result.high, most))
 
 
 def estimate(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:

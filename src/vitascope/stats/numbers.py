@@ -49,10 +49,10 @@ def contrast_of_numbers(
         return None
     value = float(sum(w * np.mean(cell) for w, cell in zip(weights, cells, strict=True)))
     spreads = [_spread(np.asarray(cell, float)) for cell in cells]
-    seen = [s for s in spreads if s is not None]
-    if not seen:
+    measured = [s for s in spreads if s is not None]
+    if not measured:
         return None
-    usual = float(np.mean(seen))
+    usual = float(np.mean(measured))
     total = below = above = 0.0
     for weight, cell, spread in zip(weights, cells, spreads, strict=True):
         piece = weight**2 * (usual if spread is None else spread) / len(cell)
@@ -97,25 +97,25 @@ def contrast_of_batches(
     def of(chosen: np.ndarray) -> list[np.ndarray]:
         return [np.array([float(statistic(run[chosen])) for run in cell]) for cell in cells]
 
-    found = of(np.arange(count))
+    statistics = of(np.arange(count))
     draws = [of(rng.integers(count, size=count)) for _ in range(resamples)]
     drawn = [np.stack(cell) for cell in zip(*draws, strict=True)]  # (resamples, runs) each
-    known = np.isfinite(np.concatenate(drawn, axis=1)).all(1)  # a draw may have no such eigenvalue
-    if not all(np.isfinite(runs).all() for runs in found) or known.sum() < resamples / 2:
+    valid = np.isfinite(np.concatenate(drawn, axis=1)).all(1)  # a draw may have no such eigenvalue
+    if not all(np.isfinite(runs).all() for runs in statistics) or valid.sum() < resamples / 2:
         return None
     correction = count / (count - 1)
     whole = np.asarray(sum(w * cell.mean(1) for w, cell in zip(weights, drawn, strict=True)))
-    batches = float(whole[known].var(ddof=1)) * correction
+    batches = float(whole[valid].var(ddof=1)) * correction
     residual = 0.0
     for weight, cell in zip(weights, drawn, strict=True):
         runs = cell.shape[1]
         if runs > 1:
-            left = (cell - cell.mean(1, keepdims=True))[known].var(0, ddof=1).sum() / (runs - 1)
+            left = (cell - cell.mean(1, keepdims=True))[valid].var(0, ddof=1).sum() / (runs - 1)
             residual += weight**2 * float(left) * correction / runs
-    between = contrast_of_numbers(found, weights)  # type: ignore[arg-type]
-    if between is None and (max(map(len, found)) > 1 or not batches):
+    between = contrast_of_numbers(statistics, weights)  # type: ignore[arg-type]
+    if between is None and (max(map(len, statistics)) > 1 or not batches):
         return None  # several runs without spread, or no noise at all
-    value = float(sum(w * runs.mean() for w, runs in zip(weights, found, strict=True)))
+    value = float(sum(w * runs.mean() for w, runs in zip(weights, statistics, strict=True)))
     if between is None:
         alone = ErrorVariance(images=batches, images_freedom=count - 1)
         return Estimate.of(value, alone, one_run=True)

@@ -123,7 +123,7 @@ def recommend(
 
 
 def _checked(
-    correct: Mapping[str, Any], cost: Mapping[str, float], margin: float, words: Mapping[str, Any]
+    correct: Mapping[str, Any], cost: Mapping[str, float], margin: float, options: Mapping[str, Any]
 ) -> dict[str, Runs]:
     if not correct:
         raise UserError("there is no model to recommend; give at least one with its runs")
@@ -135,20 +135,24 @@ def _checked(
     shapes = {name: np.shape(each) for name, each in correct.items()}
     counts = {shape[-1] for shape in shapes.values() if shape}
     if any(len(shape) != 2 for shape in shapes.values()) or len(counts) > 1:
-        said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise UserError(f"all models must meet the same images, as (seeds, images), not {said}")
-    images = Images(counts.pop(), **words)
+        shape_list = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise UserError(
+            f"all models must meet the same images, as (seeds, images), not {shape_list}"
+        )
+    images = Images(counts.pop(), **options)
     return {name: runs_of(each, images, name) for name, each in correct.items()}
 
 
 def _below(ahead: Runs, behind: Runs, margin: float, level: float) -> bool:
     """Is the first shown to be ahead of the second by less than the margin?"""
-    found = estimate((ahead, behind), (1.0, -1.0))
-    return not found.one_run and bool(found.variance.confidence(margin - found.value) > level)
+    difference = estimate((ahead, behind), (1.0, -1.0))
+    return not difference.one_run and bool(
+        difference.variance.confidence(margin - difference.value) > level
+    )
 
 
-def _interval(found: Estimate) -> str:
-    return f"{found.value:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]"
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.value:+.1f} points [{estimate.low:+.1f}, {estimate.high:+.1f}]"
 
 
 def _needed(
@@ -159,7 +163,7 @@ def _needed(
     margin: float,
 ) -> Needed:
     """What would decide against every rival, if all that was found so far were the truth."""
-    found = []
+    needs = []
     for name, lead in rivals.items():
         distance = (
             lead.value
@@ -167,9 +171,9 @@ def _needed(
         if cost[name] != cost[best]:
             to_margin = margin - lead.value if cost[name] < cost[best] else margin + lead.value
             distance = max(distance, to_margin)
-        found.append(_needed_for(lead, distance, runs[best], runs[name]))
+        needs.append(_needed_for(lead, distance, runs[best], runs[name]))
     images, seeds, both = (
-        _most([getattr(each, what) for each in found]) for what in ("images", "seeds", "both")
+        _most([getattr(each, unit) for each in needs]) for unit in ("images", "seeds", "both")
     )
     return Needed(images, seeds, None if images or seeds else both)
 
@@ -203,21 +207,21 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
 
 
 def scaled(
-    found: ErrorVariance, images: float, seeds: float, runs: int, folds: bool
+    variance: ErrorVariance, images: float, seeds: float, runs: int, folds: bool
 ) -> ErrorVariance:
     """The variance with so many times the images and seeds."""
     if folds:  # Nadeau and Bengio's takes both together; more images make every run surer
-        return ErrorVariance(images=0.0, seeds=found.seeds / images, freedom=found.freedom)
-    alone = np.maximum(0.0, found.images - found.residual) / images
-    spread = np.maximum(0.0, found.seeds - found.residual) / seeds
-    residual = found.residual / images / seeds
-    more = found.freedom * (seeds * runs - 1) / (runs - 1) if runs > 1 else found.freedom
+        return ErrorVariance(images=0.0, seeds=variance.seeds / images, freedom=variance.freedom)
+    alone = np.maximum(0.0, variance.images - variance.residual) / images
+    spread = np.maximum(0.0, variance.seeds - variance.residual) / seeds
+    residual = variance.residual / images / seeds
+    more = variance.freedom * (seeds * runs - 1) / (runs - 1) if runs > 1 else variance.freedom
     return ErrorVariance(
         images=alone + residual,
         seeds=spread + residual,
         residual=residual,
         freedom=more,
-        images_freedom=(found.images_freedom + 1) * images - 1,
+        images_freedom=(variance.images_freedom + 1) * images - 1,
     )
 
 
@@ -253,8 +257,8 @@ def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool
     if one_run:
         return f"{between}: one run each, and another seed may differ; add {needed.seeds} seeds."
     ways = [
-        f"{number:,} more {what}"
-        for number, what in ((needed.images, "images to judge by"), (needed.seeds, "seeds of each"))
+        f"{number:,} more {unit}"
+        for number, unit in ((needed.images, "images to judge by"), (needed.seeds, "seeds of each"))
         if number is not None
     ]
     if needed.both is not None:

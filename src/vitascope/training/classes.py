@@ -79,7 +79,7 @@ def relabelled_like(
     known: Sequence[str],
     given: Mapping[str, str] | None = None,
 ) -> ImageSet:
-    """More images beside some that were joined already, such as their corrupted versions.
+    """More images next to some that were joined already, such as their corrupted versions.
 
     Args:
         images: With names for their classes; or numbers "0", "1", ..., as CIFAR-C has them, which

@@ -196,14 +196,14 @@ def some(
     >>> some(np.array([0, 0, 1, 1]), 0.5, 0).shape
     (2,)
     """
-    rng, found = np.random.default_rng(seed), []
+    rng, chosen = np.random.default_rng(seed), []
     if groups is not None:
         names = rng.permutation(np.unique(groups))
         return np.flatnonzero(np.isin(groups, names[: max(1, round(share * len(names)))]))
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
-        found.append(rng.permutation(members)[: max(1, round(share * len(members)))])
-    return np.sort(np.concatenate(found))
+        chosen.append(rng.permutation(members)[: max(1, round(share * len(members)))])
+    return np.sort(np.concatenate(chosen))
 
 
 def evidence_of(

@@ -61,19 +61,19 @@ class RacePlan:
     @property
     def notes(self) -> tuple[str, ...]:
         """Who was not fine-tuned, and why."""
-        said = []
+        notes = []
         if self.left_out:
-            said.append(
+            notes.append(
                 f"No time to fine-tune {', '.join(self.left_out)}: with {self.left_out[0]} it "
                 f"takes about {self.seconds / 60:.1f} minutes; give a longer --budget."
             )
-        said += [
+        notes += [
             f"{name} is probed, not fine-tuned: a run could not build it again (opening a run "
             "calls no function that its files name); give its weights as NAME@FILE, local-dir: or "
             "a run's folder."
             for name in self.unable
         ]
-        return tuple(said)
+        return tuple(notes)
 
 
 def runners(probed: Sequence[Runner], best: int = BEST) -> list[Runner]:
@@ -129,8 +129,8 @@ def order_of(shares: Mapping[str, float | None]) -> list[str]:
     >>> order_of({"a": 0.5, "b": None, "c": 0.7})
     ['c', 'a']
     """
-    known = {name: share for name, share in shares.items() if share is not None}
-    return sorted(known, key=lambda name: -known[name])
+    measured = {name: share for name, share in shares.items() if share is not None}
+    return sorted(measured, key=lambda name: -measured[name])
 
 
 @dataclass(frozen=True, kw_only=True)

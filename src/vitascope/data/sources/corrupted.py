@@ -85,7 +85,7 @@ def corrupted_sets(path: str | Path, *, image_size: int | None = None) -> Corrup
         if not (root / f"{LABELS}.npy").is_file():
             raise UserError(
                 f"{root} has arrays but no {LABELS}.npy; it comes with CIFAR-10-C and -100-C: "
-                "put it beside them"
+                "put it next to them"
             )
         return CorruptedSets(root, arrays, image_size)
     inside = class_folders(root)

@@ -1,6 +1,6 @@
 """Download a file once, atomically, into a cache.
 
-Kept under ``torch.hub.get_dir()`` (``$TORCH_HOME``, or ``~/.cache/torch``) beside the weights that
+Kept under ``torch.hub.get_dir()`` (``$TORCH_HOME``, or ``~/.cache/torch``) next to the weights that
 timm fetches. Two processes that ask for the same file fetch it once.
 """
 

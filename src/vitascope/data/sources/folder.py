@@ -1,6 +1,6 @@
 """Images in folders named after their classes, or listed in a CSV file.
 
-``root/class/image.png``, or ``root/train/class/...`` beside ``root/test`` or ``root/val``. Classes
+``root/class/image.png``, or ``root/train/class/...`` next to ``root/test`` or ``root/val``. Classes
 are numbered by sorted name, images sorted by name, as torchvision's ``ImageFolder`` does.
 
 A CSV file has the columns ``path`` and ``label``, optionally ``split`` and ``group``. Paths are

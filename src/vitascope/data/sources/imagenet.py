@@ -62,7 +62,7 @@ def outputs_of(classes: tuple[str, ...]) -> np.ndarray | None:
 
 
 def read_imagenet(path: str, request: Request) -> Parts:
-    """Folders named by synset, ``train`` beside ``val``, or ``val`` alone."""
+    """Folders named by synset, ``train`` next to ``val``, or ``val`` alone."""
     root = existing(path)
     train_root, test_root = parts_of(root)
     if test_root is None and (root / "val").is_dir():

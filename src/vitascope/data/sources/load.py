@@ -2,7 +2,7 @@
 
 =================================== ===========================================================
 ``digits``                          scikit-learn's 1,797 handwritten digits, 8 x 8
-``path/to/folder``                  class folders, or ``train`` beside ``test`` or ``val``
+``path/to/folder``                  class folders, or ``train`` next to ``test`` or ``val``
 ``csv:labels.csv``                  path, label, optionally split and group
 ``cifar10:/path`` ``cifar100:/path``  the python archive, packed or not
 ``idx:/folder``                     MNIST's four files, packed or not
@@ -51,7 +51,7 @@ def read_digits(_: str, request: Request) -> Parts:
 
 
 def read_folder(path: str, request: Request) -> Parts:
-    """Class folders, with a test set beside them or not."""
+    """Class folders, with a test set next to them or not."""
     train_root, test_root = parts_of(existing(path))
     files = list_files(train_root)
     return from_files(files, list_files(test_root, files.classes) if test_root else None, request)

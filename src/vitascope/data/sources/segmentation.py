@@ -1,6 +1,6 @@
 """Images with a class for every pixel, in the layout of ADE20K.
 
-``root/images/training/NAME.jpg`` beside ``root/annotations/training/NAME.png``, and the same for
+``root/images/training/NAME.jpg`` next to ``root/annotations/training/NAME.png``, and the same for
 ``validation``: the scene-parsing release of ADE20K (Zhou et al. 2017), 150 classes. A mask is a
 grey image of class numbers: 0 is "something else" and is not counted (it becomes 255), 1 ... 150
 become 0 ... 149.

@@ -143,7 +143,7 @@ def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
         ) from error
     alone = [key for key in images if key not in labels]
     if alone or not images:
-        what = f"{alone[0]} has no .cls or .json beside it" if alone else "it holds no images"
+        what = f"{alone[0]} has no .cls or .json next to it" if alone else "it holds no images"
         raise UserError(f"{path} cannot be used: {what}")
     return [(place, labels[key]) for key, place in images.items()]
 

@@ -1,7 +1,7 @@
 """ConViT against DeiT: on few images, at every size, in very long training.
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Top-1 on ImageNet with the deit recipe; the
-numbers beside ours are the paper's. Its tables have the accuracy at the end, its Fig. 11 the best
+numbers next to ours are the paper's. Its tables have the accuracy at the end, its Fig. 11 the best
 one during training: both are here.
 
     sample-efficiency   Table 2, Fig. 2 left and Fig. 11 right: shares of the training images
@@ -322,7 +322,7 @@ def _inside_by_size(
 def parameters_figure(
     results: Results, runs: Mapping[str, Sequence[Training]], *, published: bool
 ) -> Figure:
-    """Fig. 2 right: top-1 over parameters; at the paper's scale beside the published points."""
+    """Fig. 2 right: top-1 over parameters; at the paper's scale next to the published points."""
     series = []
     for label, trainings in runs.items():
         points = []

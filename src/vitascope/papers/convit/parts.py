@@ -2,11 +2,11 @@
 
 d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Table 3 and Fig. 12 right (gates and the
 convolutional start, one taken away after the other), Table 4 and Fig. 10 (distillation, appendix
-B). Top-1 on ImageNet; the numbers beside ours are the paper's.
+B). Top-1 on ImageNet; the numbers next to ours are the paper's.
 
 Rows f and g freeze all of GPSA. Table 3 marks their gates as not trained and its caption says "to
 0", which may mean lambda = 0 as in b; so both are there: lambda = 1, where a ConViT starts (f, g),
-and lambda = 0, gates at 1/2, each beside the paper's one number. Fig. 12 right has the final
+and lambda = 0, gates at 1/2, each next to the paper's one number. Fig. 12 right has the final
 numbers of Table 3's full data in its legend, though its caption speaks of the first 100 classes:
 all images are shown.
 """

@@ -129,7 +129,7 @@ def built_up(scale: Scale) -> dict[str, Training]:
     """The networks of Fig. 12a: a label of where attention is, and the training.
 
     At the paper's scale ResNet-50 with four blocks in the last stage: two of attention in c4, then
-    one, two, three in c3, then one in c2 beside one in c3, which is the AlterNet for CIFAR.
+    one, two, three in c3, then one in c2 next to one in c3, which is the AlterNet for CIFAR.
     """
     runs = {}
     for label, kinds in scale.pick(**_STEPS).items():

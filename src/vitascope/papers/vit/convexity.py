@@ -68,7 +68,7 @@ _LOCAL = """
 def pooling(scale: Scale) -> Plan:
     """Fig. 6: a ViT that reads off its class token, and one that averages its patches.
 
-    At a desk a ConViT and a ResNet beside them, on a tenth of the images, after 1, 3 and 10 epochs.
+    At a desk also a ConViT and a ResNet, on a tenth of the images, after 1, 3 and 10 epochs.
     """
     desk = scale.name == "desk"
     names = ("ViT-Ti", "ViT-Ti GAP", *(("ConViT-Ti", "ResNet-50") if desk else ()))

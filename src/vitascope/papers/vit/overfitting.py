@@ -3,7 +3,7 @@
 Park and Kim 2022, https://arxiv.org/abs/2202.06709.
 
 **Overfitting.** Training loss against test error: Fig. 5 and C.1 (networks and shares of the
-images), C.2 (epochs). The numbers beside ours are those of appendix C; the figures have more, which
+images), C.2 (epochs). The published numbers are those of appendix C; the figures have more, which
 the text does not give. The training loss is the mean over the last epoch, on augmented images and
 mixed labels, with the weights as they were at each step. On a laptop, small shares of the images
 take more epochs (as many steps as all of them take); the paper keeps its 300 epochs.

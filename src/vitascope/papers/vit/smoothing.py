@@ -2,7 +2,7 @@
 
 Park and Kim 2022, https://arxiv.org/abs/2202.06709. Fig. 3a and appendix B: even a fixed 2 x 2 box
 blur at the ends of a CNN's stages raises accuracy and robustness, flattens the loss and takes high
-frequencies out. Section 2, beside Fig. 4: SAM (Foret et al. 2021) seeks smooth minima and improves
+frequencies out. Section 2, next to Fig. 4: SAM (Foret et al. 2021) seeks smooth minima and improves
 ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for SAM: 0.05 is Foret's.
 """
 

@@ -72,8 +72,8 @@ class Segmentation:
 
     def batches(self, epoch: int, start: int) -> Iterator[Any]:
         """Shuffled, cropped and mirrored; (images, masks)."""
-        found = self.train.batches(self.batch_size, epoch=epoch, num_workers=self.num_workers)
-        yield from islice(found, start, None)
+        batches = self.train.batches(self.batch_size, epoch=epoch, num_workers=self.num_workers)
+        yield from islice(batches, start, None)
 
     def loss(self, model: nn.Module, batch: Any, device: torch.device) -> Tensor:
         """Cross-entropy over labelled pixels."""
@@ -86,8 +86,8 @@ class Segmentation:
 
     def measure(self, model: nn.Module) -> dict[str, float]:
         """mIoU and pixel accuracy."""
-        found = self.miou(model)
-        return {"miou": found.mean, "pixel_accuracy": found.pixel_accuracy}
+        result = self.miou(model)
+        return {"miou": result.mean, "pixel_accuracy": result.pixel_accuracy}
 
     def record(self, model: nn.Module) -> Record:
         """The same with every class, for the disk."""

@@ -51,8 +51,8 @@ def common_answers(questions: Sequence[Question], least: int = LEAST) -> dict[st
     for question in questions:
         given = Counter(map(plain_answer, question.answers))
         counted[min(given, key=lambda answer: (-given[answer], answer))] += 1
-    kept = sorted(answer for answer, count in counted.items() if answer and count >= least)
-    return {answer: number for number, answer in enumerate(kept)}
+    common = sorted(answer for answer, count in counted.items() if answer and count >= least)
+    return {answer: number for number, answer in enumerate(common)}
 
 
 class VQA:
@@ -95,15 +95,15 @@ class VQA:
 
     def inputs(self, folder: VQAFolder, questions: Sequence[Question]) -> dict[str, Tensor]:
         """What the model takes: words (B, W) padded to the same length, images."""
-        words = torch.full((len(questions), self.longest), PAD)
-        for row, question in zip(words, questions, strict=True):
+        tokens = torch.full((len(questions), self.longest), PAD)
+        for row, question in zip(tokens, questions, strict=True):
             numbers = [self.words.get(word, UNKNOWN) for word in words_of(question.text)]
             numbers = [START, *numbers][: self.longest]
             row[: len(numbers)] = torch.tensor(numbers)
         return {
-            "input_ids": words,
-            "attention_mask": (words != PAD).long(),
-            "token_type_ids": torch.zeros_like(words),
+            "input_ids": tokens,
+            "attention_mask": (tokens != PAD).long(),
+            "token_type_ids": torch.zeros_like(tokens),
             "pixel_values": folder.images(questions),
             "pixel_mask": torch.ones(len(questions), self.side, self.side, dtype=torch.long),
         }
@@ -119,8 +119,8 @@ class VQA:
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
         """Shuffled, whole batches."""
         order = stream(Purpose.ORDER, self.seed, epoch=epoch).permutation(len(self.train))
-        for place in range(start, self.steps):
-            rows = order[place * self.batch_size : (place + 1) * self.batch_size]
+        for step in range(start, self.steps):
+            rows = order[step * self.batch_size : (step + 1) * self.batch_size]
             chosen = [self.train.questions[i] for i in rows]
             yield self.inputs(self.train, chosen), self.targets(chosen)
 
@@ -134,14 +134,14 @@ class VQA:
     def said(self, model: nn.Module) -> list[str]:
         """The model's answer to every test question."""
         device, names = next(model.parameters()).device, list(self.answers)
-        found: list[str] = []
+        answers: list[str] = []
         questions = self.test.questions
         with evaluating(model):
             for first in range(0, len(questions), self.batch_size):
                 inputs = self.inputs(self.test, questions[first : first + self.batch_size])
                 logits = model(**{name: value.to(device) for name, value in inputs.items()}).logits
-                found += [names[i] for i in logits.argmax(dim=1).tolist()]
-        return found
+                answers += [names[i] for i in logits.argmax(dim=1).tolist()]
+        return answers
 
     def measure(self, model: nn.Module) -> dict[str, float]:
         """The mean score."""
@@ -150,14 +150,14 @@ class VQA:
 
     def record(self, model: nn.Module) -> Record:
         """The same with every answer, for the disk."""
-        said = self.said(model)
+        answers = self.said(model)
         given = [question.answers for question in self.test.questions]
         values = {
-            "vqa_score": mean_score(said, given),
-            "num_questions": len(said),
+            "vqa_score": mean_score(answers, given),
+            "num_questions": len(answers),
             "classes": list(self.answers),
         }
-        numbers = np.array([self.answers[answer] for answer in said])
+        numbers = np.array([self.answers[answer] for answer in answers])
         return Record(kind="vqa", values=values, arrays={"answers": numbers})
 
 

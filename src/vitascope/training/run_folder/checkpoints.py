@@ -2,10 +2,10 @@
 
     checkpoint/step-000000120/{model,optimizer,average}.safetensors, state.json
 
-A checkpoint is written into a hidden folder beside its place, flushed to the disk and renamed; only
-then is the last but one removed. So after ``kill -9`` at any moment, or on a full disk, the last
-good one is there. ``state.json`` lists the size and CRC-32 of every file, and has a CRC-32 of its
-own: a damaged checkpoint is skipped for the one before it.
+A checkpoint is written into a hidden folder in the same place, flushed to the disk and renamed;
+only then is the last but one removed. So after ``kill -9`` at any moment, or on a full disk, the
+last good one is there. ``state.json`` lists the size and CRC-32 of every file, and has a CRC-32 of
+its own: a damaged checkpoint is skipped for the one before it.
 
 The metrics log has one line per epoch; a checkpoint has the running sums of the current epoch.
 """
@@ -34,7 +34,7 @@ _KEEP = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on: tensors by part and name, and the values beside them."""
+    """What a run needs to resume: tensors by part and name, and the values next to them."""
 
     step: int  # updates done
     tensors: Mapping[str, Mapping[str, Tensor]]  # part ("model", "optimizer", ...) -> name -> value

@@ -108,7 +108,7 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
     if (folder / "config.yaml").exists():
         if not resume:
             raise UserError(
-                f"{folder} already holds a run; go on with it (resume) or choose another folder"
+                f"{folder} already holds a run; resume it (--resume) or choose another folder"
             )
         found = differences(load_config(folder), config)
         if found:

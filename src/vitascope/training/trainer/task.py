@@ -23,7 +23,7 @@ class Learning(Protocol):
         """The batches of an epoch from number ``start`` on."""
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
-        """``columns`` on the test data; ``predictions`` beside them are kept when training ends."""
+        """Return ``columns`` on the test data, and ``predictions`` to keep when training ends."""
 
 
 class Task(Learning, Protocol):

@@ -1,7 +1,7 @@
 """One update of the weights: forward, loss, backward, clip, step, average.
 
 Randomness inside the model (drop path, dropout) is seeded anew from (seed, step, rank) before each
-update, so a run that goes on from step n needs nothing but n. The batch is cut into
+update, so a run that resumes at step n needs nothing but n. The batch is cut into
 ``recipe.accumulation`` parts whose losses are weighted by their size: the update is that of the
 whole batch.
 """
