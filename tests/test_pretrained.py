@@ -22,7 +22,7 @@ from vitascope.commands import main
 from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.finished_runs import FinishedRuns
-from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Way, _added
+from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Usage, _added
 from vitascope.comparison.pretrained.candidates import IMAGENET, opened, plain_name
 from vitascope.comparison.pretrained.cost import cost_of
 from vitascope.comparison.pretrained.probing import some
@@ -286,13 +286,13 @@ def test_validation_images_choose_and_test_images_report(answered, folder):
         run = next((answered / "runs").glob(f"*{name[-20:].replace('/', '_')}*/seed-0"))
         assert load_run(run).config["data"]["train_images"] == 16
     kinds = {"linear": LINEAR, "race": TUNED}
-    ways = {f"{Way(name, kinds[kind])}": (kind, name) for kind in kinds for name in names}
+    ways = {f"{Usage(name, kinds[kind])}": (kind, name) for kind in kinds for name in names}
     chosen = {w: kept.arrays[f"chosen/{k}/{n}"].astype(bool) for w, (k, n) in ways.items()}
     costs = {line["model"]: line["multiply_adds"] for line in values["table"]}
     wanted = recommend(chosen, {w: costs[n] + (k == "race") for w, (k, n) in ways.items()})
     advice = values["recommendation"]
     assert (advice["best"], advice["reason"]) == (ways[wanted.best][1], wanted.reason)
-    assert f"{Way(advice['model'], advice['way'])}" == wanted.model
+    assert f"{Usage(advice['model'], advice['way'])}" == wanted.model
     assert any(each.startswith("Chosen by 4 validation images") for each in advice["sentences"])
     shares = {line["model"]: line["top1"] for line in values["race"]}
     assert shares == {n: kept.arrays[f"correct/race/{n}"].mean() for n in names}

@@ -126,9 +126,9 @@ def erasing_boxes(
     h, w = np.round(np.sqrt(target * shape)), np.round(np.sqrt(target / shape))
     fits = (h < height) & (w < width)
     first = (np.arange(count), fits.argmax(axis=1))
-    place = rng.random((2, count))
-    top = np.floor(place[0] * (height - h[first] + 1))
-    left = np.floor(place[1] * (width - w[first] + 1))
+    position = rng.random((2, count))
+    top = np.floor(position[0] * (height - h[first] + 1))
+    left = np.floor(position[1] * (width - w[first] + 1))
     boxes = np.stack([top, left, h[first], w[first]], axis=1).astype(np.int64)
     return np.where((chosen & fits.any(axis=1))[:, None], boxes, 0)
 

@@ -118,11 +118,11 @@ def _of_8_bits(image: Image.Image, white: float) -> Image.Image:
     """Grey values of more than 8 bits, with ``white`` at 255."""
     values = np.asarray(image)
     shades = np.rint(values.astype(np.float32) * (255 / white)).clip(0, 255)
-    found = Image.fromarray(shades.astype(np.uint8))
+    grey = Image.fromarray(shades.astype(np.uint8))
     clear = image.info.get("transparency")
     if isinstance(clear, int):  # the one value that means: nothing here
-        found.putalpha(Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))
-    return found
+        grey.putalpha(Image.fromarray(np.where(values == clear, 0, 255).astype(np.uint8)))
+    return grey
 
 
 def _white(image: Image.Image) -> float:

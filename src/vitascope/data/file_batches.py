@@ -175,10 +175,10 @@ def decoded(
         num_workers=num_workers,
         generator=torch.Generator().manual_seed(0),  # or it would draw from the global one
     )
-    for found in loader:
-        if isinstance(found, UserError):
-            raise found
-        batch, broken = found
+    for item in loader:
+        if isinstance(item, UserError):
+            raise item
+        batch, broken = item
         for index, why in broken:
             (on_broken or images.report_broken)(index, why)
         if batch is not None:

@@ -27,10 +27,10 @@ def positions(
         return [(np.flatnonzero(dealt != w), np.flatnonzero(dealt == w)) for w in range(count)]
     if not 0 < share < 1:
         raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
-    kept, out = split(labels, share, seed, groups)
+    train, out = split(labels, share, seed, groups)
     if not len(out):
         raise UserError(f"{dataset.name} has one image a class: none can be held out")
-    return [(kept, out)]
+    return [(train, out)]
 
 
 def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
@@ -64,11 +64,11 @@ def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
     return replace(held, fold=fold)
 
 
-def _tested_on(dataset: Dataset, kept: np.ndarray, out: np.ndarray, note: str) -> Dataset:
+def _tested_on(dataset: Dataset, train: np.ndarray, out: np.ndarray, note: str) -> Dataset:
     """The data set with its training images ``kept`` to train on and ``out`` to test on."""
     return replace(
         dataset,
-        train=dataset.train.take(kept),
+        train=dataset.train.take(train),
         test=dataset.train.take(out),
         label_sets=None,
         notes=(*dataset.notes, note),

@@ -57,12 +57,12 @@ class ImageSet(ABC):
     def take(self: S, indices: Any) -> S:
         """The set of only these images, in this order; nothing is copied."""
         indices = np.asarray(indices, dtype=np.int64)
-        kept = object.__new__(type(self))
-        kept.__dict__.update(self.__dict__)
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
         for name in (self.per_image, "labels", "groups"):
             values = getattr(self, name)
-            setattr(kept, name, None if values is None else values[indices])
-        return kept
+            setattr(part, name, None if values is None else values[indices])
+        return part
 
     def name(self, index: int) -> str:
         """What to call an image when speaking to the user."""
@@ -70,16 +70,16 @@ class ImageSet(ABC):
 
     def of_groups(self: S, groups: Any) -> S:
         """The same images, of which those with the same group belong together."""
-        kept = self.take(np.arange(len(self)))
-        kept.groups = np.asarray(groups, dtype=str)
-        return kept
+        same = self.take(np.arange(len(self)))
+        same.groups = np.asarray(groups, dtype=str)
+        return same
 
     def of_classes(self: S, classes: Sequence[str]) -> S:
         """The same images with another tuple of class names (the labels must fit it)."""
-        kept = self.take(np.arange(len(self)))
-        kept.classes = tuple(classes)
-        kept.labels = checked_labels(kept.labels, kept.classes)
-        return kept
+        same = self.take(np.arange(len(self)))
+        same.classes = tuple(classes)
+        same.labels = checked_labels(same.labels, same.classes)
+        return same
 
 
 def whole_numbers(labels: Any) -> np.ndarray:
@@ -334,6 +334,6 @@ class FileImages(ImageSet):
 
     def of_size(self: Files, channels: int, height: int, width: int) -> Files:
         """The same images, given out at another size."""
-        kept = self.take(np.arange(len(self)))
-        kept.size = (channels, height, width)
-        return kept
+        same = self.take(np.arange(len(self)))
+        same.size = (channels, height, width)
+        return same

@@ -37,15 +37,15 @@ def headers(
     files: FileImages,
 ) -> tuple[list[tuple[tuple[int, int], str]], dict[int, str]]:
     """Size and mode of every image; the positions of those that are none, with the reason."""
-    found, broken = [], {}
+    sizes, broken = [], {}
     with on_terminal("looking at images", len(files)) as progress:
         for i in range(len(files)):
             try:
-                found.append(files.header(i))
+                sizes.append(files.header(i))
             except OSError as error:
                 broken[i] = str(error)
             progress.advance()
-    return found, broken
+    return sizes, broken
 
 
 def decode_all(files: FileImages) -> tuple[torch.Tensor, dict[int, str]]:
@@ -81,15 +81,15 @@ def without(images: Images, broken: Mapping[int, str]) -> Images:
     """
     if not broken:
         return images
-    kept = images.take(np.setdiff1d(np.arange(len(images)), list(broken)))
-    lost = np.setdiff1d(images.labels, kept.labels)
+    readable = images.take(np.setdiff1d(np.arange(len(images)), list(broken)))
+    lost = np.setdiff1d(images.labels, readable.labels)
     if len(lost):
         why = next(why for i, why in broken.items() if images.labels[i] == lost[0])
         raise UserError(
             f"no image of class {images.classes[lost[0]]!r} can be read (of the first: {why}); "
             "repair its images or remove the class"
         )
-    return kept
+    return readable
 
 
 def gather(
@@ -101,11 +101,11 @@ def gather(
     """
     if not len(files):
         raise UserError("one of the parts of this data set has no images in it")
-    known, broken = headers(files)
-    kept = without(files, broken)
+    sizes_and_modes, broken = headers(files)
+    readable = without(files, broken)
     notes = report(files, broken)
-    files = kept
-    sizes = {size for size, _ in known}
+    files = readable
+    sizes = {size for size, _ in sizes_and_modes}
     if image_size is None and len(sizes) > 1:
         few = ", ".join(f"{w} x {h}" for w, h in sorted(sizes)[:3])
         raise UserError(
@@ -117,7 +117,7 @@ def gather(
         raise UserError(
             f"the images are {width} x {height} pixels; give image_size to make them square"
         )
-    channels = in_chans or (1 if all(mode in GREY for _, mode in known) else 3)
+    channels = in_chans or (1 if all(mode in GREY for _, mode in sizes_and_modes) else 3)
     files = files.of_size(channels, height, width)
     if sizes != {(width, height)}:
         centre = f"{100 * files.crop_pct:g} % of the centre" if files.crop_pct < 1 else "the centre"

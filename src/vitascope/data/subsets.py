@@ -53,7 +53,7 @@ def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
     numbers = {name: number for number, name in enumerate(images.classes)}
     order = np.argsort(images.labels, kind="stable")  # images class by class
     ends = np.cumsum(np.bincount(images.labels, minlength=len(numbers)))
-    kept = []
+    parts = []
     for name in classes:
         number = numbers[name]
         members = order[ends[number - 1] if number else 0 : ends[number]]
@@ -61,8 +61,8 @@ def subset(images: "ImageSet", spec: Subset) -> "ImageSet":
         if spec.order == "random" and count < len(members):
             rng = stream(Purpose.SUBSET, spec.seed, sample=number)
             members = rng.permutation(members)
-        kept.append(members[:count])
-    chosen = images.take(np.sort(np.concatenate(kept)))
+        parts.append(members[:count])
+    chosen = images.take(np.sort(np.concatenate(parts)))
     if classes == images.classes:
         return chosen
     renumbered = np.full(len(images.classes), -1)
@@ -107,13 +107,13 @@ def folds(
         raise UserError(f"{len(labels)} images cannot be dealt out to {count} folds")
     if groups is not None:
         return _folds_of_groups(labels, count, seed, groups)
-    dealt, found = 0, np.empty(len(labels), dtype=np.int64)
+    dealt, numbers = 0, np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         shuffled = stream(Purpose.FOLDS, seed, sample=int(label)).permutation(members)
-        found[shuffled] = (dealt + np.arange(len(members))) % count
+        numbers[shuffled] = (dealt + np.arange(len(members))) % count
         dealt += len(members)
-    return found
+    return numbers
 
 
 def _folds_of_groups(labels: np.ndarray, count: int, seed: int, groups: np.ndarray) -> np.ndarray:
@@ -127,10 +127,10 @@ def _folds_of_groups(labels: np.ndarray, count: int, seed: int, groups: np.ndarr
         )
     if np.bincount(labels).max() < count:
         raise UserError(f"no class has an image for each of {count} parts; give fewer --folds")
-    found = np.empty(len(labels), dtype=np.int64)
+    numbers = np.empty(len(labels), dtype=np.int64)
     parts = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         for number, (_, out) in enumerate(parts.split(labels, labels, groups)):
-            found[out] = number
-    return found
+            numbers[out] = number
+    return numbers

@@ -58,7 +58,7 @@ class Survey:
     @property
     def short(self) -> str:
         """The short form, in a line or two."""
-        words = [
+        parts = [
             f"{sum(self.train):,} training and {sum(self.test):,} test images of "
             f"{len(self.classes)} classes, {_balance(self.imbalance)}"
         ]
@@ -67,8 +67,8 @@ class Survey:
             (self.exact + self.near, "pair", "of duplicates inside a part"),
             (self.two_labels, "pair", "of the same image with two labels"),
         )
-        words += [f"{_some(number, noun)} {what}" for number, noun, what in counts if number]
-        return "; ".join([*words, *([self.leak] if self.leak else [])])
+        parts += [f"{_some(number, noun)} {finding}" for number, noun, finding in counts if number]
+        return "; ".join([*parts, *([self.leak] if self.leak else [])])
 
     @property
     def leak(self) -> str:
@@ -79,8 +79,8 @@ class Survey:
         )
         total = max(1, sum(self.test))
         return "; ".join(
-            f"{_some(number, 'test image')} ({100 * number / total:.0f} %) {what}"
-            for number, what in kinds
+            f"{_some(number, 'test image')} ({100 * number / total:.0f} %) {finding}"
+            for number, finding in kinds
             if number
         )
 
@@ -182,23 +182,23 @@ def file_sizes(source: str) -> str | None:
     if not folder.is_dir():
         return None
     roots = [root for root in parts_of(folder) if root is not None]
-    found = [size for root in roots for size, _ in headers(list_files(root))[0]]
-    ordered = sorted(found, key=lambda size: size[0] * size[1])
-    low, middle, high = (ordered[place] for place in (0, len(ordered) // 2, -1))
+    sizes = [size for root in roots for size, _ in headers(list_files(root))[0]]
+    ordered = sorted(sizes, key=lambda size: size[0] * size[1])
+    low, middle, high = (ordered[position] for position in (0, len(ordered) // 2, -1))
     if low == high:
         return f"all images are {low[0]} x {low[1]}"
-    words = [f"{width} x {height}" for width, height in (low, middle, high)]
-    return f"images are from {words[0]} to {words[2]} pixels, {words[1]} in the middle"
+    shown = [f"{width} x {height}" for width, height in (low, middle, high)]
+    return f"images are from {shown[0]} to {shown[2]} pixels, {shown[1]} in the middle"
 
 
 def _small(images: ImageSet) -> np.ndarray:
     """Grey images of 64 x 64. (N, 64, 64) uint8"""
-    found = []
+    grey_images = []
     for start in range(0, len(images), 256):
         pixels = images.pixels(np.arange(start, min(start + 256, len(images))))
         grey = resize(pixels, SIDE, SIDE).float().mean(1)
-        found.append(grey.round().byte().numpy())
-    return np.concatenate(found) if found else np.zeros((0, SIDE, SIDE), dtype=np.uint8)
+        grey_images.append(grey.round().byte().numpy())
+    return np.concatenate(grey_images) if grey_images else np.zeros((0, SIDE, SIDE), dtype=np.uint8)
 
 
 def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -215,9 +215,9 @@ def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         alike = signs[start : start + 512] @ signs.T >= 64 - 2 * BITS
         a, b = np.nonzero(alike)
         a += start
-        kept = (a < b) & (np.abs(thumbs[a] - thumbs[b]).mean(1) < LEVELS)
-        first.append(a[kept])
-        second.append(b[kept])
+        similar = (a < b) & (np.abs(thumbs[a] - thumbs[b]).mean(1) < LEVELS)
+        first.append(a[similar])
+        second.append(b[similar])
     one, other = np.concatenate(first), np.concatenate(second)
     same = np.array([np.array_equal(small[a], small[b]) for a, b in zip(one, other, strict=True)])
     return one, other, same.astype(bool)
@@ -226,12 +226,12 @@ def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _equal_pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Only images that are the same, each with the first of its kind."""
     first: dict[bytes, int] = {}
-    found = []
+    pairs_found = []
     for index, image in enumerate(small):
         before = first.setdefault(image.tobytes(), index)
         if before != index:
-            found.append((before, index))
-    pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+            pairs_found.append((before, index))
+    pairs = np.array(pairs_found, dtype=np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=bool)
 
 
@@ -256,12 +256,12 @@ def _named(
         (
             " ".join(
                 word
-                for word, said in (
+                for word, listed in (
                     ("same" if same[i] else "near", True),
                     ("across", across[i]),
                     ("two labels", conflict[i]),
                 )
-                if said
+                if listed
             ),
             name(int(one[i])),
             name(int(other[i])),

@@ -482,10 +482,10 @@ def _by_place(
             ("without", "none"): CellSpec(made(scale, "DeiT-S"), measurement, (79.9, 95.0)[i])
         }
         for kind in kinds:
-            for place in wanted:
-                suffix = kind if place in _DEFAULTS else f"{kind}:{place}"
-                paper, run = published[kind][place], made(scale, "DeiT-S", suffix)
-                cells[_MODULES[kind], place] = paper and CellSpec(run, measurement, paper[i])
+            for position in wanted:
+                suffix = kind if position in _DEFAULTS else f"{kind}:{position}"
+                paper, run = published[kind][position], made(scale, "DeiT-S", suffix)
+                cells[_MODULES[kind], position] = paper and CellSpec(run, measurement, paper[i])
         names = {_MODULES[kind]: "+ " + _MODULES[kind] for kind in kinds} | {"without": "ViT-S"}
         key = f"{name}-{measurement.key}"
         tables.append(TableSpec(key, title, cells, corner="module", paper_rows=names))

@@ -61,8 +61,8 @@ def _plain(text: str) -> str:
     >>> _plain("ConViT Figure 10"), _plain("convit-fig-10")
     ('convit fig 10', 'convit fig 10')
     """
-    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
-    return " ".join("fig" if word == "figure" else word for word in words)
+    parts = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
+    return " ".join("fig" if word == "figure" else word for word in parts)
 
 
 def find(text: str) -> Study:

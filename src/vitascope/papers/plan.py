@@ -299,16 +299,16 @@ class Results:
         if sample is None:
             return None
         rows = [sample.read(*records) if records else None for records in self._together(cell)]
-        there = [row for row in rows if row is not None]
-        whole = len(there) == len(rows) and len({row.shape for row in there}) == 1
-        return np.stack(there) if whole else None
+        present = [row for row in rows if row is not None]
+        whole = len(present) == len(rows) and len({row.shape for row in present}) == 1
+        return np.stack(present) if whole else None
 
     def _together(self, cell: CellSpec) -> Iterator[tuple[Record, ...] | None]:
         """The records behind a number, seed by seed; None where one is missing."""
         runs = [self.records[key, cell.measurement.reading.key] for key in cell.runs]
         for records in zip(*runs, strict=True):
-            there = tuple(record for record in records if record is not None)
-            yield there if len(there) == len(runs) else None
+            present = tuple(record for record in records if record is not None)
+            yield present if len(present) == len(runs) else None
 
 
 def _number(cell: CellSpec, records: tuple[Record, ...] | None) -> float | None:

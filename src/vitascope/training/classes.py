@@ -18,20 +18,20 @@ from vitascope.errors import UserError, listed, unknown
 IMAGENET = 1000  # outputs of which ``Dataset.class_map`` names some
 
 
-def class_pairs(words: Sequence[str]) -> dict[str, str]:
+def class_pairs(pairs: Sequence[str]) -> dict[str, str]:
     """``NEW=KNOWN`` words as a mapping from a class of the images to a class of the model.
 
     >>> class_pairs(["puppy=dog", "kitten=cat"])
     {'puppy': 'dog', 'kitten': 'cat'}
     """
-    found: dict[str, str] = {}
-    for word in words:
-        new, equals, known = word.partition("=")
-        if not (equals and new and known):
+    mapping: dict[str, str] = {}
+    for word in pairs:
+        new, equals, old = word.partition("=")
+        if not (equals and new and old):
             raise UserError(f"--map-classes takes NEW=KNOWN, such as puppy=dog, not {word!r}")
-        if found.setdefault(new, known) != known:
-            raise UserError(f"--map-classes maps {new} to {found[new]} and to {known}; give one")
-    return found
+        if mapping.setdefault(new, old) != old:
+            raise UserError(f"--map-classes maps {new} to {mapping[new]} and to {old}; give one")
+    return mapping
 
 
 def columns(
@@ -67,9 +67,9 @@ def columns(
 
 def relabelled(images: ImageSet, numbers: np.ndarray, known: Sequence[str]) -> ImageSet:
     """The same images, with labels that are numbers of the ``known`` classes."""
-    found = images.take(np.arange(len(images)))
-    found.labels = numbers[found.labels]
-    return found.of_classes(tuple(known))
+    result = images.take(np.arange(len(images)))
+    result.labels = numbers[result.labels]
+    return result.of_classes(tuple(known))
 
 
 def relabelled_like(
@@ -94,11 +94,11 @@ def relabelled_like(
     names = images.classes
     if names == tuple(map(str, range(len(names)))) and len(names) <= len(first):
         names = tuple(first[: len(names)])
-    there = np.unique(images.labels)
-    present = [names[label] for label in there]
+    used = np.unique(images.labels)
+    present = [names[label] for label in used]
     numbers = np.full(len(names), -1)
     mapped = {new: old for new, old in (given or {}).items() if new in present}
-    numbers[there] = columns(present, known, mapped)
+    numbers[used] = columns(present, known, mapped)
     return relabelled(images, numbers, known)
 
 

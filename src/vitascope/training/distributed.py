@@ -198,10 +198,10 @@ def _leave() -> None:
 
 def _on_cpu(device: str | None) -> bool:
     """Whether to stay on the CPU; picks the GPU that was named."""
-    place = device_of(device)
-    if place.type == "cuda" and place.index is not None:
-        torch.cuda.set_device(place)
-    return place.type == "cpu"
+    chosen = device_of(device)
+    if chosen.type == "cuda" and chosen.index is not None:
+        torch.cuda.set_device(chosen)
+    return chosen.type == "cpu"
 
 
 def device_of(name: str | None) -> torch.device:
@@ -216,10 +216,10 @@ def device_of(name: str | None) -> torch.device:
     gpus, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
     if name is None:
         return torch.device("cuda" if gpus else "mps" if mps else "cpu")
-    there = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
-    there += ["mps"] if mps else []
-    if name not in there:
-        raise UserError(f"no device {name!r} here; there is {', '.join(there)}")
+    devices = ["cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
+    devices += ["mps"] if mps else []
+    if name not in devices:
+        raise UserError(f"no device {name!r} here; there is {', '.join(devices)}")
     return torch.device(name)
 
 

@@ -125,10 +125,10 @@ def evaluate(
                 )
             allowed = None
             if label_sets is not None:
-                allowed, kept = _allowed(label_sets, batch.indices, num_classes)
-                left_out += int((~kept).sum())
-                logits, allowed = logits[kept.to(logits.device)], allowed[kept]
-                total += batch_sums(logits, batch.labels[kept], allowed)
+                allowed, usable = _allowed(label_sets, batch.indices, num_classes)
+                left_out += int((~usable).sum())
+                logits, allowed = logits[usable.to(logits.device)], allowed[usable]
+                total += batch_sums(logits, batch.labels[usable], allowed)
             else:
                 total += batch_sums(logits, batch.labels)
                 collected.add(logits, batch.labels, batch.indices)
@@ -141,12 +141,12 @@ def evaluate(
         def together(tensor: Tensor) -> Tensor:
             return combine(tensor.to(device)).cpu()
 
-        rest = together(torch.cat([total, total.new_tensor([left_out])]))
-        total, left_out = rest[:-1], int(rest[-1])
-    found = _result(total, left_out, num_classes)
+        sums = together(torch.cat([total, total.new_tensor([left_out])]))
+        total, left_out = sums[:-1], int(sums[-1])
+    result = _result(total, left_out, num_classes)
     if label_sets is not None:
-        return found  # there is no one true label
-    return replace(found, predictions=collected.joined(num_classes, found.num_images, together))
+        return result  # there is no one true label
+    return replace(result, predictions=collected.joined(num_classes, result.num_images, together))
 
 
 def _allowed(

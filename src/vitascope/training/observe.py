@@ -113,9 +113,9 @@ def chosen(names: Sequence[str | GeneralTracker] | None) -> list[str | GeneralTr
         if name not in LOGGER_TYPE_TO_CLASS:
             raise unknown("tracker", name, sorted(LOGGER_TYPE_TO_CLASS))
         if name not in installed:
-            there = ", ".join(installed) or "none"
+            available = ", ".join(installed) or "none"
             raise UserError(
-                f"tracker {name!r} is not installed (installed: {there}); "
+                f"tracker {name!r} is not installed (installed: {available}); "
                 f"pip install {name.replace('_', '-')}"
             )
     return list(names)
@@ -139,13 +139,13 @@ def require_pictures(names: Sequence[str | GeneralTracker] | None) -> None:
     Raises:
         UserError: If none does.
     """
-    there = chosen(names)
-    kinds = [name if isinstance(name, GeneralTracker) else _KINDS[name] for name in there]
+    trackers = chosen(names)
+    kinds = [name if isinstance(name, GeneralTracker) else _KINDS[name] for name in trackers]
     if any(hasattr(kind, "log_images") for kind in kinds):
         return
     takers = ", ".join(sorted(n for n, kind in _KINDS.items() if hasattr(kind, "log_images")))
-    if there:
-        given = ", ".join(name if isinstance(name, str) else name.name for name in there)
+    if trackers:
+        given = ", ".join(name if isinstance(name, str) else name.name for name in trackers)
         raise UserError(f"{given} takes no pictures; give --trackers with one of {takers}")
     raise UserError(
         f"pictures go to a tracker and there is none; leave --no-tracking out, or install one of "

@@ -67,8 +67,8 @@ class Collector:
         labels = labels.cpu()
         # the first of five, as for top-1: ties are broken alike
         predicted = log_p.topk(min(5, log_p.shape[-1]), dim=-1).indices[:, 0]
-        true, said = (log_p.gather(1, k[:, None])[:, 0].exp() for k in (labels, predicted))
-        self.rows.append(torch.stack([indices.cpu().double(), predicted, true, labels, said]))
+        true, confidence = (log_p.gather(1, k[:, None])[:, 0].exp() for k in (labels, predicted))
+        self.rows.append(torch.stack([indices.cpu().double(), predicted, true, labels, confidence]))
 
     def joined(
         self,
@@ -85,12 +85,12 @@ class Collector:
         """
         rows = torch.cat(self.rows, dim=1) if self.rows else torch.zeros(5, 0)
         if combine is None:
-            found = rows[1:, rows[0].argsort(stable=True)]
+            columns = rows[1:, rows[0].argsort(stable=True)]
         else:
-            found = torch.zeros(4, num_images, dtype=torch.float64)
-            found[:, rows[0].long()] = rows[1:].double()
-            found = combine(found)
-        predicted, probability, label, confidence = found.numpy()
+            columns = torch.zeros(4, num_images, dtype=torch.float64)
+            columns[:, rows[0].long()] = rows[1:].double()
+            columns = combine(columns)
+        predicted, probability, label, confidence = columns.numpy()
         kind = np.uint16 if num_classes <= 2**16 else np.int32
         return Predictions(
             predicted=predicted.astype(kind),

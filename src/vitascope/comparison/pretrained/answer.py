@@ -57,11 +57,11 @@ from vitascope.settings import changed, command_line
 from vitascope.training import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
-LINEAR, TUNED = "linear head", "fine-tuned"  # the ways to use pretrained weights
+LINEAR, TUNED = "linear head", "fine-tuned"  # the usages to use pretrained weights
 
 
 @dataclass(frozen=True)
-class Way:
+class Usage:
     """A candidate and how its weights are used."""
 
     model: str
@@ -70,7 +70,7 @@ class Way:
     def __str__(self) -> str:
         """As the answer calls it.
 
-        >>> print(Way("resnet18", LINEAR))
+        >>> print(Usage("resnet18", LINEAR))
         resnet18 (linear head)
         """
         return f"{self.model} ({self.how})"
@@ -118,27 +118,31 @@ def choose_pretrained(
             race = _raced(asked, candidates, images, out, engine)
             tuned = _called(TUNED, race.chosen, race.reported)
             chosen, reported = _joined((chosen, reported), tuned)
-            curves = [(f"{Way(k[0], TUNED)}", _curve(r.metrics)) for k, r in race.by_key.items()]
-            never = {f"{Way(name, TUNED)}": said for name, said in race.never().items()}
+            curves = [(f"{Usage(k[0], TUNED)}", _curve(r.metrics)) for k, r in race.by_key.items()]
+            never = {f"{Usage(name, TUNED)}": classes for name, classes in race.never().items()}
             trainings = replace(trainings, curves=curves, never=never)
-        ways = {
-            f"{way}": way for model in candidates for way in (Way(model, LINEAR), Way(model, TUNED))
+        usages = {
+            f"{usage}": usage
+            for model in candidates
+            for usage in (Usage(model, LINEAR), Usage(model, TUNED))
         }
-        costs = {  # at work the two ways cost the same; a head alone is the cheaper to make
-            name: float(candidates[way.model].cost.multiply_adds + (way.how == TUNED))
-            for name, way in ways.items()
+        costs = {  # at work the two usages cost the same; a head alone is the cheaper to make
+            name: float(candidates[usage.model].cost.multiply_adds + (usage.how == TUNED))
+            for name, usage in usages.items()
         }
-        found = stats.recommend(chosen.correct(MOST), costs, question.margin, **chosen.kinds)
+        recommendation = stats.recommend(
+            chosen.correct(MOST), costs, question.margin, **chosen.kinds
+        )
         advice = advise(
             chosen,
             reported,
             costs,
-            found.best,
+            recommendation.best,
             margin=question.margin,
             metric=question.metric,
             trainings=trainings,
         )
-        taken, best = ways[advice.model], ways[found.best]
+        taken, best = usages[advice.model], usages[recommendation.best]
         if race is not None and candidates[best.model].backbone.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
@@ -151,16 +155,16 @@ def choose_pretrained(
             kind="pretrained",
             values={
                 "question": "Which pretrained backbone for these images, and how good will it get?",
-                **_lists(candidates, chosen, reported, found.best),
+                **_lists(candidates, chosen, reported, recommendation.best),
                 **_images(question, images, chosen, reported),
                 "recommendation": {
                     **asdict(advice),
                     "model": taken.model,
                     "way": taken.how,
-                    "verdict": found.verdict,
+                    "verdict": recommendation.verdict,
                     "best": best.model,
-                    "reason": found.reason,
-                    "rivals": list(found.rivals),
+                    "reason": recommendation.reason,
+                    "rivals": list(recommendation.rivals),
                     "stage": "probe" if race is None else "race",
                     **_in_use(question, taken, candidates, images, plan, out, engine),
                 },
@@ -187,27 +191,27 @@ def choose_pretrained(
 
 def _called(how: str, *evidence: Evidence) -> list[Evidence]:
     """The same evidence with the way in every name; what was one object stays one."""
-    found = {
+    renamed = {
         id(each): replace(
-            each, runs=tuple(replace(run, model=f"{Way(run.model, how)}") for run in each.runs)
+            each, runs=tuple(replace(run, model=f"{Usage(run.model, how)}") for run in each.runs)
         )
         for each in evidence
     }
-    return [found[id(each)] for each in evidence]
+    return [renamed[id(each)] for each in evidence]
 
 
 def _joined(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evidence]:
     """Evidence on the same images together; what was one object stays one."""
-    found = {
+    joined = {
         id(one): replace(one, runs=(*one.runs, *other.runs))
         for one, other in zip(first, second, strict=True)
     }
-    return [found[id(one)] for one in first]
+    return [joined[id(one)] for one in first]
 
 
 def _in_use(
     question: PretrainedQuestion,
-    taken: Way,
+    taken: Usage,
     candidates: Mapping[str, ProbedCandidate],
     images: Dataset,
     plan: RacePlan,
@@ -308,17 +312,22 @@ def _lists(
     final, by = reported.correct(MOST), chosen.correct(MOST)
     rows, tuned = [], {}
     for name, each in candidates.items():
-        ways = [way for way in (Way(name, LINEAR), Way(name, TUNED)) if f"{way}" in final]
-        own = max(ways, key=lambda way: by[f"{way}"].mean())  # its better one, of those that choose
-        if len(ways) > 1:
-            tuned[name] = float(final[f"{ways[1]}"].mean())
+        usages = [
+            usage for usage in (Usage(name, LINEAR), Usage(name, TUNED)) if f"{usage}" in final
+        ]
+        own = max(
+            usages, key=lambda usage: by[f"{usage}"].mean()
+        )  # its better one, of those that choose
+        if len(usages) > 1:
+            tuned[name] = float(final[f"{usages[1]}"].mean())
         line = {**_row(name, each, tuned.get(name)), "way": own.how}
         right = {"knn": each.reported["knn"]}
         right |= {
-            key: final[f"{w}"] for key, w in zip(("linear", "fine_tuned"), ways, strict=False)
+            key: final[f"{w}"] for key, w in zip(("linear", "fine_tuned"), usages, strict=False)
         }
         line["intervals"] = {
-            key: _interval(stats.accuracy(found, **reported.kinds)) for key, found in right.items()
+            key: _interval(stats.accuracy(estimate, **reported.kinds))
+            for key, estimate in right.items()
         }
         if f"{own}" != best:
             pair = (final[best], final[f"{own}"])
@@ -378,32 +387,32 @@ def _added(candidates: Mapping[str, ProbedCandidate], race: FinishedRuns) -> dic
     return {"model": best, "linear": 100 * float(frozen.mean()), "gain": _interval(gain)}
 
 
-def _gained(best: Way, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
+def _gained(best: Usage, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
     """What the pretrained weights added to the best network."""
     (right,) = scratch.correct(MOST).values()
     gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
     return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
 
 
-def _interval(found: stats.Estimate) -> dict[str, float]:
-    return {"value": found.value, "low": found.low, "high": found.high}
+def _interval(estimate: stats.Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def _arrays(
     candidates: Mapping[str, ProbedCandidate], race: FinishedRuns | None, scratch: Evidence | None
 ) -> dict[str, np.ndarray]:
     """Which images each got right: ``correct/`` those that report, ``chosen/`` those that chose."""
-    found = {}
+    arrays = {}
     for name, each in candidates.items():
         for kind in ("linear", "knn"):
-            found[f"correct/{kind}/{name}"] = each.reported[kind]
-            found[f"chosen/{kind}/{name}"] = each.chosen[kind]
+            arrays[f"correct/{kind}/{name}"] = each.reported[kind]
+            arrays[f"chosen/{kind}/{name}"] = each.chosen[kind]
     if race is not None:
-        found |= {f"correct/race/{n}": right for n, right in race.reported.correct(MOST).items()}
-        found |= {f"chosen/race/{n}": right for n, right in race.chosen.correct(MOST).items()}
+        arrays |= {f"correct/race/{n}": right for n, right in race.reported.correct(MOST).items()}
+        arrays |= {f"chosen/race/{n}": right for n, right in race.chosen.correct(MOST).items()}
     if scratch is not None:
-        (found["correct/scratch"],) = scratch.correct(MOST).values()
-    return {name: right.astype(np.uint8) for name, right in found.items()}
+        (arrays["correct/scratch"],) = scratch.correct(MOST).values()
+    return {name: right.astype(np.uint8) for name, right in arrays.items()}
 
 
 def _mistakes(
@@ -414,8 +423,8 @@ def _mistakes(
     if not len(part):
         part = images.train.take(parts_of(question, images)[0][1])
     values, arrays = mistakes(taken.first, images.classes, part)
-    told = {"model": taken.backbone.text, "seed": question.seeds[0]}
-    return {**told, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
+    run = {"model": taken.backbone.text, "seed": question.seeds[0]}
+    return {**run, **values}, {f"mistakes/{key}": each for key, each in arrays.items()}
 
 
 def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str, Any]:

@@ -75,14 +75,14 @@ class _Alive(TorchDispatchMode):
         return made
 
     def _add(self, tensor: Tensor) -> None:
-        storage, place = tensor.untyped_storage(), _place(tensor)
-        self.known.add(place)
+        storage, address = tensor.untyped_storage(), _place(tensor)
+        self.known.add(address)
         self.held += storage.nbytes()
         self.peak = max(self.peak, self.held)
-        weakref.finalize(storage, self._drop, place, storage.nbytes())
+        weakref.finalize(storage, self._drop, address, storage.nbytes())
 
-    def _drop(self, place: int, size: int) -> None:
-        self.known.discard(place)
+    def _drop(self, address: int, size: int) -> None:
+        self.known.discard(address)
         self.held -= size
 
 

@@ -68,7 +68,7 @@ def probe_all(
     Raises:
         UserError: If the images cannot be parted.
     """
-    found: dict[str, ProbedCandidate] = {}
+    probed: dict[str, ProbedCandidate] = {}
     skipped: dict[str, str] = {}
     images = None
     more = {} if question.folds is None else {"test_fraction": 0.0}
@@ -80,15 +80,15 @@ def probe_all(
         images = each.opened.preprocessing.load(question.data, **more)
         parts = parts_of(question, images)
         tell(each.opened.line)
-        found[each.text] = _probed(question, each, images, parts, folder, on_image)
-        shares = found[each.text].shares
+        probed[each.text] = _probed(question, each, images, parts, folder, on_image)
+        shares = probed[each.text].shares
         reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
         tell(
             f"{each.text}: k-NN {100 * shares['knn']:.1f} %, linear {100 * shares['linear']:.1f} % "
             f"of {reported} images"
         )
     assert images is not None
-    return found, skipped, images
+    return probed, skipped, images
 
 
 def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
@@ -129,14 +129,14 @@ def _probed(
     labels, groups = images.train.labels, images.train.groups
     probed: list[Probed] = [
         probe(
-            train[kept],
-            labels[kept],
+            train[rows],
+            labels[rows],
             np.concatenate([train[out], test]),
             np.concatenate([labels[out], images.test.labels]),
             seeds=question.seeds,
-            groups=None if groups is None else groups[kept],
+            groups=None if groups is None else groups[rows],
         )
-        for kept, out in parts
+        for rows, out in parts
     ]
     chosen, reported = {}, {}
     for name in ("knn", "linear"):
@@ -145,7 +145,7 @@ def _probed(
         reported[name] = np.concatenate([each[:, held:] for each, held in right])
     if not chosen["linear"].shape[1]:
         chosen = reported
-    kept, out = parts[0]
+    rows, out = parts[0]
     first = probed[0]
     measured = (test, images.test.labels) if len(images.test) else (train[out], labels[out])
     return ProbedCandidate(
@@ -157,13 +157,13 @@ def _probed(
         first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
         inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
         cost=cost_of(each.opened.model, each.opened.input_size()),
-        num_train=len(kept),
+        num_train=len(rows),
         twice=_twice(
             question.seeds,
             first.c,
-            (train[kept], labels[kept]),
+            (train[rows], labels[rows]),
             measured,
-            None if groups is None else groups[kept],
+            None if groups is None else groups[rows],
         ),
     )
 

@@ -86,10 +86,10 @@ def members(path: Path) -> Callable[[str], bytes]:
     It raises KeyError where there is no such file, and OSError where it cannot be read.
     """
     if path.is_dir():
-        found = {p.name: p for p in path.rglob("*") if p.is_file()}
+        files = {p.name: p for p in path.rglob("*") if p.is_file()}
 
         def read(name: str) -> bytes:
-            with open(found[name], "rb") as file:
+            with open(files[name], "rb") as file:
                 return limited(file, os.fstat(file.fileno()).st_size)
 
         return read
@@ -141,8 +141,8 @@ def cifar(kind: str, path: str) -> tuple[MemoryImages, MemoryImages]:
             for opcode, argument, _ in pickletools.genops(content):
                 if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
                     raise ValueError("it numbers more objects than it can hold")
-            found = ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
-            return [found[key] for key in keys]
+            content_of = ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+            return [content_of[key] for key in keys]
         except UserError:
             raise
         except Exception as error:  # a damaged pickle raises nearly anything
@@ -210,7 +210,7 @@ def read_idx(folder: Path, name: str) -> np.ndarray:
 def idx(path: str, classes: tuple[str, ...] | None = None) -> tuple[MemoryImages, MemoryImages]:
     """Training and test images from a folder with the four files of MNIST or one like it."""
     folder = existing(path)
-    found = {
+    parts = {
         part: (
             read_idx(folder, f"{part}-images-idx3-ubyte"),
             read_idx(folder, f"{part}-labels-idx1-ubyte"),
@@ -218,10 +218,10 @@ def idx(path: str, classes: tuple[str, ...] | None = None) -> tuple[MemoryImages
         for part in ("train", "t10k")
     }
     if classes is None:
-        classes = class_numbers(found["train"][1], path)
+        classes = class_numbers(parts["train"][1], path)
     train, test = (
         MemoryImages(torch.from_numpy(pixels)[:, None], labels, classes)
-        for pixels, labels in found.values()
+        for pixels, labels in parts.values()
     )
     return train, test
 

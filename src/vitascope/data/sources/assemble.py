@@ -94,11 +94,11 @@ def complete(name: str, parts: Parts, request: Request) -> Dataset:
         train, test = train.take(np.arange(0)), train
         notes += ("all images are for testing",)
     elif test is None:
-        kept, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
+        rows, held_out = split(train.labels, request.test_fraction, request.seed, train.groups)
         percent = f"{100 * request.test_fraction:g} %"
         how = "stratified" if train.groups is None else "groups kept together"
         notes += (f"split {percent} off for testing, {how}, seed {request.seed}",)
-        train, test = train.take(kept), train.take(held_out)
+        train, test = train.take(rows), train.take(held_out)
     elif train.groups is not None and test.groups is not None:
         _check_groups(train.groups, test.groups)
     if parts.statistics is None:

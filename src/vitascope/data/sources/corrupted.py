@@ -51,9 +51,9 @@ class CorruptedSets:
             raise UserError(f"{self.root}: {unknown('corruption', name, self.names)}")
         if severity not in SEVERITIES:
             raise UserError(f"severity {severity} is out of range; give 1 to 5")
-        place = self.paths[name]
-        read = _from_folder if place.is_dir() else _from_array
-        return read(place, severity, self.image_size)
+        path = self.paths[name]
+        read = _from_folder if path.is_dir() else _from_array
+        return read(path, severity, self.image_size)
 
     def batches(
         self,
@@ -102,16 +102,16 @@ def corrupted_sets(path: str | Path, *, image_size: int | None = None) -> Corrup
 
 def _array(file: Path) -> np.ndarray:
     try:
-        found = np.load(existing(file, "array"), mmap_mode="r", allow_pickle=False)
+        array = np.load(existing(file, "array"), mmap_mode="r", allow_pickle=False)
     except UserError:
         raise
     except Exception as error:  # a damaged header raises nearly anything
         raise UserError(
             f"{file} is not a whole numpy array ({reason(error)}); download it again"
         ) from None
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise UserError(f"{file} is an archive of arrays; give the array itself")
-    return found
+    return array
 
 
 def _from_array(file: Path, severity: int, image_size: int | None) -> ImageSet:
@@ -129,16 +129,16 @@ def _from_array(file: Path, severity: int, image_size: int | None) -> ImageSet:
             f"{5 * count} labels (or {count}, the same for each severity)"
         )
     part = slice((severity - 1) * count, severity * count)
-    kept = labels[part] if len(labels) == 5 * count else labels
+    own_labels = labels[part] if len(labels) == 5 * count else labels
     classes = class_numbers(labels, str(file.with_name(f"{LABELS}.npy")))
     images = torch.from_numpy(np.array(pixels[part])).permute(0, 3, 1, 2).contiguous()
-    return MemoryImages(images, kept, classes, side=image_size)
+    return MemoryImages(images, own_labels, classes, side=image_size)
 
 
 def _from_folder(folder: Path, severity: int, image_size: int | None) -> ImageSet:
     if not (folder / str(severity)).is_dir():
-        there = [p.name for p in class_folders(folder)]
-        raise UserError(f"{folder} has no severity {severity}; there are: {', '.join(there)}")
+        severities = [p.name for p in class_folders(folder)]
+        raise UserError(f"{folder} has no severity {severity}; there are: {', '.join(severities)}")
     files: FileImages = list_files(folder / str(severity))
     if all(re.fullmatch(r"n\d{8}", name) for name in files.classes):
         outputs_of(files.classes)  # refuses strangers

@@ -59,8 +59,8 @@ def existing(path: str | Path, kind: str = "folder") -> Path:
         return full
     if stat.S_ISREG(mode):
         raise UserError(f"{full} is a file; give the {kind} that holds the images")
-    what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-    raise UserError(f"{full} is {what}; give a {kind}")
+    actual = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+    raise UserError(f"{full} is {actual}; give a {kind}")
 
 
 def entries(root: Path) -> list[Path]:
@@ -81,11 +81,11 @@ def class_folders(root: Path) -> list[Path]:
     Raises:
         UserError: If a name cannot be stored as text.
     """
-    found = [p for p in entries(root) if p.is_dir() and not p.name.startswith(".")]
-    for path in found:
+    folders = [p for p in entries(root) if p.is_dir() and not p.name.startswith(".")]
+    for path in folders:
         if printable(path.name) != path.name:
             raise UserError(f"the name of class folder {printable(path)} is not UTF-8; rename it")
-    return found
+    return folders
 
 
 def parts_of(root: Path) -> tuple[Path, Path | None]:
@@ -116,26 +116,26 @@ def list_files(root: Path, classes: Sequence[str] | None = None) -> FileImages:
             f"{root} has {have} in it; put the images of each class in a folder named after the "
             "class, as in cats/1.jpg, dogs/1.jpg"
         )
-    known = tuple(p.name for p in folders) if classes is None else tuple(classes)
-    numbers = {name: number for number, name in enumerate(known)}
+    names = tuple(p.name for p in folders) if classes is None else tuple(classes)
+    numbers = {name: number for number, name in enumerate(names)}
     strangers = [p.name for p in folders if p.name not in numbers]
     if strangers:
         raise UserError(
-            f"{root} has class folders that are not among the {len(known)} classes: "
+            f"{root} has class folders that are not among the {len(names)} classes: "
             f"{', '.join(strangers[:5])}; remove or rename them"
         )
     paths, labels, empty = [], [], []
     for folder in folders:
-        found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in EXTENSIONS)
-        paths += found
-        labels += [numbers[folder.name]] * len(found)
-        empty += [] if found else [folder.name]
+        files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in EXTENSIONS)
+        paths += files
+        labels += [numbers[folder.name]] * len(files)
+        empty += [] if files else [folder.name]
     if empty:
         raise UserError(
             f"no images in class folder {', '.join(repr(n) for n in empty[:5])} of {root}; "
             f"remove it or add images ({', '.join(sorted(EXTENSIONS))})"
         )
-    return FileImages(paths, labels, known)
+    return FileImages(paths, labels, names)
 
 
 def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileImages | None]:
@@ -160,20 +160,20 @@ def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileIm
         if not line["path"] or not line["label"]:
             raise UserError(f"line {number} of {file} has no path or no label")
     classes = sorted({line["label"] for line in rows})
-    places = [_place(file.parent, line["path"]) for line in rows]
-    found = FileImages(places, [classes.index(line["label"]) for line in rows], classes)
+    paths = [_place(file.parent, line["path"]) for line in rows]
+    images = FileImages(paths, [classes.index(line["label"]) for line in rows], classes)
     if column is not None:
-        found = found.of_groups([line[column] or line["path"] for line in rows])
+        images = images.of_groups([line[column] or line["path"] for line in rows])
     if "split" not in rows[0]:
-        return found, None
+        return images, None
     splits = np.array([(line["split"] or "").strip().lower() for line in rows])
     strange = sorted({split for split in splits if split not in (*TRAIN, *TEST)})
     if strange:
         raise UserError(f"{file}: split {str(strange[0])!r} is unknown; give train or test")
     inside = np.isin(splits, TRAIN)
     if inside.all():
-        return found, None
-    return found.take(np.flatnonzero(inside)), found.take(np.flatnonzero(~inside))
+        return images, None
+    return images.take(np.flatnonzero(inside)), images.take(np.flatnonzero(~inside))
 
 
 def _place(folder: Path, path: str) -> Path:

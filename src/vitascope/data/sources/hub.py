@@ -51,8 +51,8 @@ def read(source: str) -> Any:
             for path in folder.rglob("*"):
                 if not path.is_dir():
                     regular(path)
-            found = datasets.load_from_disk(str(folder))
-            tables = found.values() if isinstance(found, dict) else [found]
+            parts = datasets.load_from_disk(str(folder))
+            tables = parts.values() if isinstance(parts, dict) else [parts]
             for table in tables:  # reading damaged rows would end the process
                 table.data.validate(full=True)
         except UserError:
@@ -65,12 +65,12 @@ def read(source: str) -> Any:
     else:
         name, _, config = source.partition(":")
         try:
-            found = datasets.load_dataset(name, config or None)
+            parts = datasets.load_dataset(name, config or None)
         except Exception as error:  # the library has many: offline, no such name, no such config
             raise UserError(
                 f"no data set {name!r:.200} on disk, nor from the hub: {reason(error)}"
             ) from error
-    return found if isinstance(found, dict) else {"train": found}
+    return parts if isinstance(parts, dict) else {"train": parts}
 
 
 def columns(features: Any) -> tuple[str, str]:

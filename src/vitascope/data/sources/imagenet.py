@@ -57,8 +57,8 @@ def outputs_of(classes: tuple[str, ...]) -> np.ndarray | None:
             f"{', '.join(strangers[:3])}: not among ImageNet's 1000 synsets such as n01440764; "
             "give class folders of another kind without 'imagenet:'"
         )
-    found = np.array([numbers[name] for name in classes])
-    return None if len(found) == 1000 else found
+    outputs = np.array([numbers[name] for name in classes])
+    return None if len(outputs) == 1000 else outputs
 
 
 def read_imagenet(path: str, request: Request) -> Parts:
@@ -90,9 +90,9 @@ def read_v2(path: str, request: Request) -> Parts:
 
 def read_a(path: str, request: Request) -> Parts:
     """ImageNet-A: folders named by synset, 200 of them."""
-    known = (pkgutil.get_data("timm.data", "_info/imagenet_a_synsets.txt") or b"").decode().split()
-    test = in_form(list_files(existing(path), known), request)
-    class_map = outputs_of(tuple(known))
+    used = (pkgutil.get_data("timm.data", "_info/imagenet_a_synsets.txt") or b"").decode().split()
+    test = in_form(list_files(existing(path), used), request)
+    class_map = outputs_of(tuple(used))
     return Parts(train=None, test=test, statistics=STATISTICS, class_map=class_map)
 
 
@@ -124,14 +124,14 @@ def read_real(source: str, request: Request) -> Parts:
         sets.append(entries[int(number[1]) - 1])
     if not items:
         raise UserError(f"no image called ILSVRC2012_val_00000001.JPEG or the like in {path}")
-    kept = [i for i, labels in enumerate(sets) if labels]
-    labels = [min(sets[i]) for i in kept]
-    images = FileImages([Path(items[i]) for i in kept], labels, synsets())
-    notes = (f"left out {len(items) - len(kept)} of {len(items)} images that have no label",)
+    labelled = [i for i, labels in enumerate(sets) if labels]
+    labels = [min(sets[i]) for i in labelled]
+    images = FileImages([Path(items[i]) for i in labelled], labels, synsets())
+    notes = (f"left out {len(items) - len(labelled)} of {len(items)} images that have no label",)
     return Parts(
         train=None,
         test=in_form(images, request),
         notes=notes,
         statistics=STATISTICS,
-        label_sets=tuple(sets[i] for i in kept),
+        label_sets=tuple(sets[i] for i in labelled),
     )

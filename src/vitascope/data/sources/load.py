@@ -81,13 +81,13 @@ def grouped(files: FileImages, pattern: str | None) -> FileImages:
     if pattern is None or files.groups is not None:
         return files
     try:
-        found = [re.search(pattern, files.name(index)) for index in range(len(files))]
+        matches = [re.search(pattern, files.name(index)) for index in range(len(files))]
     except re.error as error:
         raise UserError(f"--groups {pattern!r} is no pattern: {error}") from None
-    if None in found:
-        name = files.name(found.index(None))
+    if None in matches:
+        name = files.name(matches.index(None))
         raise UserError(f"--groups {pattern!r} is nowhere in {name}; give one that every file has")
-    return files.of_groups([each.group(each.lastindex or 0) for each in found if each])
+    return files.of_groups([each.group(each.lastindex or 0) for each in matches if each])
 
 
 def from_memory(pair: tuple[MemoryImages, MemoryImages], request: Request, flips: bool) -> Parts:
@@ -224,11 +224,11 @@ def load(
     source, _, groups = source.partition(GROUPS)
     source, _, readable = source.partition(NAMES)
     request = replace(request, groups=groups or None)
-    prefix, colon, rest = source.partition(":")
+    prefix, colon, location = source.partition(":")
     if source in NAMED:
         parts = NAMED[source]("", request)
-    elif colon and prefix in PREFIXED and rest:
-        parts = PREFIXED[prefix](rest, request)
+    elif colon and prefix in PREFIXED and location:
+        parts = PREFIXED[prefix](location, request)
     elif os.path.exists(os.path.expanduser(source)) or "/" in source:
         parts = read_folder(source, request)
     elif prefix in PREFIXED:
@@ -254,11 +254,11 @@ def with_class_names(dataset: Dataset, file: str) -> Dataset:
         lines = existing(file, "file").read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UserError(f"{file:.200} cannot be read: {reason(error)}") from None
-    known = {}
+    readable = {}
     for line in lines:
         short, _, long = line.partition("," if "," in line else " ")
-        known[short.strip()] = long.strip().strip('"')
-    names = tuple(known.get(name) or name for name in dataset.classes)
+        readable[short.strip()] = long.strip().strip('"')
+    names = tuple(readable.get(name) or name for name in dataset.classes)
     if names == dataset.classes:
         raise UserError(f"{file} names none of the classes {', '.join(names[:5])}, …")
     if len(set(names)) != len(names):

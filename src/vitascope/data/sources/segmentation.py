@@ -42,10 +42,10 @@ def paired(root: str | Path, part: str) -> list[tuple[Path, Path]]:
     """Every image of a part with its mask, sorted by name."""
     images = existing(Path(root) / "images" / part)
     masks = existing(Path(root) / "annotations" / part)
-    found = sorted(p for p in images.iterdir() if p.suffix.lower() in EXTENSIONS)
-    if not found:
+    files = sorted(p for p in images.iterdir() if p.suffix.lower() in EXTENSIONS)
+    if not files:
         raise UserError(f"no images in {images}; put NAME.jpg there and NAME.png in {masks}")
-    pairs = [(path, masks / f"{path.stem}.png") for path in found]
+    pairs = [(path, masks / f"{path.stem}.png") for path in files]
     alone = [image.name for image, mask in pairs if not mask.is_file()]
     if alone:
         raise UserError(

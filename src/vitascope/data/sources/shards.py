@@ -73,12 +73,12 @@ def expand(pattern: str) -> list[Path]:
             f"wds:{pattern:.200} is neither on disk nor behind http(s), and commands are not run; "
             "copy the shards and give their path"
         )
-    found: list[Path] = []
+    paths: list[Path] = []
     for url in urls:
         path = Path(os.path.expanduser(url))
         wild = [path.parent / name for name in sorted(glob(path.name, root_dir=path.parent))]
-        found += [existing(each, "shard") for each in wild or [url]]
-    return found
+        paths += [existing(each, "shard") for each in wild or [url]]
+    return paths
 
 
 def _count(pattern: str) -> int:
@@ -99,10 +99,10 @@ def label_of(content: bytes, extension: str, where: str) -> int:
     try:
         if extension == ".json":
             entry = json.loads(content)
-            found = entry.get("label", entry.get("cls"))
-            if isinstance(found, float) and not found.is_integer():
+            label = entry.get("label", entry.get("cls"))
+            if isinstance(label, float) and not label.is_integer():
                 raise ValueError
-            return int(found)
+            return int(label)
         return int(content)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
@@ -124,9 +124,9 @@ def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
             for member in shard:
                 if not member.isreg() or member.issparse():
                     continue
-                base, dot, rest = member.name.rpartition("/")[2].partition(".")
-                key = member.name[: len(member.name) - len(dot + rest)]
-                extension = f".{rest.lower()}"
+                base, dot, suffixes = member.name.rpartition("/")[2].partition(".")
+                key = member.name[: len(member.name) - len(dot + suffixes)]
+                extension = f".{suffixes.lower()}"
                 if extension in EXTENSIONS:
                     images[key] = (str(path), member.name, member.offset_data, member.size)
                 elif extension in (".cls", ".json"):
@@ -143,9 +143,9 @@ def index(path: Path) -> list[tuple[tuple[str, str, int, int], int]]:
         ) from error
     alone = [key for key in images if key not in labels]
     if alone or not images:
-        what = f"{alone[0]} has no .cls or .json next to it" if alone else "it holds no images"
-        raise UserError(f"{path} cannot be used: {what}")
-    return [(place, labels[key]) for key, place in images.items()]
+        problem = f"{alone[0]} has no .cls or .json next to it" if alone else "it holds no images"
+        raise UserError(f"{path} cannot be used: {problem}")
+    return [(location, labels[key]) for key, location in images.items()]
 
 
 def check_end(path: Path, after_last: int, count: int) -> None:
@@ -174,7 +174,7 @@ def shards(pattern: str) -> ShardImages:
     labels = [label for _, label in samples]
     numbers = class_numbers(labels, f"wds:{pattern}")
     names = [number.zfill(len(numbers[-1])) for number in numbers]
-    return ShardImages([place for place, _ in samples], labels, names)
+    return ShardImages([location for location, _ in samples], labels, names)
 
 
 MOST_ATTRIBUTES = 2**20  # bytes of a member's name or attributes; a path has at most 4,096
@@ -193,11 +193,11 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        found = super().frombuf(buf, encoding, errors)
-        most = MOST_ATTRIBUTES if found.type in _ATTRIBUTES else found.size
-        if not 0 <= found.size <= most:
-            raise tarfile.ReadError(f"a member of {found.size:,} bytes that cannot be")
-        return found
+        header = super().frombuf(buf, encoding, errors)
+        most = MOST_ATTRIBUTES if header.type in _ATTRIBUTES else header.size
+        if not 0 <= header.size <= most:
+            raise tarfile.ReadError(f"a member of {header.size:,} bytes that cannot be")
+        return header
 
 
 class BoundedTar(tarfile.TarFile):
@@ -211,7 +211,7 @@ class BoundedTar(tarfile.TarFile):
 
     def next(self) -> tarfile.TarInfo | None:
         """The next member, which begins after the one before."""
-        found = super().next()
-        if found is not None and (found.size < 0 or self.offset <= found.offset):
-            raise tarfile.ReadError(f"{found.name[:80]!r} ends before it begins")
-        return found
+        member = super().next()
+        if member is not None and (member.size < 0 or self.offset <= member.offset):
+            raise tarfile.ReadError(f"{member.name[:80]!r} ends before it begins")
+        return member

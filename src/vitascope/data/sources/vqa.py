@@ -50,17 +50,17 @@ class VQAFolder:
     def __init__(self, root: str | Path, part: str = "train", *, side: int = 384):
         self.root, self.part, self.side = Path(root), part, side
         asked = _items(self.root, part, "questions")
-        said = {item["question_id"]: item for item in _items(self.root, part, "annotations")}
+        annotations = {item["question_id"]: item for item in _items(self.root, part, "annotations")}
         images = _images(self.root, part)
         self.questions: list[Question] = []
         for item in asked:
             number = item["question_id"]
-            if number not in said:
+            if number not in annotations:
                 raise UserError(f"question {number} of {part} has no annotation in {self.root}")
             image = images.get(int(item["image_id"]))
             if image is None:
                 raise UserError(f"question {number}: no image {item['image_id']} in {self.root}")
-            answers = tuple(str(answer["answer"]) for answer in said[number]["answers"])
+            answers = tuple(str(answer["answer"]) for answer in annotations[number]["answers"])
             self.questions.append(Question(number, str(item["question"]), image, answers))
         if not self.questions:
             raise UserError(f"{self.root} has no question of part {part}")
@@ -87,29 +87,29 @@ def _items(root: Path, part: str, kind: str) -> list[dict[str, Any]]:
     """What the one JSON file of a part holds under ``kind``."""
     if not root.is_dir():
         raise UserError(f"no folder at {root}")
-    found = sorted(path for path in root.glob(f"*{kind}.json") if part in path.name)
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+    files = sorted(path for path in root.glob(f"*{kind}.json") if part in path.name)
+    if len(files) != 1:
+        names = ", ".join(path.name for path in files) or "none"
         raise UserError(f"{root} needs one *{part}*{kind}.json; there is {names}")
     try:
-        items = json.loads(found[0].read_text(encoding="utf-8"))[kind]
+        items = json.loads(files[0].read_text(encoding="utf-8"))[kind]
         needed = {"question_id", "image_id", "question"} if kind == "questions" else {"answers"}
         wrong = [item for item in items if not needed <= item.keys()]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{found[0]} is not VQA's {kind}: {reason(error)}") from None
+        raise UserError(f"{files[0]} is not VQA's {kind}: {reason(error)}") from None
     if wrong:
-        raise UserError(f"{found[0]}: an item without {', '.join(sorted(needed))}")
+        raise UserError(f"{files[0]}: an item without {', '.join(sorted(needed))}")
     return items
 
 
 def _images(root: Path, part: str) -> dict[int, Path]:
     """COCO's number of each image -> its file."""
-    found = {}
+    files = {}
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and part in path.name):
         for path in folder.iterdir():
             number = path.stem.rpartition("_")[2]
             if path.suffix.lower() in EXTENSIONS and number.isdigit():
-                found[int(number)] = path
-    if not found:
+                files[int(number)] = path
+    if not files:
         raise UserError(f"no images in a folder of {root} with {part!r} in its name")
-    return found
+    return files

@@ -66,8 +66,8 @@ def _by_depth(record: Record) -> np.ndarray | None:
         return None
     gates = record.arrays["gates"][-1]  # (L, H), not a number where a layer has fewer heads
     layers = np.broadcast_to(np.arange(len(gates))[:, None], gates.shape)
-    there = np.isfinite(gates)
-    return np.stack([layers[there], gates[there]])
+    finite = np.isfinite(gates)
+    return np.stack([layers[finite], gates[finite]])
 
 
 def _depth_correlation(record: Record) -> float | None:

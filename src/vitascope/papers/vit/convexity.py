@@ -226,8 +226,8 @@ def _of_heads(scale: Scale, *, wider: bool) -> Plan:
         labelled = {f"{n} {step}": run for n, run in runs.items()}
         low, *_, high = labelled
         law = Measurement(exponent([float(n) for n in runs]), "exponent", early, digits=2)
-        first, *rest = runs.values()
-        cell = CellSpec(first, law, None if wider else paper, rest)
+        first, *others = runs.values()
+        cell = CellSpec(first, law, None if wider else paper, others)
         title = f"Exponent of APE ({where})"
         tables += [
             *eigenvalues(labelled, {"early": early}, where, f"{step}-"),

@@ -138,8 +138,8 @@ class Recipe:
 
         What later versions added is left out at its default, so that earlier runs stay the same.
         """
-        found = _plain(asdict(self))
-        return {k: v for k, v in found.items() if k not in _LATER or v != _LATER[k]}
+        values = _plain(asdict(self))
+        return {k: v for k, v in values.items() if k not in _LATER or v != _LATER[k]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
@@ -165,12 +165,12 @@ def _override(target: Any, changes: Mapping[str, Any], prefix: str) -> Any:
     direct: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
-        head, _, rest = key.partition(".")
+        head, _, inner_key = key.partition(".")
         inner = getattr(target, head, None)
-        if head not in hints or (rest and not is_dataclass(inner)):
+        if head not in hints or (inner_key and not is_dataclass(inner)):
             raise unknown("recipe field", prefix + key, _names(target, prefix))
-        if rest:
-            nested.setdefault(head, {})[rest] = value
+        if inner_key:
+            nested.setdefault(head, {})[inner_key] = value
         elif is_dataclass(inner) and isinstance(value, Mapping):
             nested.setdefault(head, {}).update(value)
         else:

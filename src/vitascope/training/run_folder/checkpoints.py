@@ -76,9 +76,9 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
     Raises:
         UserError: If there are checkpoints and none is whole.
     """
-    found = _steps(folder)
+    steps = _steps(folder)
     messages = []
-    for path in found:
+    for path in steps:
         step = int(path.name.removeprefix("step-"))
         try:
             load(folder, step)
@@ -88,7 +88,7 @@ def latest(folder: Path) -> tuple[int | None, list[str]]:
             )
         else:
             return step, messages
-    if found:
+    if steps:
         raise UserError(
             f"no whole checkpoint in {folder}: {messages[-1].rsplit(':', 1)[0]}; start again in "
             "another folder, or put a good copy back"
@@ -139,8 +139,8 @@ def clean(folder: Path) -> None:
     """Remove what a killed run left half written in a run's folder."""
     for left in folder.glob("checkpoint/.writing-*"):
         shutil.rmtree(left, ignore_errors=True)
-    for place in (folder, folder / "weights"):
-        sweep(place)
+    for directory in (folder, folder / "weights"):
+        sweep(directory)
 
 
 def _steps(folder: Path) -> list[Path]:
@@ -225,13 +225,13 @@ class MetricsLog:
     def line(self) -> str:
         """The last row as a line of text."""
         row = self.rows[-1]
-        told = f"epoch {row['epoch']}/{self.total_epochs}  loss {row['train_loss']:.4f}"
+        text = f"epoch {row['epoch']}/{self.total_epochs}  loss {row['train_loss']:.4f}"
         if row[self.task.metric] is not None:
-            told += f"  {self.task.label} {100 * row[self.task.metric]:.1f} %"
-        told += f"  lr {row['lr']:.2g}"
+            text += f"  {self.task.label} {100 * row[self.task.metric]:.1f} %"
+        text += f"  lr {row['lr']:.2g}"
         if self.labels is not None:
-            told += f"  {row['images_per_second']:.0f} img/s"
-        return told
+            text += f"  {row['images_per_second']:.0f} img/s"
+        return text
 
     def _epoch_seconds(self) -> float:
         return self.epoch_seconds + time.perf_counter() - self.epoch_since

@@ -43,8 +43,8 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder")
-    place = folder.resolve()
-    if place in _held:
+    location = folder.resolve()
+    if location in _held:
         raise _busy(folder, f"{os.getpid()} on {socket.gethostname()}")
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -52,11 +52,11 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         handle = _locked(folder)
     except PermissionError as error:
         raise UserError(f"cannot write in {folder}: {error.strerror}") from None
-    _held.add(place)
+    _held.add(location)
     try:
         yield
     finally:
-        _held.discard(place)
+        _held.discard(location)
         with contextlib.suppress(OSError):
             os.unlink(folder / ".lock")
         os.close(handle)

@@ -110,10 +110,10 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
             raise UserError(
                 f"{folder} already holds a run; resume it (--resume) or choose another folder"
             )
-        found = differences(load_config(folder), config)
-        if found:
+        changes = differences(load_config(folder), config)
+        if changes:
             raise UserError(
-                f"{folder} holds a run with another config: {'; '.join(found)}; resume with the "
+                f"{folder} holds a run with another config: {'; '.join(changes)}; resume with the "
                 "same config or choose another folder"
             )
         return load_run(folder, _KINDS) if (folder / "record.json").exists() else None
@@ -132,14 +132,14 @@ def differences(
     >>> differences({"recipe": {"lr": 1.0}}, {"recipe": {"lr": 2.0}})
     ['recipe.lr was 1.0, now 2.0']
     """
-    found = []
+    changes = []
     for key in keys:
         a, b = old.get(key), new.get(key)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += differences(a, b, sorted({*a, *b}), f"{prefix}{key}.")
+            changes += differences(a, b, sorted({*a, *b}), f"{prefix}{key}.")
         elif a != b and not _as_rounded_elsewhere(a, b):
-            found.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
-    return found
+            changes.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
+    return changes
 
 
 def _as_rounded_elsewhere(a: Any, b: Any) -> bool:
@@ -215,17 +215,17 @@ def load_run(folder: str | Path, kinds: Sequence[str] = ("run",)) -> Run:
     """
     folder = run_folder(folder)
     if not (folder / "record.json").exists():
-        what = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
-        raise UserError(f"{folder} {what}; resume it, or train one there")
+        problem = "is not finished" if (folder / "config.yaml").exists() else "holds no run"
+        raise UserError(f"{folder} {problem}; resume it, or train one there")
     stored = record.load(folder / "record.json")
-    fields, found = _STORED, stored.values
+    fields, record_values = _STORED, stored.values
     if stored.kind == "task":
         fields = {**_STORED, "task": str, "metric": str}
-    values: dict[str, Any] = {name: found.get(name) for name in fields}
+    values: dict[str, Any] = {name: record_values.get(name) for name in fields}
     wrong = [name for name, kind in fields.items() if not isinstance(values[name], kind)]
     if stored.kind not in kinds or wrong:
-        what = f"without {', '.join(wrong)}" if stored.kind in kinds else f"of {stored.kind!r}"
-        raise UserError(f"{folder / 'record.json'} is not a run's: it is a record {what}")
+        problem = f"without {', '.join(wrong)}" if stored.kind in kinds else f"of {stored.kind!r}"
+        raise UserError(f"{folder / 'record.json'} is not a run's: it is a record {problem}")
     return Run(folder=folder, seed=stored.seed or 0, **values)
 
 

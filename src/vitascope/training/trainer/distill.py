@@ -80,14 +80,16 @@ class Teacher(nn.Module):
         a, b, c, d = (_wide(v, channels) for v in (mean, std, own_mean, own_std))
         self.scale, self.shift = b / d, (a - c) / d
         try:
-            found = self(torch.zeros(1, *size, device=next(self.parameters()).device)).shape[-1]
+            num_outputs = self(torch.zeros(1, *size, device=next(self.parameters()).device)).shape[
+                -1
+            ]
         except (RuntimeError, AssertionError, ValueError) as error:
             raise UserError(
                 f"the teacher does not take images of {size}: {error}; give its image_size"
             ) from error
-        if found != len(classes):
+        if num_outputs != len(classes):
             raise UserError(
-                f"the teacher has {found} classes, the images have {len(classes)}; "
+                f"the teacher has {num_outputs} classes, the images have {len(classes)}; "
                 "give a teacher trained on these classes"
             )
         return self

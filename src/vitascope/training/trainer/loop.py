@@ -101,10 +101,10 @@ def train(
     images, tests = chosen_images(dataset, recipe)
     _check_fit(model, images.size, len(images.classes))
     process = TrainingProcess(recipe, device=device, fsdp=fsdp, folder=out, trackers=trackers)
-    place = {"rank": process.rank, "world_size": process.world_size, "num_workers": num_workers}
-    batches = training_batches(dataset, recipe, seed=seed, **place)
+    processes = {"rank": process.rank, "world_size": process.world_size, "num_workers": num_workers}
+    batches = training_batches(dataset, recipe, seed=seed, **processes)
     test_batches = EvalBatches(
-        tests, batch_size=recipe.eval_batch, mean=dataset.mean, std=dataset.std, **place
+        tests, batch_size=recipe.eval_batch, mean=dataset.mean, std=dataset.std, **processes
     )
     config = {
         "recipe": recipe.to_dict(),
@@ -225,7 +225,7 @@ def chosen_images(dataset: Dataset, recipe: Recipe) -> tuple[ImageSet, ImageSet]
 
 
 def training_batches(
-    dataset: Dataset, recipe: Recipe, *, seed: int = 0, **place: Any
+    dataset: Dataset, recipe: Recipe, *, seed: int = 0, **processes: Any
 ) -> TrainBatches:
     """The batches that a recipe trains on; ``place`` is the rank among so many processes."""
     images = subset(dataset.train, recipe.subset)
@@ -238,7 +238,7 @@ def training_batches(
         std=dataset.std,
         flips=dataset.flips,
         seed=seed,
-        **place,
+        **processes,
     )
 
 
@@ -284,10 +284,10 @@ def _check_fit(model: nn.Module, size: tuple[int, int, int], num_classes: int) -
     first = next(model.parameters())
     image = torch.zeros(1, *size, device=first.device, dtype=first.dtype)
     advice = "build it with their img_size and in_chans, or load the images in its size"
-    found = logits_of(try_image(model, image, "the model", advice))
-    if found.shape[-1] != num_classes:
+    logits = logits_of(try_image(model, image, "the model", advice))
+    if logits.shape[-1] != num_classes:
         raise UserError(
-            f"the model has {found.shape[-1]} outputs, the images have {num_classes} classes; "
+            f"the model has {logits.shape[-1]} outputs, the images have {num_classes} classes; "
             f"build it with num_classes={num_classes}"
         )
 

@@ -58,8 +58,8 @@ def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
     flags = [(p, p.requires_grad) for p in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
     chosen = {pattern: _matching(model, pattern) for pattern in patterns}
-    for pattern, found in chosen.items():
-        if not found and pattern != BATCH_NORM:  # a model without them has nothing to freeze
+    for pattern, matches in chosen.items():
+        if not matches and pattern != BATCH_NORM:  # a model without them has nothing to freeze
             raise UserError(
                 f"freeze: no parameter matches {pattern!r}; the model has "
                 + ", ".join(names[:12])
@@ -67,7 +67,7 @@ def frozen(model: nn.Module, patterns: tuple[str, ...]) -> Iterator[None]:
             )
     try:
         for name, parameter in model.named_parameters():
-            if any(name in found for found in chosen.values()):
+            if any(name in matches for matches in chosen.values()):
                 parameter.requires_grad_(False)
         if not any(p.requires_grad for p in model.parameters()):
             raise UserError(f"freeze {', '.join(patterns)} leaves nothing to train")
@@ -134,9 +134,9 @@ def _layer_scales(model: nn.Module, decay: float) -> dict[int, float]:
 
 def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """timm's optimizer of that name; Adam and AdamW in one fused kernel where there is one."""
-    known = [str(name) for name in timm.optim.list_optimizers()]
-    if recipe.optimizer not in known:
-        raise unknown("optimizer", recipe.optimizer, known)
+    available = [str(name) for name in timm.optim.list_optimizers()]
+    if recipe.optimizer not in available:
+        raise unknown("optimizer", recipe.optimizer, available)
     device = next(model.parameters()).device.type
     fused = recipe.optimizer in ("adam", "adamw") and device in ("cpu", "cuda")
     options: dict[str, Any] = {"fused": True} if fused else {}

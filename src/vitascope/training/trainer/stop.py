@@ -58,11 +58,11 @@ def catch_stop_signals() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-def diverged(loss: float, step: int, lr: float, limit: float, kept: Path | None) -> Diverged:
+def diverged(loss: float, step: int, lr: float, limit: float, checkpoint: Path | None) -> Diverged:
     """The error for a loss that ends the run, with what to try."""
-    what = "is not a number" if not math.isfinite(loss) else f"{loss:.3g} is above {limit:.3g}"
-    where = f"; the last good weights are in {kept}" if kept else ""
+    problem = "is not a number" if not math.isfinite(loss) else f"{loss:.3g} is above {limit:.3g}"
+    where = f"; the last good weights are in {checkpoint}" if checkpoint else ""
     return Diverged(
-        f"the loss {what} at step {step} with lr {lr:.3g}: try a lower lr, a longer warm-up, "
+        f"the loss {problem} at step {step} with lr {lr:.3g}: try a lower lr, a longer warm-up, "
         f"clip_grad=1.0 or mixed_precision=no{where}"
     )

@@ -60,9 +60,9 @@ class Classification:
         if process.fsdp:
             mine = torch.tensor([float(len(self.tests))], device=process.device)
             rounds = int(process.accelerator.gather(mine).max())
-        found = evaluate(model, self.tests, combine=process.total, rounds=rounds)
-        numbers = (found.nll, found.error, found.top1, found.top5, found.ece)
+        result = evaluate(model, self.tests, combine=process.total, rounds=rounds)
+        numbers = (result.nll, result.error, result.top1, result.top5, result.ece)
         return {
             **dict(zip(self.columns, numbers, strict=True)),
-            "predictions": found.predictions,
+            "predictions": result.predictions,
         }

@@ -72,12 +72,12 @@ class Trainer:
         if step is None:
             self.save()
             return
-        found = checkpoints.load(home, step)
-        self.update.load(found.tensors, found.values)
-        self.step = self.saved = found.step
-        self.metrics_log.load(found.values, self.process.main)
+        checkpoint = checkpoints.load(home, step)
+        self.update.load(checkpoint.tensors, checkpoint.values)
+        self.step = self.saved = checkpoint.step
+        self.metrics_log.load(checkpoint.values, self.process.main)
         if self.process.main:
-            checkpoints.drop_after(home, found.step)
+            checkpoints.drop_after(home, checkpoint.step)
             write_metrics(self.folder, self.metrics_log.rows)
 
     def run(self) -> Run:
@@ -140,8 +140,8 @@ class Trainer:
         row = self.metrics_log.row(epoch, self.step, self.lr(self.step - 1), self._summed())
         if epoch % self.recipe.eval_every and epoch < self.recipe.total_epochs:
             return row
-        found, predictions = self._measured()
-        row |= found
+        numbers, predictions = self._measured()
+        row |= numbers
         if epoch == self.recipe.total_epochs and predictions and self.process.main:
             save_predictions(self.folder, predictions)
         if self.update.average is not None:
@@ -155,8 +155,8 @@ class Trainer:
 
     def _measured(self) -> tuple[dict[str, Any], Predictions | None]:
         with self.process.accelerator.autocast():
-            found = self.task.measure(self.model)
-        return found, found.pop("predictions", None)
+            numbers = self.task.measure(self.model)
+        return numbers, numbers.pop("predictions", None)
 
     def _observe(self, epoch: int) -> None:
         state = self.process.model_state(self.update.model) if self.process.fsdp else None
@@ -199,8 +199,10 @@ class Trainer:
         return bool(self.process.total(torch.tensor([float(flag)], device=self.process.device)) > 0)
 
     def _diverged(self, loss: float) -> Exception:
-        kept = self.folder / "checkpoint" / f"step-{self.saved:09d}" if self.saved >= 0 else None
-        return diverged(loss, self.step, self.lr(max(0, self.step - 1)), self.limit, kept)
+        checkpoint = (
+            self.folder / "checkpoint" / f"step-{self.saved:09d}" if self.saved >= 0 else None
+        )
+        return diverged(loss, self.step, self.lr(max(0, self.step - 1)), self.limit, checkpoint)
 
     def _greet(self) -> None:
         for message in self.messages:
