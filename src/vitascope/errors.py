@@ -36,7 +36,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def reason(error: BaseException) -> str:
-    """What an error of some library says, in one line of bearable length.
+    """Return the message of a library's error in one short line.
 
     >>> reason(ValueError("bad\\n  header"))
     'bad header'

@@ -132,7 +132,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def _stopped_with(futures: Sequence["Future[Any]"]) -> str:
-    """What was kept when the jobs were stopped.
+    """Return the message after a stop: how many runs finished or were saved.
 
     >>> finished, saved, waiting = Future(), Future(), Future()
     >>> finished.set_result(None)
@@ -162,7 +162,7 @@ _told = threading.Event()  # in a worker: to stop; it begins nothing more
 
 
 def _become_worker() -> None:
-    """In a worker: leave Ctrl-C to the parent, stop on SIGTERM or when the parent is gone."""
+    """Prepare a worker: leave Ctrl-C to the parent, stop on SIGTERM or when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop_job)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
@@ -170,12 +170,12 @@ def _become_worker() -> None:
 
 
 def watch_parent() -> None:
-    """In a worker: end with the process that wanted the results, however that one ended."""
+    """Make a worker end with the process that started it, however that one ends."""
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 
 def _stop_job(number: int, frame: FrameType | None) -> None:
-    """In a worker, outside of a training, which saves itself: leave the job."""
+    """Stop a worker's job; a training handles the signal itself and saves."""
     _told.set()
     if not _idle.is_set():
         raise KeyboardInterrupt
@@ -194,7 +194,7 @@ def _follow_parent() -> None:
 
 
 def _begin(function: Callable[..., Any], job: dict[str, Any]) -> Any:
-    """In a worker: one job, unless it was told to stop while this one waited in its queue."""
+    """Run one job in a worker, unless the worker was stopped while the job waited."""
     _idle.clear()
     try:
         if _told.is_set():

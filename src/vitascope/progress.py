@@ -65,7 +65,7 @@ class Progress:
         self.show(step, self.done + amount, self.total)
 
     def step(self, step: str) -> None:
-        """One more step."""
+        """Count one more step."""
         self.advance(1, step)
 
     def show(self, step: str, done: float, total: float) -> None:
@@ -104,7 +104,7 @@ class Progress:
         return (now - self.began) * ahead / (fresh + under_way)
 
     def line(self, step: str = "") -> str:
-        """What is done and how long the rest will take, in words."""
+        """Describe how much is done and how long the rest will take."""
         share = min(1.0, self.done / self.total) if self.total else 0.0
         parts = [f"{self.what or 'done'}: {100 * share:.0f} %"]
         if self.left is not None:

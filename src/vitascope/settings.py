@@ -41,7 +41,7 @@ class Within:
         return above and (value < self.high if self.open_high else value <= self.high)
 
     def __str__(self) -> str:
-        """In words.
+        """Describe the range, for error messages.
 
         >>> print(Within(1), Within(0), Within(0, open_low=True), Within(0, 1), sep="; ")
         at least 1; 0 or more; above 0; from 0 to 1

@@ -36,7 +36,7 @@ OPTIONS = {"data": "DataOptions", "study": "StudyOptions"}
 
 
 def usage() -> str:
-    """What ``vitascope --help`` prints."""
+    """Return the text of ``vitascope --help``."""
     lines = [f"  {name:<10} {purpose}" for name, purpose in COMMANDS.items()]
     return "\n".join(
         [

@@ -162,7 +162,7 @@ def _source_of(options: Compare) -> str:
 
 
 def question_of(options: Compare) -> Any:
-    """What a comparison trains."""
+    """Turn the options into the question of a comparison."""
     from vitascope.comparison.patch_sizes import at_patch_sizes
     from vitascope.comparison.question import Comparison, rates_from
     from vitascope.runs.train_model import recipe_from
@@ -223,7 +223,7 @@ def _models(options: Compare) -> tuple[str, ...]:
 
 
 def pretrained_question(options: Compare) -> Any:
-    """What is probed and fine-tuned."""
+    """Turn the options into the question of a comparison of pretrained networks."""
     from vitascope.comparison.budget import seconds_from
     from vitascope.comparison.pretrained.race import PretrainedQuestion
     from vitascope.runs.train_model import recipe_from

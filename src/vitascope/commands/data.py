@@ -29,7 +29,7 @@ class DataOptions:
 
 
 def run(options: DataOptions) -> Result:
-    """Look at the images."""
+    """Count, check and describe the images of a source."""
     from vitascope.data.survey import file_sizes, surveyed
     from vitascope.report.tables.table import Table, as_text, row
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def engine_of(options: "StudyOptions") -> Any:
-    """Where the runs of a study are made."""
+    """Return the engine that runs a study: this machine or SLURM."""
     from vitascope.runs.executor import Engine
     from vitascope.runs.train_model import pairs
 
@@ -34,7 +34,7 @@ def this_machine(options: "Compare | Buildup") -> Any:
 
 
 def processes_of(options: "Compare | Buildup | StudyOptions") -> int:
-    """As many as were asked for, or one per core."""
+    """Return the number of processes: as given, or one per core."""
     if options.processes is not None:
         return options.processes
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

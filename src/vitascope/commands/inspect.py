@@ -158,7 +158,7 @@ def _units(record: "Record", options: Inspect) -> Result:
 
 
 def settings_of(options: Inspect) -> "InspectRequest":
-    """What is measured, from the options."""
+    """Turn the options into a request for measurements."""
     from vitascope.inspection.curvature import Curvature
     from vitascope.inspection.inspect import InspectRequest
     from vitascope.training.classes import class_pairs

@@ -86,7 +86,7 @@ def _table(options: Models) -> Result:
 
 
 def _speed(options: Models) -> Result:
-    """Time models by turns."""
+    """Time several models in turn and return their speeds."""
     assert options.speed is not None
     from vitascope.threads import use_threads
 

@@ -77,7 +77,7 @@ def _option(field: str) -> str:
 
 
 def _unrecognized(kind: Any, unknown_words: Sequence[str]) -> str:
-    """What is said of words that no option takes, with the option that is nearest."""
+    """Return the error for arguments that no option takes, with the closest option."""
     names = [field.name.replace("_", "-") for field in fields(kind)]
     asked = unknown_words[0].partition("=")[0]
     near = get_close_matches(asked[2:], names, n=1) if asked.startswith("--") else []
@@ -131,7 +131,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _taken(hint: Any) -> str:
-    """What values a field takes, in words.
+    """Describe the values that a field takes.
 
     >>> _taken(int | None), _taken(tuple[float, float]), _taken(Literal["a", "b"])
     ('a whole number', '2 numbers', 'a or b')

@@ -19,7 +19,7 @@ FORMATS = ("png", "svg")  # of figures that are saved next to records
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """What a command found: prints as its table, draws figures, saves records and a page."""
+    """The result of a command: prints as its table, draws figures, saves records and a page."""
 
     records: Mapping[str, "Record"]  # by the name of their file
     summary: str  # what a terminal shows

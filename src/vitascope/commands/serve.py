@@ -45,7 +45,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Return the address of the page."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
     def _page(self) -> bytes:
@@ -63,11 +63,11 @@ class Arriving(io.RawIOBase):
         self.connection, self.until = connection, monotonic() + seconds
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What has come; TimeoutError when the moment is past."""
+        """Read what has arrived; raise TimeoutError after the deadline."""
         left = self.until - monotonic()
         if left <= 0:
             raise TimeoutError("the request took too long to arrive")
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(Arriving(self.connection, self.timeout))
 
     def do_GET(self) -> None:
-        """The page."""
+        """Serve the page."""
         if not self._at_home():
             return
         if self.path != "/":
@@ -181,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def make_server(live: "Live", port: int) -> Server:

@@ -84,7 +84,7 @@ class StudyOptions:
 
 
 def usage() -> str:
-    """What ``vitascope study --help`` prints."""
+    """Return the text of ``vitascope study --help``."""
     return "\n".join(
         [
             "usage: vitascope study NAME [options]",
@@ -257,7 +257,7 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
 
 
 def planned(study: Any, options: StudyOptions) -> list[str]:
-    """What a study would run: cells, GPU-hours, memory, and the launch command."""
+    """Describe what a study would run: trainings, hours, memory and the launch command."""
     from vitascope.papers.answer import command
     from vitascope.runs.cache import command as line
 

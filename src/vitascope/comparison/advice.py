@@ -201,7 +201,7 @@ def _each_lead(leads: Mapping[str, stats.Estimate]) -> list[str]:
 
 
 def _grouped_leads(leads: Mapping[str, stats.Estimate]) -> list[str]:
-    """The same of many models: those it is ahead of, not told from, and behind."""
+    """Group many models: those it is ahead of, level with, and behind."""
     groups: dict[str, list[tuple[str, stats.Estimate]]] = {"ahead": [], "level": [], "behind": []}
     for other, lead in sorted(leads.items(), key=lambda pair: pair[1].value):
         how = "level" if not _shown(lead) else "ahead" if lead.value > 0 else "behind"

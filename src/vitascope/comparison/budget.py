@@ -101,7 +101,7 @@ def fit(
 def _fewer_epochs(
     question: Comparison, budget: float, duration: Callable[[Comparison], float]
 ) -> Comparison:
-    """As many epochs as fit, by bisection."""
+    """Return the question with as many epochs as fit, found by bisection."""
 
     def with_epochs(epochs: int) -> Comparison:
         return replace(question, recipe=changed_recipe(question.recipe, epochs, {}))

@@ -60,7 +60,7 @@ _ROUNDING = 1e-9  # points; one image is worth far more
 
 @dataclass(frozen=True, kw_only=True)
 class BuildUp:
-    """The question in full."""
+    """A search by the build-up rule: base network, images, recipe and margin."""
 
     data: str
     recipe: Recipe
@@ -81,7 +81,7 @@ class BuildUp:
 
     @property
     def config(self) -> dict[str, Any]:
-        """In plain types."""
+        """The fields as plain types, for a record."""
         return dict(plain({**asdict(self), "recipe": self.recipe.to_dict()}))
 
     @property
@@ -235,7 +235,7 @@ def _run(question: BuildUp, networks: Sequence[Kinds], out: Path, engine: Engine
 
 
 def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
-    """What a trained network costs and reaches."""
+    """Return the cost and the accuracies of a trained network."""
     training = question.training(kinds)
     model = build(question.base, question.chooser, **training.model_args).model
     parameters, multiply_adds = count(model, question.whole.train.size)
@@ -254,7 +254,7 @@ def _scored(question: BuildUp, kinds: Kinds, out: Path) -> dict[str, Any]:
 
 
 def _change(question: BuildUp, trial: Kinds, before: Kinds, out: Path) -> dict[str, Any]:
-    """What the difference to the network kept so far is worth; unknown in runs of old versions."""
+    """Judge the difference to the best network so far."""
     pair = {"trial": question.training(trial), "kept": question.training(before)}
     right = correct_arrays(pair, question.seeds, out)
     if len(right) < len(pair):
@@ -301,7 +301,7 @@ def _record(
     complete: bool,
     seconds: float,
 ) -> Record:
-    """What was found so far."""
+    """Return the record of the search so far."""
     values = {
         "question": "Which conv blocks should become MSA blocks?",
         "base": question.base,

@@ -22,7 +22,7 @@ class Caution:
 
 @dataclass(frozen=True, kw_only=True)
 class Trainings:
-    """What is known of the runs on the most images, besides their accuracies."""
+    """Training curves and other facts about the runs on all images, besides their accuracies."""
 
     curves: Sequence[tuple[str, Sequence[float]]] = ()  # model, accuracy in percent over training
     never: Mapping[str, Sequence[str]] = field(default_factory=dict)  # classes a model never says

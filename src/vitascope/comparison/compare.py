@@ -156,7 +156,7 @@ def _check_models(question: Comparison) -> None:
 
 
 def _describe(name: str, dataset: Dataset, **model_args: Any) -> dict[str, Any]:
-    """What a model is and costs."""
+    """Describe a model: its kind, built-in locality and cost."""
     subject = build(name, dataset, **model_args)
     parameters, multiply_adds = count(subject.model, dataset.train.size)
     kind, locality = built_in(subject.model)

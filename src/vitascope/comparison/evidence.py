@@ -54,12 +54,12 @@ class Evidence:
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """What the statistics must know of the images."""
+        """Labels, groups and metric, as the statistics need them."""
         return {"labels": self.labels, "folds": self.folds, "groups": self.groups}
 
     @property
     def most(self) -> float:
-        """The largest fraction."""
+        """The largest fraction of the images that was trained on."""
         return max(run.fraction for run in self.runs)
 
     def trained_on(self, fraction: float) -> int:
@@ -75,7 +75,7 @@ class Evidence:
         return {model: np.stack(runs) for model, runs in by_model.items()}
 
     def of(self, *models: str) -> "Evidence":
-        """Of these models alone."""
+        """Restrict the evidence to these models."""
         return replace(self, runs=tuple(run for run in self.runs if run.model in models))
 
 
@@ -109,7 +109,7 @@ class FractionResults:
         return next(entry for entry in self.entries if entry.model == model)
 
     def plain(self) -> dict[str, Any]:
-        """For a record."""
+        """Return the row as plain types, for a record."""
         return asdict(self)
 
 
@@ -158,7 +158,7 @@ def _entry(
 
 
 def crossings(evidence: Evidence) -> list[dict[str, Any]]:
-    """Where one model's curve passes another's, on a logarithmic axis of images.
+    """Find where one model's curve crosses another's, on a logarithmic axis of images.
 
     A crossing is certain only if each model is ahead beyond the noise on its side.
     """

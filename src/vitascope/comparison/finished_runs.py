@@ -35,7 +35,7 @@ class FinishedRuns:
 
     @cached_property
     def by_key(self) -> dict[Key, Run]:
-        """By model, fraction, seed and fold."""
+        """The runs by model, fraction, seed and fold."""
         question = self.question
         return {
             (model, fraction, seed, fold): load_run(folder_of(part, seed, self.out))
@@ -80,7 +80,7 @@ class FinishedRuns:
 
     @cached_property
     def chosen(self) -> Evidence:
-        """On the images that choose: validation, or all training images, each out of its fold."""
+        """Return results on the images that choose: validation, or every image out of its fold."""
         folds = range(self.question.folds or 1)
         runs = tuple(
             self._run(key, np.concatenate([self.held_out[(*key[:3], f)].correct for f in folds]))
@@ -115,7 +115,7 @@ class FinishedRuns:
         )
 
     def never(self) -> dict[str, list[str]]:
-        """Of each model the classes that its runs on the most images never predict."""
+        """Return the classes that each model never predicts when trained on all images."""
         predicted: dict[str, set[int]] = {}
         for key, predictions in self.held_out.items():
             if key[1] == max(self.question.fractions):
@@ -132,7 +132,7 @@ class FinishedRuns:
         }
 
     def mistakes(self, model: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a model gets wrong on the images that are reported, and which others are right.
+        """Return a model's mistakes on the reported images, and which other models are right.
 
         Of its run on the most images with the first seed (and in the first fold). Values and
         arrays for a record.

@@ -18,7 +18,7 @@ class FinerGrid(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Of both candidates, the finer one first."""
+        """Names of both candidates, the finer one first."""
         return f"{self.model}{_SUFFIX}{self.fine}", f"{self.model}{_SUFFIX}{self.coarse}"
 
 

@@ -42,7 +42,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPlan:
-    """What is trained, and how long that will take."""
+    """The trainings of a comparison, and how long they are expected to take."""
 
     question: Comparison
     tune: bool
@@ -64,7 +64,7 @@ class ComparisonPlan:
 
     @property
     def lines(self) -> list[str]:
-        """What will be trained, in words."""
+        """Describe what will be trained."""
         asked = self.question
         parts = [
             f"{len(asked.models)} models ({', '.join(asked.models)})",
@@ -82,7 +82,7 @@ class ComparisonPlan:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out, for the record and the page."""
+        """Say what was left out, for the record and the page."""
         if not self.left_out or self.budget is None:
             return []
         return [f"Left out to end within {in_words(self.budget)}: {'; '.join(self.left_out)}."]

@@ -68,13 +68,13 @@ class Choice:
 
     @property
     def config(self) -> dict[str, Any]:
-        """In plain types."""
+        """The fields as plain types, for a record."""
         return {**asdict(self), "recipe": self.recipe.to_dict()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Choice):
-    """The question in full."""
+    """A comparison of models trained from scratch."""
 
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     fractions: tuple[float, ...] = (0.1, 1.0)
@@ -106,12 +106,12 @@ class Comparison(Choice):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """What is read off a run: of one that chose by other images, also the test images."""
+        """Measurements of a run; with validation images also those of the test images."""
         inside = () if self.start else (LOOKS,)
         return (*inside, TEST) if self.validation or self.folds else inside
 
     def trainings(self) -> dict[tuple[str, float], Training]:
-        """By model and fraction, the largest fractions first."""
+        """All trainings by model and fraction, the largest fractions first."""
         return {
             (model, fraction): self.training(model, fraction)
             for fraction in sorted(self.fractions, reverse=True)
@@ -119,7 +119,7 @@ class Comparison(Choice):
         }
 
     def training(self, model: str, fraction: float, **changes: Any) -> Training:
-        """Of one model on a fraction of the images, on the first fold where there are any."""
+        """Return the training of one model on a fraction of the images (in the first fold)."""
         rate = {"lr": self.rates[model]} if model in self.rates else {}
         return Training(
             model=model,
@@ -152,7 +152,7 @@ class Comparison(Choice):
 
     @property
     def command(self) -> str:
-        """What to type to get this again."""
+        """The command that asks this question again."""
         options = [
             ("--data", self.data),
             ("--recipe", self.recipe.name),

@@ -35,7 +35,7 @@ class Tried:
 
 
 def tuning_trainings(question: Comparison) -> dict[tuple[str, float], Training]:
-    """By model and learning rate."""
+    """Return the short trainings by model and learning rate."""
     plain = replace(question, rates={})
     recipe, most = question.recipe, max(question.fractions)
     epochs = max(1, round(SHARE * recipe.epochs))
@@ -49,12 +49,12 @@ def tuning_trainings(question: Comparison) -> dict[tuple[str, float], Training]:
 
 
 def tuning_runs(question: Comparison) -> list[Wanted]:
-    """The short runs."""
+    """Return all short runs."""
     return [(training, (), question.seeds[0]) for training in tuning_trainings(question).values()]
 
 
 def tried(question: Comparison, out: Path) -> list[Tried]:
-    """What the finished short runs reached."""
+    """Return the results of the finished short runs."""
     results = []
     for (model, lr), training in tuning_trainings(question).items():
         final = load_run(folder_of(training, question.seeds[0], out)).final

@@ -83,7 +83,7 @@ class Augmentation:
 
 
 def none() -> Augmentation:
-    """No augmentation."""
+    """Return settings that change nothing."""
     return Augmentation(hflip=0.0)
 
 

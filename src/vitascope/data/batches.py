@@ -79,7 +79,7 @@ class Normalize:
         self.shift = (-mean_ / std_).float().view(1, -1, 1, 1)
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Normalise a batch."""
+        """Normalise a batch of pixels."""
         # Two roundings on purpose: a fused multiply-add would differ at the end of a vector.
         return pixels.float().mul_(self.scale).add_(self.shift)
 
@@ -160,7 +160,7 @@ def erase(images: Tensor, boxes: np.ndarray, offsets: np.ndarray, seed: int) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Mix:
-    """What happens to one batch: the share of the image itself, and the box, if any."""
+    """How one batch is mixed: the share of the image itself, and the box, if any."""
 
     share: float = 1.0
     box: tuple[int, int, int, int] | None = None  # top, bottom, left, right

@@ -65,17 +65,17 @@ class ImageSet(ABC):
         return part
 
     def name(self, index: int) -> str:
-        """What to call an image when speaking to the user."""
+        """Return the name of an image for messages."""
         return f"image {index}"
 
     def of_groups(self: S, groups: Any) -> S:
-        """The same images, of which those with the same group belong together."""
+        """Return the images with groups: those of one group are never split."""
         same = self.take(np.arange(len(self)))
         same.groups = np.asarray(groups, dtype=str)
         return same
 
     def of_classes(self: S, classes: Sequence[str]) -> S:
-        """The same images with another tuple of class names (the labels must fit it)."""
+        """Return the images with other class names, which the labels must fit."""
         same = self.take(np.arange(len(self)))
         same.classes = tuple(classes)
         same.labels = checked_labels(same.labels, same.classes)
@@ -302,7 +302,7 @@ class FileImages(ImageSet):
             return shown_size(image), image.mode
 
     def name(self, index: int) -> str:
-        """What to call an image when speaking to the user."""
+        """Return the name of an image for messages."""
         return printable(self.items[index])
 
     def view(self, index: int) -> Tensor:
@@ -333,7 +333,7 @@ class FileImages(ImageSet):
             warnings.warn(f"skipped broken image {name}: {why}", stacklevel=2)
 
     def of_size(self: Files, channels: int, height: int, width: int) -> Files:
-        """The same images, given out at another size."""
+        """Return the images at another size."""
         same = self.take(np.arange(len(self)))
         same.size = (channels, height, width)
         return same

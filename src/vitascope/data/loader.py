@@ -157,7 +157,7 @@ class TrainBatches:
         return pixels
 
     def _finish(self, decoded: Decoded, position: BatchPosition) -> Batch:
-        """Normalise, erase, mix."""
+        """Normalise, erase and mix a batch."""
         a, shape = self.augmentation, (self.side, self.side)
         images = self.normalize(decoded.pixels)
         if a.random_erasing > 0:

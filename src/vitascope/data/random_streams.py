@@ -18,7 +18,7 @@ from vitascope.errors import UserError
 
 
 class Purpose(IntEnum):
-    """What a stream is for: two purposes never share numbers."""
+    """Purpose of a stream: two purposes never share numbers."""
 
     SPLIT = 1
     SUBSET = 2

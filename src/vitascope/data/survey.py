@@ -90,7 +90,7 @@ class Survey:
         return bool(self.exact_across) or self.near_across > MANY_ALIKE * sum(self.test)
 
     def values(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as plain types, for JSON."""
         return {
             "name": self.name,
             "classes": [

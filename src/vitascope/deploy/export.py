@@ -177,7 +177,7 @@ def _onnx(loaded: "OpenedModel", about: dict[str, Any], path: Path) -> Answer:
 
 @contextmanager
 def _silent() -> "Iterator[None]":
-    """Without the exporter's notes to its own developers."""
+    """Silence the exporter's notes to its own developers."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

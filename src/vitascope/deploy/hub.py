@@ -92,11 +92,11 @@ class HubModel(
 
     @classmethod
     def _from_pretrained(cls, *, strict: bool = True, **how: Any) -> Any:
-        """As the mixin does, but a missing tensor is an error, not left random."""
+        """Load as the mixin does, but refuse missing tensors instead of leaving them random."""
         return super()._from_pretrained(strict=strict, **how)
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """What the model is, how it was trained and how good it was found, from its record."""
+        """Write the model card from the run's record: architecture, training and accuracy."""
         data = ModelCardData(
             library_name="vitascope",
             pipeline_tag="image-classification",

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Prediction(NamedTuple):
-    """What a model says of one file."""
+    """A model's prediction for one file."""
 
     file: Path
     label: str

@@ -121,7 +121,7 @@ def _preprocessing(processor: Any, images: tuple[int, int, int]) -> Preprocessin
 
 
 def hub_config(model: nn.Module, name: str) -> dict[str, Any] | None:
-    """What :func:`rebuilt_classifier` needs, for a run's config; None for a head it cannot renew.
+    """Return what :func:`rebuilt_classifier` needs; None for a head that it cannot replace.
 
     Args:
         model: As :func:`open_classifier` opened it.

@@ -119,7 +119,7 @@ class Preprocessing:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where weights came from."""
+    """Source, licence and digest of a model's weights."""
 
     source: str
     num_tensors: int

@@ -264,7 +264,7 @@ def rebuilt(config: Mapping[str, Any]) -> nn.Module:
 
 
 def with_random_weights(opened: OpenedModel, seed: int) -> OpenedModel:
-    """The same network in the same preprocessing, with random weights."""
+    """Return the same network and preprocessing with random weights."""
     assert opened.architecture is not None
     torch.manual_seed(seed)
     return replace(
@@ -374,7 +374,7 @@ def _attempts(image_size: int | None, arguments: Mapping[str, Any]) -> list[dict
 
 
 def _description(model: nn.Module) -> dict[str, Any]:
-    """What timm says of a model."""
+    """Return timm's description of a pretrained model."""
     return dict(getattr(model, "pretrained_cfg", None) or {})
 
 
@@ -580,7 +580,7 @@ def _from_elsewhere(text: str) -> OpenedModel:
 
 
 def _from_factory(module: str, function: str) -> OpenedModel:
-    """What ``package.module:function`` returns: the user's own code, from the user's own path."""
+    """Call ``package.module:function``, the user's own code, and return its model."""
     try:
         factory = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

@@ -35,7 +35,7 @@ class Session:
 
     @property
     def model(self) -> nn.Module:
-        """The network."""
+        """The opened network."""
         return self.opened.model
 
     @property
@@ -45,7 +45,7 @@ class Session:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that holds the weights."""
         first = next(self.model.parameters(), None)
         return torch.device("cpu") if first is None else first.device
 
@@ -146,7 +146,7 @@ class Session:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of the model."""
+        """Notes that belong to every result, such as random weights."""
         name = self.opened.name
         return [f"random weights: {name} was built, not trained"] if self.opened.random else []
 

@@ -296,7 +296,7 @@ def _spent(results: Results) -> dict[str, float]:
 
 
 def command(name: str, scale: Scale, extra: Sequence[str] = ()) -> str:
-    """What to type to get the study again."""
+    """Return the command that runs the study again."""
     usual = SCALES[scale.name].recipe
     options = [
         ("--scale", scale.name),

@@ -123,7 +123,7 @@ def elsewhere(scale: Scale, name: str) -> Measurement:
 
 
 def _entropy(record: Record) -> float:
-    """Mean over the layers."""
+    """Return the mean entropy over the layers."""
     return fmean(record.values["nats"])
 
 

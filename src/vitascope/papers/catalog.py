@@ -40,7 +40,7 @@ def catalog() -> dict[str, Study]:
 
 
 def order_of(name: str) -> int:
-    """Where a study stands in the order of the papers; one that is not of them comes last.
+    """Return a study's position in the order of the papers; studies of our own come last.
 
     >>> order_of("sample-efficiency"), order_of("mine") == len(catalog())
     (0, True)

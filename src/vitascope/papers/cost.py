@@ -44,7 +44,7 @@ from vitascope.training import recipe
 
 @dataclass(frozen=True, kw_only=True)
 class CoreHours:
-    """What is left to be done."""
+    """Trainings and measurements that are not finished, in core-hours."""
 
     num_runs: int  # to be trained
     training: float
@@ -140,7 +140,7 @@ TASKS = {"segmentation": (100.4, 20_210), "vqa": (16.69, 443_757)}
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What the runs of a plan are expected to take on GPUs."""
+    """Expected GPU time and memory of a plan."""
 
     gpu_hours: float
     largest_gb: float  # of the run that needs most, a GPU

@@ -40,7 +40,7 @@ class WeightedCell:
 
     @property
     def kind(self) -> str:
-        """What the sample consists of; empty where there is none."""
+        """The kind of sample behind the numbers; empty where there is none."""
         return "" if self.sample is None else (self.cell.measurement.sample or CORRECT).kind
 
 
@@ -167,7 +167,7 @@ def _of_points(cell: WeightedCell) -> Estimate | None:
 
 
 def _of_batches(cells: Sequence[WeightedCell], measurement: Measurement) -> Estimate | None:
-    """Statistics of mini-batches."""
+    """Judge a claim about statistics of mini-batches."""
     samples: list[Any] = [cell.sample for cell in cells]
     sample = cells[0].cell.measurement.sample
     assert sample is not None
@@ -200,13 +200,13 @@ def _of_numbers(cells: Sequence[WeightedCell], num_test: int | None) -> Estimate
 
 
 def _unit(measurement: Measurement) -> str:
-    """Unit of the contrast."""
+    """Return the unit of the contrast."""
     unit = measurement.unit.rpartition(", ")[2]
     return "in natural logarithms" if measurement.log else {"%": "points"}.get(unit, unit)
 
 
 def _sentence(values: Mapping[str, Any]) -> str:
-    """What was measured, what could have been, and what the paper has."""
+    """Say what was measured, what was detectable, and what the paper reports."""
     if values["contrast"] is None:
         return f"Not measured: {values['why']}."
     digits = values["digits"]

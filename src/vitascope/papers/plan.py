@@ -37,7 +37,7 @@ ACCURACIES = ("top-1, %", "top-5, %", "error, %")  # units of shares of the test
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a number is a statistic of; it determines the noise of a claim.
+    """The sample behind a number, which determines the noise of a claim.
 
     images: one number per image, whose mean is the cell; the same images in all runs. (N,)
     batches: what every mini-batch gave. (b, ...)
@@ -205,7 +205,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper predicts, in words and as a statement about a table (`papers.statements`).
+    """A paper's prediction, in words and as a statement about a table (`papers.statements`).
 
     ``paper`` is the size of the effect in the paper where its numbers are not in the table; with
     the paper's numbers next to ours it follows from them.
@@ -268,7 +268,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Results:
-    """What the runs gave: records by training and reading, one per seed.
+    """Records of the runs by training and measurement, one per seed.
 
     A seed that only an earlier study has may have no record; then its numbers are ``earlier``, by
     cell and index of the seed.
@@ -294,7 +294,7 @@ class Results:
         return [] if cell is None else [v for v in self.per_seed(cell) if v is not None]
 
     def sample(self, cell: CellSpec) -> np.ndarray | None:
-        """What the number is a statistic of, a row per seed; None if a seed does not have it."""
+        """Return the sample behind a number, one row per seed; None if a seed lacks it."""
         sample = cell.measurement.sample
         if sample is None:
             return None

@@ -164,7 +164,7 @@ class Scale:
     def few(
         self, role: str | Role, *, fraction: float = 1.0, seen: float = 1 / 8, **options: Any
     ) -> Training:
-        """As :meth:`training`, and shorter: at a desk ``seen`` of the images are seen.
+        """Return a shorter :meth:`training`: at a desk the fraction ``seen`` of the images is seen.
 
         An eighth of 8 epochs of CIFAR-10 are 50,000 images, whichever part of it they are from.
         """
@@ -174,7 +174,7 @@ class Scale:
         return made.but(epochs=max(1, round(seen * made.full_recipe.epochs)))
 
     def reading(self, instrument: str, **options: Any) -> Reading:
-        """What an instrument measures on as many test images as the scale has for it."""
+        """Return an instrument's measurement on as many test images as the scale allows."""
         return Reading(name=instrument, options={"num_images": self.images, **options})
 
 

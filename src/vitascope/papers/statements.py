@@ -123,7 +123,7 @@ def _expanded(
     columns: Sequence[str],
     filled: Collection[Position],
 ) -> Iterator[list[tuple[float, str, str]]]:
-    """The same for each row or column that ``*`` stands for; those without a number are left out.
+    """Repeat a statement for each row or column that ``*`` matches and that has a number.
 
     Without ``*`` the terms themselves.
     """

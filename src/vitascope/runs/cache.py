@@ -45,7 +45,7 @@ def images_of(training: Training) -> Dataset:
 
 
 def folder_of(training: Training, seed: int, out: Path) -> Path:
-    """Where the run of a training is."""
+    """Return the folder of a training's run."""
     return Path(out) / "runs" / training.key / f"seed-{seed}"
 
 

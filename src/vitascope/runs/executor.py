@@ -169,7 +169,7 @@ def _submit(jobs: Sequence[dict[str, Any]], out: Path, engine: Engine) -> None:
 
 
 def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where the nodes of a job meet: the id, host and port that its launcher names.
+    """Return the id, host and port at which the nodes of a job meet.
 
     Port and id come from the job's id, so that jobs that share a node do not meet each other.
 
@@ -183,7 +183,7 @@ def meeting_point(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _launched(job: dict[str, Any], launcher: str) -> None:
-    """On a node: the training on all its GPUs, then the readings."""
+    """Train on all GPUs of a node, then measure."""
     if launcher and not (job["out"] / "record.json").exists():
         training = job["training"]
         line = command(training, job["seed"], job["grid"], images_of(training), launcher)

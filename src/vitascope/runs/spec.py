@@ -86,7 +86,7 @@ class Training:
         return f"{file_name(self.model)[-80:]}-{_hashed(values)}"
 
     def but(self, **changes: Any) -> "Training":
-        """The same with other fields; ``changes`` and ``model_args`` are added to, not replaced."""
+        """Return a copy with other fields; ``changes`` and ``model_args`` are merged."""
         for name in ("changes", "model_args"):
             if name in changes:
                 changes[name] = {**getattr(self, name), **changes[name]}
@@ -95,7 +95,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What is read off a finished run: its final line, its curves, or an instrument's record."""
+    """A measurement of a finished run: its final line, its curves, or an instrument's record."""
 
     name: str = "final"
     options: Mapping[str, Any] = field(default_factory=dict)  # of the instrument, as in `inspect`

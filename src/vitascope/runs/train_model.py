@@ -209,7 +209,7 @@ def _first_process() -> bool:
 
 
 def pretrained_source(model: str, pretrained: bool, weights: Path | None) -> str | None:
-    """What :func:`open_pretrained` is to open for the words of a command; None for a new model.
+    """Return what :func:`open_pretrained` has to open; None for a new model.
 
     >>> (
     ...     pretrained_source("vit_micro", False, Path("a.pt")),

@@ -90,7 +90,7 @@ class Images:
 
     @property
     def freedom(self) -> float:
-        """Of the variance over images."""
+        """Degrees of freedom of the variance over images."""
         return self.units - 1
 
     def mean(self, values: Array) -> Array:
@@ -98,7 +98,7 @@ class Images:
         return values @ self.weights
 
     def variance_of_mean(self, values: Array) -> Array:
-        """Of :meth:`mean`, if other images had been drawn."""
+        """Variance of :meth:`mean` over other draws of images."""
         sums = self._by_group(self._centred(np.asarray(values, float)) * self.weights)
         by_class = self._class is not None and self._group is None  # corrected class by class
         return (sums**2).sum(-1) * (1.0 if by_class else self.units / (self.units - 1))
@@ -294,7 +294,7 @@ def contrast(
 
 
 def estimate(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
-    """As :func:`contrast`, of runs that have been checked."""
+    """Compute :func:`contrast` of runs that have been checked."""
     images = runs[0].images
     if images.folds is not None:
         return _folded(runs, weights)

@@ -162,7 +162,7 @@ def _needed(
     cost: Mapping[str, float],
     margin: float,
 ) -> Needed:
-    """What would decide against every rival, if all that was found so far were the truth."""
+    """Estimate how much more data would decide against every rival, if the estimates hold."""
     needs = []
     for name, lead in rivals.items():
         distance = (
@@ -183,7 +183,7 @@ def _most(numbers: Sequence[Any]) -> Any:
 
 
 def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> Needed:
-    """What would bring half of one interval below ``distance``."""
+    """Estimate how much more data makes half of an interval shorter than ``distance``."""
     images, seeds = first.images.count, min(first.num_seeds, second.num_seeds)
     if lead.one_run:
         return Needed(None, FIRST_SEEDS - seeds)

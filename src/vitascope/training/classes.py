@@ -66,7 +66,7 @@ def columns(
 
 
 def relabelled(images: ImageSet, numbers: np.ndarray, known: Sequence[str]) -> ImageSet:
-    """The same images, with labels that are numbers of the ``known`` classes."""
+    """Return the images with labels that are numbers of the ``known`` classes."""
     result = images.take(np.arange(len(images)))
     result.labels = numbers[result.labels]
     return result.of_classes(tuple(known))

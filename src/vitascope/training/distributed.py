@@ -112,7 +112,7 @@ class TrainingProcess:
         vars(plain).pop("forward", None)  # Accelerate puts the class's own there
 
     def total(self, tensor: Tensor) -> Tensor:
-        """The sum over processes."""
+        """Return the sum over processes."""
         if self.world_size == 1:
             return tensor
         return self.accelerator.reduce(tensor, reduction="sum")

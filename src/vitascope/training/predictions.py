@@ -40,12 +40,12 @@ class Predictions:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """By name, for a file."""
+        """The predictions as named arrays, for a file."""
         every = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: array for name, array in every.items() if array is not None}
 
     def at(self, which: slice | np.ndarray) -> "Predictions":
-        """Those of some images."""
+        """Return the predictions for some of the images."""
         return Predictions(**{name: array[which] for name, array in self.arrays.items()})
 
 

@@ -68,7 +68,7 @@ class Usage:
     how: str  # LINEAR or TUNED
 
     def __str__(self) -> str:
-        """As the answer calls it.
+        """The name that the answer uses.
 
         >>> print(Usage("resnet18", LINEAR))
         resnet18 (linear head)
@@ -190,7 +190,7 @@ def choose_pretrained(
 
 
 def _called(how: str, *evidence: Evidence) -> list[Evidence]:
-    """The same evidence with the way in every name; what was one object stays one."""
+    """Add the usage to every model's name; what was one object stays one."""
     renamed = {
         id(each): replace(
             each, runs=tuple(replace(run, model=f"{Usage(run.model, how)}") for run in each.runs)
@@ -379,7 +379,7 @@ def _lines(reported: Evidence, plan: RacePlan) -> list[dict[str, Any]]:
 
 
 def _added(candidates: Mapping[str, ProbedCandidate], race: FinishedRuns) -> dict[str, Any]:
-    """What fine-tuning added to the linear head of the network that it suited best."""
+    """Return what fine-tuning added to the linear head of the network that gained most."""
     means = {name: right.mean() for name, right in race.chosen.correct(MOST).items()}
     best = max(means, key=lambda name: means[name])
     frozen = candidates[best].reported["linear"]
@@ -388,7 +388,7 @@ def _added(candidates: Mapping[str, ProbedCandidate], race: FinishedRuns) -> dic
 
 
 def _gained(best: Usage, reported: Evidence, scratch: Evidence) -> dict[str, Any]:
-    """What the pretrained weights added to the best network."""
+    """Return what pretrained weights added to the best network."""
     (right,) = scratch.correct(MOST).values()
     gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
     return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
@@ -418,7 +418,7 @@ def _arrays(
 def _mistakes(
     question: PretrainedQuestion, taken: ProbedCandidate, images: Dataset
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the linear head of a candidate gets wrong, of the first seed and fold."""
+    """Return the mistakes of a candidate's linear head, for the first seed and fold."""
     part = images.test
     if not len(part):
         part = images.train.take(parts_of(question, images)[0][1])

@@ -26,7 +26,7 @@ WARM, TIMES = 2, 10
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of one image."""
+    """Inference cost of one image."""
 
     parameters: int
     multiply_adds: int

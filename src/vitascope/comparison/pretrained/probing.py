@@ -209,7 +209,7 @@ def some(
 def evidence_of(
     question: PretrainedQuestion, candidates: Mapping[str, ProbedCandidate], images: Dataset
 ) -> tuple[Evidence, Evidence]:
-    """What the linear probes said about the images that choose and about those that report.
+    """Collect the linear probes' results on the images that choose and on those that report.
 
     They are the same object where the same images do both.
     """

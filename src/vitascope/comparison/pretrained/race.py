@@ -135,7 +135,7 @@ def order_of(shares: Mapping[str, float | None]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainedQuestion(Choice):
-    """The question in full."""
+    """A comparison of pretrained networks: candidates, images, recipe and budget."""
 
     probe_only: bool = False
     budget: float | None = None  # seconds of the whole

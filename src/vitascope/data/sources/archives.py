@@ -227,7 +227,7 @@ def idx(path: str, classes: tuple[str, ...] | None = None) -> tuple[MemoryImages
 
 
 def fashion_mnist_folder(homes: tuple[str, ...] = FASHION_HOMES) -> str:
-    """Where Fashion-MNIST is installed.
+    """Return the folder where Fashion-MNIST is installed.
 
     Raises:
         UserError: If it is not.

@@ -14,7 +14,7 @@ from vitascope.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the caller of ``load`` wants."""
+    """The options of ``load``."""
 
     image_size: int | None = None
     in_chans: int | None = None
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a reader found. Without ``test``, it is split off; without ``train``, it stays empty."""
+    """The parts of a source: ``test`` is split off where there is none, ``train`` stays empty."""
 
     train: ImageSet | None
     test: ImageSet | None = None

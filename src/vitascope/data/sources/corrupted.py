@@ -64,7 +64,7 @@ class CorruptedSets:
         mean: tuple[float, ...],
         std: tuple[float, ...],
     ) -> EvalBatches:
-        """The same, in batches ready for a model."""
+        """Return the images of one corruption in batches for a model."""
         images = self.images(name, severity)
         return EvalBatches(images, batch_size=batch_size, mean=mean, std=std)
 

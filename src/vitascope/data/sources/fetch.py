@@ -23,7 +23,7 @@ TIMEOUT = 60  # seconds without a byte
 
 
 def home() -> Path:
-    """Where fetched files are kept."""
+    """Return the folder of fetched files."""
     return Path(torch.hub.get_dir()) / "vitascope"
 
 

@@ -64,7 +64,7 @@ def existing(path: str | Path, kind: str = "folder") -> Path:
 
 
 def entries(root: Path) -> list[Path]:
-    """What a folder holds, sorted by name.
+    """List a folder, sorted by name.
 
     Raises:
         UserError: If it may not be read.

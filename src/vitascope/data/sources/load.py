@@ -46,7 +46,7 @@ __all__ = ["described", "load", "sources"]
 
 
 def read_digits(_: str, request: Request) -> Parts:
-    """scikit-learn's digits."""
+    """Read scikit-learn's digits."""
     return Parts(train=in_form(digits(), request), flips=False)
 
 
@@ -170,7 +170,7 @@ def described(source: str, groups: str | None = None, class_names: str | None = 
 
 
 def sources() -> tuple[str, ...]:
-    """What ``load`` understands, besides the path of a folder."""
+    """List the sources that ``load`` takes besides the path of a folder."""
     return (*NAMED, *(f"{prefix}:" for prefix in PREFIXED))
 
 

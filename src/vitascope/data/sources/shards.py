@@ -38,14 +38,14 @@ class ShardImages(FileImages):
     """Images inside tar files; an item is (tar, name, first byte, number of bytes)."""
 
     def open_item(self, item: Any) -> Image.Image:
-        """Read one member."""
+        """Read the image of one archive member."""
         path, _, offset, length = item
         with open(path, "rb") as shard:
             shard.seek(offset)
             return opened(io.BytesIO(shard.read(length)))
 
     def name(self, index: int) -> str:
-        """Shard and member."""
+        """Return the names of the shard and the member."""
         path, member, *_ = self.items[index]
         return printable(f"{member} in {path}")
 

@@ -69,7 +69,7 @@ class VQAFolder:
         return len(self.questions)
 
     def image(self, question: Question) -> Tensor:
-        """(3, side, side)"""
+        """Read the image of one question. (3, side, side)"""
         try:
             with opened(question.image) as file:
                 image = upright(file).convert("RGB").resize((self.side, self.side))
@@ -79,12 +79,12 @@ class VQAFolder:
         return (to_tensor(image).float() / 255 - mean) / std
 
     def images(self, questions: Sequence[Question]) -> Tensor:
-        """(B, 3, side, side)"""
+        """Read the images of several questions. (B, 3, side, side)"""
         return torch.stack([self.image(question) for question in questions])
 
 
 def _items(root: Path, part: str, kind: str) -> list[dict[str, Any]]:
-    """What the one JSON file of a part holds under ``kind``."""
+    """Read the one JSON file of a part and return its ``kind`` list."""
     if not root.is_dir():
         raise UserError(f"no folder at {root}")
     files = sorted(path for path in root.glob(f"*{kind}.json") if part in path.name)

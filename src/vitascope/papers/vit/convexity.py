@@ -212,7 +212,7 @@ def heads(scale: Scale) -> Plan:
     data=CIFAR,
 )
 def width(scale: Scale) -> Plan:
-    """The same in a ViT that is as wide as its heads together."""
+    """Repeat ``heads`` in a ViT whose width grows with its heads."""
     return _of_heads(scale, wider=True)
 
 

@@ -91,7 +91,7 @@ def rise(record: Record) -> float | None:
 
 
 def rise_of_nll(record: Record) -> float | None:
-    """The same of the NLL alone."""
+    """Return the rise of the NLL alone."""
     return _rise(record.arrays["nll"])
 
 

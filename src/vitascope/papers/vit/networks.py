@@ -89,7 +89,7 @@ class Network:
     name: str  # in the paper
 
     def label(self, scale: Scale, small: bool = False) -> str:
-        """Its name in tables."""
+        """The network's name in tables."""
         if scale.is_paper:
             return self.name
         short, _ = _LAPTOP[self.name]

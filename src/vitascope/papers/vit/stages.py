@@ -96,7 +96,7 @@ def lost_at(reading: Reading, where: str, *kinds: str) -> Measurement:
     data=CIFAR,
 )
 def stages(scale: Scale) -> Plan:
-    """Fig. 10, D.3, D.4."""
+    """Plan Fig. 10, D.3 and D.4: similarity of stages, and lesions."""
     runs = looked_into(scale)
     vit, resnet, *staged = runs
     swin = staged[1:]  # a desk has AlterNet in place of PiT and Swin

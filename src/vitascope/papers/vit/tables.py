@@ -220,7 +220,7 @@ def lost_to_noise(reading: Reading, low: float, high: float) -> Measurement:
 
 
 def noise_table(runs: Runs, reading: Reading, where: str) -> TableSpec:
-    """What low and high frequencies cost each network."""
+    """Build the table of accuracy lost to noise of low and high frequencies."""
     title = f"Accuracy lost to noise up to 0.4 pi and from 0.6 pi on ({where})"
     bands = {"low": (0.0, 0.4), "high": (0.6, 1.0)}
     columns = {band: lost_to_noise(reading, *ends) for band, ends in bands.items()}

@@ -60,7 +60,7 @@ class Segmentation:
         self.steps = len(self.train) // batch_size
 
     def config(self) -> dict[str, Any]:
-        """Where the images are, how many, and their classes."""
+        """Location, number and classes of the images, for ``config.yaml``."""
         return {
             "name": f"ade20k:{self.root}",
             "size": [3, self.side, self.side],
@@ -76,7 +76,7 @@ class Segmentation:
         yield from islice(batches, start, None)
 
     def loss(self, model: nn.Module, batch: Any, device: torch.device) -> Tensor:
-        """Cross-entropy over labelled pixels."""
+        """Return the cross-entropy over labelled pixels."""
         images, masks = (part.to(device) for part in batch)
         return pixel_loss(model(images), masks)
 
@@ -85,12 +85,12 @@ class Segmentation:
         return miou(model, self.test.batches(1, num_workers=self.num_workers), window=self.side)
 
     def measure(self, model: nn.Module) -> dict[str, float]:
-        """mIoU and pixel accuracy."""
+        """Return mIoU and pixel accuracy."""
         result = self.miou(model)
         return {"miou": result.mean, "pixel_accuracy": result.pixel_accuracy}
 
     def record(self, model: nn.Module) -> Record:
-        """The same with every class, for the disk."""
+        """Return a record of the measurement with every class."""
         record = self.miou(model).to_record()
         return replace(record, values={**record.values, "classes": list(self.classes)})
 

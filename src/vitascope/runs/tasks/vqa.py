@@ -81,7 +81,7 @@ class VQA:
         self.steps = len(self.train) // batch_size
 
     def config(self) -> dict[str, Any]:
-        """Where the questions are, how many, and the answers."""
+        """Location and number of the questions, and the answers, for ``config.yaml``."""
         return {
             "name": f"vqa:{self.root}",
             "size": [3, self.side, self.side],
@@ -94,7 +94,7 @@ class VQA:
         }
 
     def inputs(self, folder: VQAFolder, questions: Sequence[Question]) -> dict[str, Tensor]:
-        """What the model takes: words (B, W) padded to the same length, images."""
+        """Return the model's inputs: words (B, W) padded to the same length, and images."""
         tokens = torch.full((len(questions), self.longest), PAD)
         for row, question in zip(tokens, questions, strict=True):
             numbers = [self.words.get(word, UNKNOWN) for word in words_of(question.text)]
@@ -117,7 +117,7 @@ class VQA:
         return scores
 
     def batches(self, epoch: int, start: int) -> Iterator[Batch]:
-        """Shuffled, whole batches."""
+        """Yield shuffled, whole batches of an epoch."""
         order = stream(Purpose.ORDER, self.seed, epoch=epoch).permutation(len(self.train))
         for step in range(start, self.steps):
             rows = order[step * self.batch_size : (step + 1) * self.batch_size]
@@ -144,12 +144,12 @@ class VQA:
         return answers
 
     def measure(self, model: nn.Module) -> dict[str, float]:
-        """The mean score."""
+        """Return the mean score over the test questions."""
         given = [question.answers for question in self.test.questions]
         return {"vqa_score": mean_score(self.said(model), given)}
 
     def record(self, model: nn.Module) -> Record:
-        """The same with every answer, for the disk."""
+        """Return a record of the measurement with every answer."""
         answers = self.said(model)
         given = [question.answers for question in self.test.questions]
         values = {

@@ -79,12 +79,12 @@ def cifar() -> Recipe:
 
 
 def cifar_weak() -> Recipe:
-    """The same with weak augmentation, crops and mirrors alone: ``cifar100_vit_noaug.yaml``."""
+    """Return ``cifar`` with weak augmentation, crops and mirrors: ``cifar100_vit_noaug.yaml``."""
     return replace(cifar(), name="cifar_weak", clip_grad=None, augmentation=augment.laptop())
 
 
 def imagenet_park() -> Recipe:
-    """The same authors' training on ImageNet: ``imagenet_vit.yaml``."""
+    """Return Park and Kim's recipe for ImageNet: ``imagenet_vit.yaml``."""
     return replace(
         cifar(),
         name="imagenet_park",

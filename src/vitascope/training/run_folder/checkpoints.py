@@ -34,7 +34,7 @@ _KEEP = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to resume: tensors by part and name, and the values next to them."""
+    """The state that a run resumes from: tensors by part and name, and other values."""
 
     step: int  # updates done
     tensors: Mapping[str, Mapping[str, Tensor]]  # part ("model", "optimizer", ...) -> name -> value
@@ -203,7 +203,7 @@ class MetricsLog:
         return self.seconds + time.perf_counter() - self.since
 
     def values(self, sums: list[float]) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return the values that a checkpoint keeps."""
         return {
             "rows": self.rows,
             "sums": sums,

@@ -125,7 +125,7 @@ def megabytes(count: int) -> str:
 
 
 def size_of(tensors: Mapping[str, Tensor]) -> int:
-    """Bytes of all tensors."""
+    """Return the size of all tensors in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 

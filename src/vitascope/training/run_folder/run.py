@@ -52,7 +52,7 @@ _SAME = ("task", "recipe", "model", "data", "seed", "teacher")  # what makes two
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A finished run."""
+    """A finished run: its folder, config, results and weights."""
 
     folder: Path
     final: Mapping[str, Any]  # the last line of metrics.jsonl

@@ -243,7 +243,7 @@ def training_batches(
 
 
 def data_config(dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
-    """What ``config.yaml`` says about the images of a run."""
+    """Describe the images of a run for ``config.yaml``."""
     images, tests = chosen_images(dataset, recipe)
     fold = {} if dataset.fold is None else {"fold": list(dataset.fold)}
     return {

@@ -28,7 +28,7 @@ class StopRequest:
         return bool(self.signal_name)
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Remember a signal, so that training stops after this step."""
         if self.typed and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.typed |= number == signal.SIGINT

@@ -12,7 +12,7 @@ from vitascope.training.evaluation import evaluate
 
 
 class Learning(Protocol):
-    """What the trainer needs of a task; :class:`Classification`, or a :class:`Task`."""
+    """Interface that the trainer needs: :class:`Classification`, or a :class:`Task`."""
 
     metric: str  # the number that says how good a model is, larger is better: "miou"
     label: str  # the same in words: "mean IoU"
@@ -27,12 +27,12 @@ class Learning(Protocol):
 
 
 class Task(Learning, Protocol):
-    """Another task than classification."""
+    """A task other than classification."""
 
     name: str  # "segmentation"
 
     def config(self) -> dict[str, Any]:
-        """What ``config.yaml`` says about the data."""
+        """Describe the data for ``config.yaml``."""
 
     def loss(self, model: nn.Module, batch: Any, device: torch.device) -> Tensor:
         """The mean loss of a batch."""

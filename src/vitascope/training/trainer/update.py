@@ -158,7 +158,7 @@ class Update:
         return parts
 
     def values(self) -> dict[str, Any]:
-        """What is no tensor: the fp16 loss scale."""
+        """Return the state that is not a tensor: the fp16 loss scale."""
         scaler = self.process.accelerator.scaler
         return {"scaler": scaler.state_dict()} if scaler is not None else {}
 
