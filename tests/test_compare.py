@@ -26,7 +26,7 @@ from vitascope.errors import UserError
 from vitascope.inspection.evaluation import LISTS
 from vitascope.loading.opening import build, open_run
 from vitascope.papers.scale import LAPTOP
-from vitascope.record import load
+from vitascope.record import Record, load
 from vitascope.runs.cache import folder_of, images_of, is_finished, reading_of, recipe_of
 from vitascope.runs.executor import Engine, run_all
 from vitascope.runs.readings import gates_and_nonlocality
@@ -480,3 +480,35 @@ def test_a_model_is_called_what_it_is_made_of(name, kind):
     found = _describe(name, data.load("digits"))
     assert found["kind"] == kind
     assert ("mixed" in found["locality"]) == (name == "alternet_micro")
+
+
+def test_train_from_a_comparison_uses_all_training_images_and_its_settings(
+    folder, tmp_path, capsys
+):
+    out = tmp_path / "final"
+    assert main(["train", "--from", str(folder), "--out", str(out), "--quiet"]) == 0
+    advice = load(folder / "compare").values["recommendation"]
+    final, chosen = load_run(out).config, load_run(folder).config
+    assert final["model"] == chosen["model"]
+    assert final["recipe"]["lr"] == chosen["recipe"]["lr"]
+    assert final["recipe"]["epochs"] == chosen["recipe"]["epochs"]
+    assert final["data"]["train_images"] > chosen["data"]["train_images"]
+    assert advice["train"]["model"] == advice["model"]
+
+
+def test_options_replace_what_a_comparison_recommends(folder, tmp_path):
+    words = ["train", "--from", str(folder), "--epochs", "1", "--set", "lr=0.001", "--quiet"]
+    assert main([*words, "--out", str(tmp_path / "short")]) == 0
+    assert load_run(tmp_path / "short").config["recipe"]["epochs"] == 1
+    assert load_run(tmp_path / "short").config["recipe"]["lr"] == 0.001
+
+
+def test_train_from_something_else_is_refused(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "a")]
+    assert main(["train", "--from", str(tmp_path), *out]) == 2
+    assert "--from takes the folder of a comparison" in capsys.readouterr().err
+    values = {"recommendation": {"train": {"model": "os:system", "pretrained": True}}}
+    Record(kind="compare", values=values).save(tmp_path / "compare")
+    assert main(["train", "--from", str(tmp_path), *out]) == 2
+    assert "Python function" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()

@@ -20,7 +20,7 @@ from vitascope.commands.train import Train
 from vitascope.errors import UserError
 
 LEAST = {
-    "train": (Train, "--model vit_micro --data digits --out runs/a"),
+    "train": (Train, "--out runs/a"),
     "evaluate": (Evaluate, "runs/a"),
     "inspect": (Inspect, "runs/a"),
     "compare": (Compare, "--data digits"),
@@ -101,7 +101,7 @@ def test_a_mistake_in_python_is_one_line(kind, words, says):
 @pytest.mark.parametrize(
     ("kind", "words", "says"),
     [
-        (Train, "--model a", "Required options were not provided: --data, --out"),
+        (Train, "--model a", "Required options were not provided: --out"),
         (Inspect, "", "Required options were not provided: MODEL"),
         (Models, "--rounds many", "--rounds takes a whole number, not 'many'"),
         (Models, "--rounds", "--rounds takes a whole number, not nothing"),

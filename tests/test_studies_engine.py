@@ -243,7 +243,7 @@ def test_shared_trainings_are_counted_once():
 @pytest.mark.slow
 def test_every_model_of_the_papers_can_be_counted():
     plans = [study.plan(PAPER) for study in catalog().values()]
-    assert 1e4 < budget(plans, 1).gpu_hours < 1e6
+    assert 1e3 < budget(plans, 1).gpu_hours < 1e6
 
 
 @pytest.mark.parametrize(

@@ -133,8 +133,12 @@ def run(options: Compare) -> Result:
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((options.out / "explorer").glob("*.json"))
     records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}
-    use = f"Use it: `vitascope predict {shlex.quote(str(options.out))} IMAGES --out answers.csv`"
-    text = f"{comparison_text(ComparisonRecord(answer))}\n{use}"
+    folder, final = shlex.quote(str(options.out)), shlex.quote(str(options.out / "model"))
+    text = (
+        f"{comparison_text(ComparisonRecord(answer))}\n"
+        f"Use it: `vitascope predict {folder} IMAGES --out answers.csv`\n"
+        f"Train it on all training images: `vitascope train --from {folder} --out {final}`"
+    )
     return _with_page(options, {"compare": answer, **records}, text, keys)
 
 

@@ -3,7 +3,9 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import arg
 
 from vitascope.commands import fields
 from vitascope.commands.result import Result
@@ -20,6 +22,7 @@ class Train:
 
     Examples:
       vitascope train --model convit_micro --data digits --recipe laptop --epochs 4 --out runs/a
+      vitascope train --from runs/compare --out runs/final
       vitascope train --model convit_small --data imagenet:/data/imagenet --recipe deit \\
           --set augmentation.mixup=0 --out runs/b --resume
       vitascope train --model resnet18 --pretrained --data photos/ --recipe finetune --out runs/d
@@ -28,12 +31,15 @@ class Train:
       vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
-    model: str = field(kw_only=False)
+    model: str = field(default="", kw_only=False)
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
-    data: fields.Data
+    data: fields.Data = ""
     out: Path
     """Folder for the run."""
+    from_comparison: Annotated[Path | None, arg(aliases=["--from"])] = None
+    """Train the model that the comparison in this folder recommends, on all training images and
+    with the settings that it was compared with. Other options replace those settings."""
     task: Literal["classification", "segmentation", "vqa"] = "classification"
     """segmentation: a backbone under a head, in ADE20K's layout (ade20k:PATH), by its mean IoU;
     vqa: vilt_base or vilt_micro on VQAv2's layout (vqa:PATH), measured by the VQA score."""
@@ -91,6 +97,14 @@ _ANY_TASK = (  # options of every task; the others are for classification
 
 def run(options: Train) -> Result | None:
     """Train, and return how good the model is; None in other processes of the same run."""
+    if options.from_comparison is not None:
+        options = _recommended(options, options.from_comparison)
+    missing = [f"--{name}" for name in ("model", "data") if not getattr(options, name)]
+    if missing:
+        raise UserError(
+            f"Required options were not provided: {', '.join(missing)} "
+            "(or --from with the folder of a comparison)"
+        )
     if options.pretrained and options.task == "classification":
         from vitascope.hub_access import check_weights_can_be_had
 
@@ -99,13 +113,44 @@ def run(options: Train) -> Result | None:
 
     use_threads(options.threads)
     given = dict(vars(options))
-    for name in ("threads", "json"):
+    for name in ("threads", "json", "from_comparison"):
         del given[name]
     given |= {"changes": given.pop("set"), "num_workers": given.pop("workers")}
     given["quiet"] = options.quiet or options.json
     if options.task == "classification":
         return _classification(options, given)
     return _other(options, given)
+
+
+def _recommended(options: Train, folder: Path) -> Train:
+    """Fill in the model, images and settings that a comparison recommends."""
+    from vitascope.training.run_folder.run import recommendation_of
+
+    advice = recommendation_of(folder)
+    if advice is None:
+        raise UserError(f"--from takes the folder of a comparison; {folder} holds none")
+    settings = advice.get("train")
+    if not isinstance(settings, dict):
+        raise UserError(f"{folder} does not say how to train its model; make the comparison again")
+    names = {each.name for each in dataclasses.fields(Train)}
+    usual = {each.name: each.default for each in dataclasses.fields(Train)}
+    given = {name: value for name, value in settings.items() if name in names and value}
+    if not options.model and not _opens_no_code(str(given.get("model", ""))):
+        raise UserError(f"the model of {folder} is a Python function; give it with --model")
+    for name in given:
+        own = getattr(options, name)
+        if name in ("set", "model_args"):
+            given[name] = (*map(str, given[name]), *own)
+        elif own != usual[name]:
+            given[name] = own
+    return dataclasses.replace(options, **given)
+
+
+def _opens_no_code(model: str) -> bool:
+    """Whether a model's name refers to weights alone, not to a Python function."""
+    from vitascope.loading.opening import is_named, split_file
+
+    return is_named(model) or Path(model).is_dir() or split_file(model)[1] is not None
 
 
 def _classification(options: Train, given: dict[str, Any]) -> Result | None:

@@ -227,7 +227,11 @@ def _answer(
         "table": [row.plain() for row in tabulate(done.reported, reference)],
         "table_chosen": [row.plain() for row in tabulate(done.chosen, reference)],
         "crossings": crossings(done.reported),
-        "recommendation": {**asdict(advice), "run": str(best.folder)},
+        "recommendation": {
+            **asdict(advice),
+            "run": str(best.folder),
+            "train": question.for_all_images(advice.model),
+        },
         "mistakes": wrong,
         "curves": curves,
         **inside,

@@ -8,8 +8,8 @@ from vitascope.atomic import file_name
 from vitascope.comparison.advice import Metric
 from vitascope.errors import UserError
 from vitascope.runs.executor import Wanted
-from vitascope.runs.spec import Reading, Training
-from vitascope.settings import Seed, Side, Within, check, command_line
+from vitascope.runs.spec import Reading, Training, changed_recipe
+from vitascope.settings import Seed, Side, Within, changed, check, command_line
 from vitascope.training import Recipe
 
 LOOKS = Reading(name="looks")  # gates and nonlocality over training
@@ -149,6 +149,21 @@ class Comparison(Choice):
                 read = tests if number == 0 else tuple(r for r in tests if r != LOOKS)
                 wanted += [(part, read, seed) for seed in self.seeds]
         return wanted
+
+    def for_all_images(self, model: str) -> dict[str, Any]:
+        """Return the options of ``vitascope train`` that train a model on all training images."""
+        rate = {"lr": self.rates[model]} if model in self.rates else {}
+        recipe = changed_recipe(self.recipe, None, rate)
+        usual = changed_recipe(recipe.name, recipe.epochs, {})
+        return {
+            "model": model,
+            "model_args": changed(self.model_args.get(model, {})),
+            "data": self.data,
+            "image_size": self.image_size,
+            "recipe": recipe.name,
+            "epochs": recipe.epochs,
+            "set": changed(recipe.to_dict(), usual.to_dict()),
+        }
 
     @property
     def command(self) -> str:

@@ -51,9 +51,8 @@ from vitascope.loading.opening import is_named, split_file
 from vitascope.record import Record, provenance
 from vitascope.runs.cache import folder_of, on_so_many, reading_of
 from vitascope.runs.executor import Engine, run_all
-from vitascope.runs.spec import changed_recipe
 from vitascope.runs.train_model import load_images
-from vitascope.settings import changed, command_line
+from vitascope.settings import command_line
 from vitascope.training import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
@@ -222,25 +221,20 @@ def _in_use(
 
     ``run`` and ``run_top1`` are None after a probe alone; all are where no run can build the model.
     """
-    nothing = {"run": None, "run_top1": None, "command": None}
+    nothing = {"run": None, "run_top1": None, "command": None, "train": None}
     if not candidates[taken.model].backbone.rebuildable:
         return nothing
     asked = question.race((taken.model,), plan.epochs if taken.how == TUNED else None, "pretrained")
     training, seed = asked.training(taken.model, MOST), question.seeds[0]
-    plain = changed_recipe(asked.recipe.name, asked.recipe.epochs, {}).to_dict()
-    options = [
-        ("--model", taken.model),
-        ("--pretrained", is_named(taken.model) and split_file(taken.model)[1] is None),
-        ("--data", question.data),
-        ("--image-size", question.image_size),
-        ("--recipe", asked.recipe.name),
-        ("--epochs", plan.epochs if taken.how == TUNED else None),
-        ("--set", changed(asked.recipe.to_dict(), plain)),
-        ("--out", out / "model"),
-    ]
-    command = command_line(["vitascope", "train"], options)
+    train = {
+        **asked.for_all_images(taken.model),
+        "pretrained": is_named(taken.model) and split_file(taken.model)[1] is None,
+        "epochs": plan.epochs if taken.how == TUNED else None,
+    }
+    options = [(f"--{name.replace('_', '-')}", value) for name, value in train.items()]
+    command = command_line(["vitascope", "train"], [*options, ("--out", out / "model")])
     if question.probe_only:
-        return {**nothing, "command": command}
+        return {**nothing, "command": command, "train": train}
     tests = (TEST,) if TEST in asked.readings and len(images.test) else ()
     run_all([(training, tests, seed)], out, engine)
     folder = folder_of(training, seed, out)
@@ -250,7 +244,7 @@ def _in_use(
         if read is None
         else float((read.arrays["predicted"] == read.arrays["label"]).mean())
     )
-    return {"run": str(folder), "run_top1": right, "command": command}
+    return {"run": str(folder), "run_top1": right, "command": command, "train": train}
 
 
 def _plan(

@@ -182,6 +182,16 @@ def finish(
     return load_run(folder, _KINDS)
 
 
+def recommendation_of(folder: str | Path) -> dict[str, Any] | None:
+    """Return the recommendation of the latest comparison in ``folder``; None without one."""
+    answers = [path for name in _ANSWERS if (path := Path(folder) / name).is_file()]
+    if not answers:
+        return None
+    latest = max(answers, key=lambda path: path.stat().st_mtime)
+    advice = record.load(latest).values.get("recommendation")
+    return dict(advice) if isinstance(advice, Mapping) else {}
+
+
 def run_folder(folder: str | Path) -> Path:
     """Return the folder of the run: ``folder``, or the run that a comparison there recommends.
 
@@ -189,12 +199,10 @@ def run_folder(folder: str | Path) -> Path:
         UserError: If the comparison has no run of the model that it recommends.
     """
     folder = Path(folder)
-    answers = [path for name in _ANSWERS if (path := folder / name).is_file()]
-    if not answers or (folder / "config.yaml").exists():
+    advice = None if (folder / "config.yaml").exists() else recommendation_of(folder)
+    if advice is None:
         return folder
-    latest = max(answers, key=lambda path: path.stat().st_mtime)
-    advice = record.load(latest).values.get("recommendation")
-    run = advice.get("run") if isinstance(advice, Mapping) else None
+    run = advice.get("run")
     parts = Path(run).relative_to(Path(run).anchor).parts if isinstance(run, str) else ()
     for first in range(len(parts)):  # the folder may have been moved since
         inside = folder.joinpath(*parts[first:])
