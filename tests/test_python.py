@@ -242,3 +242,89 @@ def test_train_is_the_command(tmp_path):
     done = vitascope.train("vit_micro", data="digits", out=tmp_path / "a", **small)
     assert done.values["folder"] == str(tmp_path / "a")
     assert vitascope.load(tmp_path / "a").classes
+
+
+def digits_as(kind):
+    """The digits' test images in each form that Python users have them in."""
+    images = vitascope.data.load("digits").test
+    pixels = images.pixels(np.arange(len(images)))
+    labels = torch.from_numpy(images.labels)
+    scaled = pixels.float() / 255
+    loader = torch.utils.data.TensorDataset(scaled, labels)
+    return {
+        "bytes": [(pixels, labels)],
+        "numbers": [(scaled, labels)],
+        "loader": torch.utils.data.DataLoader(loader, batch_size=50),
+        "generator": ((scaled[i : i + 99], labels[i : i + 99]) for i in range(0, len(labels), 99)),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "numbers", "loader", "generator"])
+def test_images_in_memory_are_measured_as_those_of_a_source(run, kind):
+    wanted = vitascope.evaluate(run, quiet=True).values
+    found = vitascope.evaluate(run, data=digits_as(kind), quiet=True).values
+    assert found["num_images"] == wanted["num_images"] == 359
+    for name in ("top1", "top5", "nll", "ece"):
+        assert found[name] == pytest.approx(wanted[name])
+
+
+def test_inspect_takes_images_without_labels(run):
+    pixels = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    result = vitascope.inspect(run, data=pixels, measures="entropy", quiet=True)
+    assert result.table().shape[0] == 1  # one layer
+    with pytest.raises(UserError, match="no labels"):
+        vitascope.evaluate(run, data=pixels, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (3, "a source's name, a tensor"),
+        ([], "no images"),
+        (torch.rand(2, 8), r"not \(2, 8\)"),
+        (torch.full((2, 1, 8, 8), 2.0), "Normalize out"),
+        (torch.full((2, 1, 8, 8), float("nan")), "numbers from 0 to 1"),
+        (["a", "b"], "not str"),
+    ],
+)
+def test_what_are_no_images_is_refused(run, data, says):
+    with pytest.raises(UserError, match=says):
+        vitascope.inspect(run, data=data, measures="entropy", quiet=True)
+
+
+def test_predict_takes_one_file_a_folder_pictures_and_tensors(run, files):
+    wanted = vitascope.predict(run, files)
+    (one,) = vitascope.predict(run, str(files[0]))
+    assert (one.file, one.label) == (wanted[0].file, wanted[0].label)
+    assert one.probability == pytest.approx(wanted[0].probability)  # a batch rounds otherwise
+    assert vitascope.predict(run, files[0].parent) == wanted
+    answers = [(each.label, each.probability) for each in wanted]
+    pictures = [Image.open(path) for path in files]
+    tensor = torch.stack([torch.from_numpy(np.array(each))[None] for each in pictures])
+    for images in (pictures, tensor):
+        found = vitascope.predict(run, images)
+        assert [str(each.file) for each in found] == list("01234")
+        assert [each.label for each in found] == [label for label, _ in answers]
+        assert [each.probability for each in found] == pytest.approx([p for _, p in answers])
+
+
+def test_a_result_has_its_run_and_its_table(tmp_path, files):
+    trained = vitascope.train(
+        "vit_micro", data="digits", epochs=2, out=tmp_path / "run", no_tracking=True, quiet=True
+    )
+    assert trained.best == "vit_micro"
+    assert trained.table()["epoch"].tolist() == [1, 2]
+    assert trained.predict(files) == vitascope.predict(tmp_path / "run", files)
+    inside = vitascope.inspect(tmp_path / "run", measures="gates,entropy", quiet=True)
+    assert set(inside.table()["measure"]) == {"entropy"}  # a plain ViT has no gates
+    with pytest.raises(UserError, match="no trained model"):
+        inside.predict(files)
+    random = vitascope.inspect("vit_micro", data="digits", images=8, measures="entropy", quiet=True)
+    assert "random weights" in repr(random)
+
+
+def test_the_names_of_the_package_are_those_for_users():
+    names = dir(vitascope)
+    assert {"compare", "inspect", "show", "predict", "capture", "measure", "stats"} <= set(names)
+    assert not {"Any", "TYPE_CHECKING", "import_module"} & set(names)
+    assert all(getattr(vitascope, name) is not None for name in names)

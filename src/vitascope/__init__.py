@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vitascope import _imports
 
 if TYPE_CHECKING:
-    from vitascope import capture, data, layers, measure, models, training
+    from vitascope import capture, data, layers, measure, models, stats, training
     from vitascope.commands.python import (
         compare,
         evaluate,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vitascope.layers import attention_from_convolution
     from vitascope.layers.context_broadcasting.broadcasting import broadcast
     from vitascope.models import convit_from_resnet, create_model, list_models
+    from vitascope.overlay import show
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,6 +47,8 @@ __all__ = [
     "measure",
     "models",
     "predict",
+    "show",
+    "stats",
     "study",
     "train",
     "training",
@@ -63,6 +66,7 @@ _HOME = {
     "list_models": "vitascope.models",
     "load": "vitascope.commands.python",
     "predict": "vitascope.commands.python",
+    "show": "vitascope.overlay",
     "study": "vitascope.commands.python",
     "train": "vitascope.commands.python",
 }
@@ -79,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, "__version__"])

@@ -152,6 +152,9 @@ def _with_page(
     page = write_folder_page(options.out)
     result = Result(records=records, summary=f"{text}\n", values=None, written=page)
     values = {key: result.record.values[key] for key in keys}
+    advice = result.record.values["recommendation"]
+    run = None if advice.get("run") is None else Path(advice["run"])
+    result = replace(result, best=advice["model"], run=run)
     if options.figures:
         write_figures(result.report(), options.out, (*FORMATS, "pdf"))
     return replace(result, values={**values, "report": str(page)})

@@ -74,6 +74,11 @@ def _of_model(
     def function(model: "str | Path | nn.Module", /, *args: P.args, **options: P.kwargs) -> R:
         if args:
             raise UserError(f"{name} takes all arguments but the model by name: {name}(model, ...)")
+        data = options.get("data")
+        if name in ("inspect", "evaluate") and not isinstance(data, str | Path | None):
+            from vitascope.data.sources.given import GivenImages
+
+            options["data"] = GivenImages.of(data)
         if isinstance(model, str | Path):
             return _answered(run, kind, name, {"model": str(model), **options})
         if "model" not in signatures.signature(run).parameters:

@@ -189,4 +189,7 @@ def _trained(run: "Run", metric: str) -> Result:
         records={},
         summary=f"{run.folder}: {metric} {value:.2f} % after {epochs}, {run.seconds:.0f} s",
         values={"folder": str(run.folder), **run.final},
+        rows=run.metrics,
+        best=run.config["model"]["name"],
+        run=run.folder,
     )

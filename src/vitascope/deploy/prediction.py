@@ -18,7 +18,8 @@ from vitascope.errors import UserError
 from vitascope.loading import load
 
 if TYPE_CHECKING:
-    from torch import nn
+    from PIL.Image import Image
+    from torch import Tensor, nn
 
     from vitascope.loading.model import OpenedModel
 
@@ -89,7 +90,7 @@ def temperature_of(word: str) -> float:
 
 def predict(
     model: "str | Path | nn.Module | OpenedModel",
-    files: Sequence[str | Path],
+    files: "str | Path | Tensor | Sequence[str | Path | Image]",
     *,
     top: int = 1,
     batch_size: int = 64,
@@ -103,7 +104,8 @@ def predict(
     Args:
         model: As :func:`vitascope.loading.load` takes it; or what that returned. Classes without
             names are numbered from 0.
-        files: Images.
+        files: An image or a folder, or several of them; or images of pillow's, or a tensor
+            (N, C, H, W) of uint8 or of numbers from 0 to 1, which are numbered from 0.
         top: How many classes of each file.
         batch_size: Images at a time.
         device: cpu, cuda or mps; the best there is when left out.
@@ -123,11 +125,12 @@ def predict(
     from vitascope.loading import OpenedModel
 
     loaded = model if isinstance(model, OpenedModel) else load(model, device=device)
+    named = _named(files)
     target, classes = next(loaded.model.parameters()).device, loaded.classes or ()
     predictions: list[Prediction] = []
-    for start in range(0, len(files), batch_size):
-        names = [Path(file) for file in files[start : start + batch_size]]
-        ready = list(_readable(loaded, names, on_broken))
+    for start in range(0, len(named), batch_size):
+        some = named[start : start + batch_size]
+        ready = list(_readable(loaded, some, on_broken))
         if ready:
             images = torch.stack([image for _, image in ready]).to(target)
             with torch.inference_mode():
@@ -140,18 +143,40 @@ def predict(
                     Prediction(name, classes[index] if classes else str(index), share)
                     for share, index in zip(shares, indices, strict=True)
                 ]
-        on_step(start + len(names))
+        on_step(start + len(some))
     return predictions
+
+
+def _named(files: Any) -> list[tuple[Path, Any]]:
+    """Return each image with its file; images in memory have their number."""
+    from torch import Tensor
+
+    if isinstance(files, Tensor):
+        from vitascope.data.images import to_image
+        from vitascope.data.sources.given import GivenImages
+
+        given = GivenImages.of(files).images
+        files = [to_image(pixels) for pixels in given.pixels(range(len(given)))]
+    if isinstance(files, str | Path) or not isinstance(files, Sequence):
+        files = [files]
+    named: list[tuple[Path, Any]] = []
+    for number, file in enumerate(files):
+        if isinstance(file, str | Path):
+            inside = image_files([file]) if Path(file).is_dir() else [Path(file)]
+            named += [(path, path) for path in inside]
+        else:
+            named.append((Path(str(number)), file))
+    return named
 
 
 def _readable(
     loaded: "OpenedModel",
-    names: Sequence[Path],
+    named: Sequence[tuple[Path, Any]],
     on_broken: Callable[[Path, UserError], None] | None,
 ) -> Iterator[tuple[Path, Any]]:
-    for name in names:
+    for name, image in named:
         try:
-            yield name, loaded.transform(name)
+            yield name, loaded.transform(image)
         except UserError as error:
             if on_broken is None:
                 raise

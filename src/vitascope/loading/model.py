@@ -87,6 +87,10 @@ class Preprocessing:
             pixels = to_tensor(fit(whole, height, width, self.crop_pct or 1.0, kind))
         except (OSError, UserError) as error:
             raise UserError(f"{image}: {error}") from None
+        except AttributeError:
+            raise UserError(
+                f"an image is a file or an image of pillow's, not {image!r:.60}"
+            ) from None
         return self.normalize(pixels[None])[0]
 
     def load(self, source: str, **options: Any) -> Dataset:

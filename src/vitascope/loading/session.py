@@ -4,7 +4,7 @@ The images are loaded when they are first asked for.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from vitascope import capture
 from vitascope.data import Dataset, EvalBatches, load
 from vitascope.data.held_out import one_fold
+from vitascope.data.sources.given import GivenImages
 from vitascope.errors import UserError
 from vitascope.loading.model import FALLBACK, OpenedModel
 from vitascope.loading.opening import open_model
@@ -98,6 +99,13 @@ class Session:
         Raises:
             UserError: If they have other classes.
         """
+        if isinstance(self.source, GivenImages):
+            if not self.source.labelled:
+                raise UserError("these images have no labels; give batches of (images, labels)")
+            classes = self.opened.classes or tuple(map(str, range(self.num_outputs)))
+            test = self.loaded.test.of_classes(classes)  # labels are numbers of the outputs
+            train = self.loaded.train.of_classes(classes)
+            return replace(self.loaded, train=train, test=test, classes=classes)
         run, own = self.opened.run, self.loaded.name == self._run_data.get("name")
         return joined(
             self.loaded,

@@ -40,6 +40,7 @@ from vitascope.data.sources.archives import (
 )
 from vitascope.data.sources.assemble import Parts, Request, complete, in_form
 from vitascope.data.sources.folder import existing, list_files, parts_of, read_table
+from vitascope.data.sources.given import GivenImages
 from vitascope.errors import UserError, reason, unknown
 
 __all__ = ["described", "load", "sources"]
@@ -187,7 +188,8 @@ def load(
     """The data set that ``source`` names.
 
     Args:
-        source: A name, a prefix with a path, or a folder; see the top of this module.
+        source: A name, a prefix with a path, or a folder; see the top of this module. Or images
+            that are given in Python (:class:`vitascope.data.sources.given.GivenImages`).
         image_size: Side of the square images; None: as they are.
         in_chans: 1 (grey) or 3; None: as they are.
         test_fraction: Share of each class for testing, where the source has no test set; 0 leaves
@@ -216,6 +218,8 @@ def load(
         crop_pct=crop_pct,
         interpolation=interpolation,
     )
+    if isinstance(source, GivenImages):
+        return complete(source, source.read(request), request)
     if not source.strip():
         raise UserError("the data source is empty; give digits, or the path of a folder")
     if re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", source):
