@@ -27,6 +27,7 @@ PAGES = {  # file -> what is on it, in reading order
     "data": "data",
     "training": "training",
     "deploy": "deploy",
+    "overlay": "overlay",
     "stats": "stats",
     "record": "record",
     "figure": "figure",

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     | {"training", "data", "models", "capture", "record", "figure"},
     "report": {"figure", "record"},
     "deploy": {"loading", "training", "data", "capture", "record"},
+    "overlay": {"data"},
     "commands": {"papers", "comparison", "runs", "inspection", "explorer", "loading"}
     | {"training", "report", "record", "deploy", "measure", "data", "models"},
 }
