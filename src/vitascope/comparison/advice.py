@@ -18,7 +18,8 @@ from vitascope.stats.recommendation import SPELT_OUT, undecided_between
 FEW_TESTS = 500  # below these images in folds say more
 
 Metric = Literal["top1", "balanced"]
-METRICS: Mapping[Metric, str] = {"top1": "top-1", "balanced": "balanced accuracy"}
+METRICS: Mapping[Metric, str] = {"top1": "correct", "balanced": "balanced accuracy"}
+TOO_WIDE = 60  # points: an interval as wide as this says nothing
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def advise(
     correct = reported.correct(most)
     level = stats.accuracy(correct[recommendation.model], **reported.kinds)
     rows = tabulate(reported, reference)
-    against = cautions(
+    all_cautions = cautions(
         rows,
         trainings or Trainings(),
         margin,
@@ -74,11 +75,16 @@ def advise(
         reported=reported,
         may_be_behind=margin if recommendation.verdict == "equivalent" else 0.0,
     )
+    contenders = {None, recommendation.model}  # a clear result does not depend on the others
+    contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
+    against = [each for each in all_cautions if each.model in contenders]
+    others = [each for each in all_cautions if each.model not in contenders]
     return Advice(
         model=recommendation.model,
-        headline=_headline(recommendation, level, chosen, reported, margin, METRICS[metric]),
+        headline=_headline(recommendation, level, metric),
         badge=_badge(recommendation, margin, [each.words for each in against]),
         sentences=(
+            _evidence(recommendation, level, chosen, reported, margin),
             *(each.sentence for each in against),
             *_why(recommendation, chosen),
             *_leads(recommendation.model, reported, chosen),
@@ -86,6 +92,7 @@ def advise(
             *notes,
             *_few(chosen, reported),
             *_trend(rows, reference),
+            *(each.sentence for each in others),
         ),
         evidence=tuple(_says(row, reference) for row in rows),
         confidence=recommendation.verdict,
@@ -95,27 +102,62 @@ def advise(
     )
 
 
-def _headline(
+def _headline(recommendation: stats.Recommendation, level: stats.Estimate, metric: Metric) -> str:
+    """Say in a few words which model to use, and how often it is right."""
+    number = f"{level.value:.0f}"
+    if number == "100" and level.value < 100:
+        number = f"{level.value:.1f}"
+    result = f"{recommendation.model}: {number} % {METRICS[metric]}"
+    if len(recommendation.accuracy) == 1:
+        return result
+    if recommendation.verdict == "undecided":
+        between = undecided_between(recommendation.best, recommendation.rivals)
+        return f"{between}; for now use {result}"
+    return f"Use {result}"
+
+
+def _evidence(
     recommendation: stats.Recommendation,
     level: stats.Estimate,
     chosen: Evidence,
     reported: Evidence,
     margin: float,
-    metric: str,
 ) -> str:
-    interval = f"[{level.low:.1f}, {level.high:.1f}]"
-    result = f"{level.value:.1f} % {metric} {interval} on {reported.called}"
-    if len(recommendation.accuracy) == 1:
-        return f"{recommendation.model}: {result}."
-    by = f", by {chosen.called}" if chosen is not reported else ""
+    """Give the evidence for the headline in one line."""
+    measured = f"{level.value:.1f} % {_between(level)} of {reported.called}"
+    correct = reported.correct(reported.most)
+    if len(correct) == 1:
+        return f"Right on {measured}."
+    model = recommendation.model
+    others = [name for name in correct if name != model]
+    closest = max(others, key=lambda name: stats.accuracy(correct[name], **reported.kinds).value)
+    lead = stats.difference(correct[model], correct[closest], **reported.kinds)
+    how = "ahead of" if lead.value >= 0 else "behind"
+    gap = f"{abs(lead.value):.1f} {_points(abs(lead.value))} {how} the next, {closest}"
+    gap = f"level with the next, {closest}" if abs(lead.value) < 0.05 else gap
+    line = f"Right on {measured}; {gap} {_between(lead, sign=lead.value < 0)}."
+    if recommendation.verdict == "equivalent" and model != recommendation.best:
+        line += (
+            f" It is cheaper than {recommendation.best}, and shown to be at most {margin:g} "
+            f"{_points(margin)} behind it."
+        )
     if recommendation.verdict == "undecided":
-        between = undecided_between(recommendation.best, recommendation.rivals)
-        return f"{between}{by}; {recommendation.best}, the highest mean, has {result}."
-    if recommendation.verdict == "clear":
-        return f"Take {recommendation.model}: {result}; ahead of the rest{by}."
-    cheaper = ", and cheaper" if recommendation.model != recommendation.best else ""
-    near = f"shown to be within {margin:g} {_points(margin)} of the best"
-    return f"Take {recommendation.model}: {result}; {near}{by}{cheaper}."
+        line += f" {chosen.called[0].upper()}{chosen.called[1:]} cannot tell them apart."
+    return line
+
+
+def _between(estimate: stats.Estimate, sign: bool = False) -> str:
+    """Write a 95 % interval; one that spans nearly everything says nothing.
+
+    >>> import numpy as np
+    >>> right = np.arange(1000) < 900
+    >>> _between(stats.accuracy([right, right]))
+    '(95 % interval 88.1 to 91.9)'
+    """
+    low, high = (-estimate.high, -estimate.low) if sign else (estimate.low, estimate.high)
+    if high - low > TOO_WIDE:
+        return "(too few images to tell)"
+    return f"(95 % interval {low:.1f} to {high:.1f})"
 
 
 def _badge(recommendation: stats.Recommendation, margin: float, against: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ class Caution:
 
     words: str  # few: for the badge
     sentence: str
+    model: str | None = None  # that it is about; None for the whole comparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +86,12 @@ def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
                 f"{model} never predicts {names}: its accuracy is that of the other classes alone; "
                 "give more --epochs, more images of these, or --metric balanced."
             )
-            cautions.append(Caution(f"classes never predicted ({model})", sentence))
+            cautions.append(Caution(f"classes never predicted ({model})", sentence, model))
     return cautions
 
 
 def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> list[Caution]:
-    """Models whose last quarter of training still brought more than the margin.
+    """Models whose last quarter of training still added more than the margin.
 
     Of two or three epochs it is the last one; of one nothing is known.
     """
@@ -100,19 +101,17 @@ def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> lis
         gains.setdefault(model, []).append(
             curve[-1] - curve[-1 - last] if len(curve) > 1 else math.inf
         )
-    means = {name: sum(rises) / len(rises) for name, rises in gains.items()}
-    rising = {name: rise for name, rise in means.items() if rise > margin}
-    if not rising:
-        return []
-    finite = {name: rise for name, rise in rising.items() if math.isfinite(rise)}
-    if finite:
-        numbers = ", ".join(f"{name} {rise:+.1f} points" for name, rise in finite.items())
-        limit = f"{margin:g} point{'s' * (margin != 1)}"
-        why = f"the last quarter of the training still brought more than {limit} ({numbers})"
-    else:
-        why = "measured after one epoch alone, it shows no end of the training"
-    sentence = f"Not converged: {why}; give more --epochs."
-    return [Caution(f"not converged ({', '.join(rising)})", sentence)]
+    cautions = []
+    for model, rises in gains.items():
+        rise = sum(rises) / len(rises)
+        if rise <= margin:
+            continue
+        why = "it was measured after one epoch alone"
+        if math.isfinite(rise):
+            why = f"the last quarter of its training still added {rise:.1f} points"
+        sentence = f"{model} had not converged: {why}; give more --epochs."
+        cautions.append(Caution(f"not converged ({model})", sentence, model))
+    return cautions
 
 
 def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
@@ -127,7 +126,8 @@ def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
                     f"{few.num_images:,} ({entry.mean:.1f} against {before.mean:.1f} %): its "
                     "training may not suit it."
                 )
-                cautions.append(Caution(f"worse with more images ({entry.model})", sentence))
+                words = f"worse with more images ({entry.model})"
+                cautions.append(Caution(words, sentence, entry.model))
     return cautions
 
 
