@@ -91,9 +91,10 @@ def test_a_clear_winner_is_recommended():
     assert re.fullmatch(r"Use convit: 9[01] % correct", advice.headline)
     level = accuracy(cells(CLEAR).correct(1.0)["convit"])
     lead = difference(*(cells(CLEAR).correct(1.0)[name] for name in ("convit", "vit")))
+    interval, other = (f"(95 % interval {e.low:.1f} to {e.high:.1f})" for e in (level, lead))
     assert advice.sentences[0] == (
-        f"Right on 90.5 % (95 % interval {level.low:.1f} to {level.high:.1f}) of 20,000 test "
-        f"images; 10.0 points ahead of the next, vit (95 % interval {lead.low:.1f} to {lead.high:.1f})."
+        f"Right on 90.5 % {interval} of 20,000 test images; "
+        f"10.0 points ahead of the next, vit {other}."
     )
     assert advice.badge == "A clear result"
     assert any("grows with fewer images" in s for s in advice.sentences)
