@@ -15,13 +15,12 @@ Model = Annotated[
         "hf-hub:, local-dir:, hf:NAME, or package.module:function.",
     ),
 ]
-Data = Annotated[
-    str,
-    arg(
-        help="Images: digits, a folder of class folders, csv:FILE, cifar10:PATH, idx:PATH, "
-        "hf:NAME, wds:FILES or imagenet:PATH."
-    ),
-]
+_DATA = arg(
+    help="Images: digits, a folder of class folders, csv:FILE, cifar10:PATH, idx:PATH, hf:NAME, "
+    "wds:FILES or imagenet:PATH."
+)
+Data = Annotated[str, _DATA]
+OptionalData = Annotated[str | None, _DATA]
 TestData = Annotated[str | None, arg(help="Images; a run's own test images when left out.")]
 ClassNames = Annotated[
     tuple[str, ...],
