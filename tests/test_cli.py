@@ -1,10 +1,12 @@
 """The command line as a user meets it."""
 
 import json
+import re
+from dataclasses import fields
 
 import pytest
 
-from vitascope.commands import COMMANDS, main
+from vitascope.commands import COMMANDS, main, options_of
 from vitascope.record import load
 
 
@@ -14,6 +16,24 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     assert f"  vitascope {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_each_option_once_and_no_default_that_says_nothing(command, capsys):
+    with pytest.raises(SystemExit):
+        main([*(("study", "ablation") if command == "study" else (command,)), "--help"])
+    text = capsys.readouterr().out
+    assert "(default: )" not in text and "(default: None)" not in text
+    options = {field.name.replace("_", "-") for field in fields(options_of(command))}
+    shown = re.findall(r"^\W*--([a-z-]+)", text, re.MULTILINE)
+    assert len(shown) == len(set(shown)) and set(shown) <= {*options, "from"}
+
+
+def test_further_options_come_after_the_common_ones(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    common, further = capsys.readouterr().out.split("further options")
+    assert "--data" in common and "--match" in further
 
 
 @pytest.mark.parametrize(

@@ -26,19 +26,16 @@ ClassNames = Annotated[
     tuple[str, ...],
     arg(help="The model's names for classes of the images: puppy=dog kitten=cat."),
 ]
-RecipeName = Annotated[
-    str,
-    arg(
-        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
-        "laptop, finetune, linear."
-    ),
-]
+_RECIPES = (
+    "deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, laptop, "
+    "finetune or linear"
+)
+RecipeName = Annotated[str, arg(help=f"{_RECIPES}.")]
 TaskRecipe = Annotated[
     str | None,
     arg(
-        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
-        "laptop, finetune, linear; segmentation and vqa for those tasks. laptop, or the task's "
-        "own, when left out."
+        help=f"{_RECIPES}; segmentation and vqa for those tasks. laptop, or the task's own, when "
+        "left out."
     ),
 ]
 Epochs = Annotated[

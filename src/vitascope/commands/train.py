@@ -31,6 +31,19 @@ class Train:
       vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
+    common = (
+        "model",
+        "data",
+        "out",
+        "from_comparison",
+        "recipe",
+        "epochs",
+        "image_size",
+        "pretrained",
+        "seed",
+        "resume",
+    )  # first in the help
+
     model: str | None = field(default=None, kw_only=False)
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
