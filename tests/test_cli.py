@@ -19,21 +19,22 @@ def test_every_command_has_help_with_an_example(command, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_each_option_once_and_no_default_that_says_nothing(command, capsys):
+def test_help_shows_every_option_and_no_default_that_says_nothing(command, capsys):
     with pytest.raises(SystemExit):
         main([*(("study", "ablation") if command == "study" else (command,)), "--help"])
     text = capsys.readouterr().out
-    assert "(default: )" not in text and "(default: None)" not in text
-    options = {field.name.replace("_", "-") for field in fields(options_of(command))}
-    shown = re.findall(r"^\W*--([a-z-]+)", text, re.MULTILINE)
-    assert len(shown) == len(set(shown)) and set(shown) <= {*options, "from"}
+    assert "(default: )" not in text
+    assert "(default: None)" not in text
+    named = {field.name.replace("_", "-") for field in fields(options_of(command))}
+    assert not [name for name in named if f"--{name}" not in text and name.upper() not in text]
 
 
 def test_further_options_come_after_the_common_ones(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     common, further = capsys.readouterr().out.split("further options")
-    assert "--data" in common and "--match" in further
+    assert "--data" in common
+    assert "--match" in further
 
 
 @pytest.mark.parametrize(
