@@ -1,10 +1,10 @@
 """The command line as a user meets it."""
 
 import json
-import re
-from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
+from tyro.conf import Positional
 
 from vitascope.commands import COMMANDS, main, options_of
 from vitascope.record import load
@@ -25,8 +25,11 @@ def test_help_shows_every_option_and_no_default_that_says_nothing(command, capsy
     text = capsys.readouterr().out
     assert "(default: )" not in text
     assert "(default: None)" not in text
-    named = {field.name.replace("_", "-") for field in fields(options_of(command))}
-    assert not [name for name in named if f"--{name}" not in text and name.upper() not in text]
+    hints = get_type_hints(options_of(command), include_extras=True)
+    flags = [
+        name for name, hint in hints.items() if Positional not in getattr(hint, "__metadata__", ())
+    ]
+    assert not [name for name in flags if f"--{name.replace('_', '-')}" not in text]
 
 
 def test_further_options_come_after_the_common_ones(capsys):
