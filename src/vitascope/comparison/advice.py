@@ -65,10 +65,10 @@ def advise(
     recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
     correct = reported.correct(most)
     level = stats.accuracy(correct[recommendation.model], **reported.kinds)
-    rows = tabulate(reported, reference)
+    rows, trainings = tabulate(reported, reference), trainings or Trainings()
     all_cautions = cautions(
         rows,
-        trainings or Trainings(),
+        trainings,
         margin,
         model=recommendation.model,
         chosen=chosen,
@@ -90,7 +90,7 @@ def advise(
             *_leads(recommendation.model, reported, chosen),
             *_grids(reported, cost),
             *notes,
-            *_few(chosen, reported),
+            *_few(chosen, reported, trainings),
             *_trend(rows, reference),
             *(each.sentence for each in others),
         ),
@@ -273,12 +273,12 @@ def _grouped_leads(leads: Mapping[str, stats.Estimate]) -> list[str]:
     return parts
 
 
-def _few(chosen: Evidence, reported: Evidence) -> list[str]:
+def _few(chosen: Evidence, reported: Evidence, trainings: Trainings) -> list[str]:
     if chosen.folds is not None or reported.num_images >= FEW_TESTS:
         return []
     return [
-        f"{reported.called} tell little about small differences: with --folds 5 every image "
-        "of the training part is tested once."
+        f"{reported.called} cannot show small differences. With folds every training image is "
+        f"tested once: {trainings.again('folds', folds=5)}"
     ]
 
 
@@ -295,10 +295,10 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
         few_low, few_high, many_low, many_high = (end or 0.0 for end in ends)
         apart = few_low > many_high or few_high < many_low
         change = "grows" if few.points > entry.points else "shrinks"
-        how = f"{change} with fewer images" if apart else "does not change beyond the noise"
         sentences.append(
-            f"The lead of {entry.model} over {reference} {how}: {few.points:+.1f} points at "
-            f"{rows[0].num_images:,} images, {entry.points:+.1f} at {rows[-1].num_images:,}."
+            f"The lead of {entry.model} over {reference} {change} with fewer images: "
+            f"{few.points:+.1f} points at {rows[0].num_images:,} images, {entry.points:+.1f} at "
+            f"{rows[-1].num_images:,}{'.' if apart else ', but this may be chance.'}"
         )
     return sentences
 

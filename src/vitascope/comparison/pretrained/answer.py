@@ -105,7 +105,12 @@ def choose_pretrained(
         candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
-        trainings = Trainings(leak=look.leak if look.leaks else "")
+        trainings = Trainings(
+            leak=look.leak if look.leaks else "",
+            command=_command(question, out),
+            out=str(out),
+            epochs=question.recipe.epochs,
+        )
         plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
@@ -386,6 +391,20 @@ def _gained(best: Usage, reported: Evidence, scratch: Evidence) -> dict[str, Any
     (right,) = scratch.correct(MOST).values()
     gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
     return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
+
+
+def _command(question: PretrainedQuestion, out: Path) -> str:
+    """The command that asks this question, but for the details of its recipe."""
+    options = [
+        ("--data", question.data),
+        ("--models", question.models),
+        ("--seeds", question.seeds),
+        ("--image-size", question.image_size),
+        ("--folds", question.folds),
+        ("--probe-only", question.probe_only),
+        ("--out", str(out)),
+    ]
+    return command_line(["vitascope", "compare", "--pretrained"], options)
 
 
 def _interval(estimate: stats.Estimate) -> dict[str, float]:
