@@ -13,13 +13,12 @@ from vitascope import stats
 from vitascope.comparison.cautions import Trainings, cautions
 from vitascope.comparison.evidence import Evidence, FractionResults, tabulate
 from vitascope.comparison.patch_sizes import finer_grids
-from vitascope.stats.recommendation import SPELT_OUT, undecided_between
+from vitascope.stats.recommendation import SPELT_OUT, TOO_WIDE, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
 
 Metric = Literal["top1", "balanced"]
 METRICS: Mapping[Metric, str] = {"top1": "correct", "balanced": "balanced accuracy"}
-TOO_WIDE = 60  # points: an interval as wide as this says nothing
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from vitascope.report.figures.axes import count, short
+from vitascope.stats.recommendation import TOO_WIDE
 
 
 def duration(seconds: float | None) -> str:
@@ -72,6 +73,20 @@ def number(value: Any, digits: int | None = None) -> str:
         return "–"
     words = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
     return words.replace("-", "−")
+
+
+def interval(low: float | None, high: float | None, *, sign: bool = False) -> str:
+    """A 95 % interval in percentage points; one that spans nearly everything says nothing.
+
+    >>> interval(98.1, 100.0), interval(-2.0, 3.04, sign=True), interval(0.0, 100.0)
+    ('[98.1, 100.0]', '[−2.0, +3.0]', '(too few images to tell)')
+    """
+    if low is None or high is None:
+        return ""
+    if high - low > TOO_WIDE:
+        return "(too few images to tell)"
+    ends = (signed(end) if sign else number(end, 1) for end in (low, high))
+    return f"[{', '.join(ends)}]"
 
 
 def plural(amount: int, noun: str) -> str:

@@ -24,7 +24,9 @@ RELEVANCE_NAMES = {
 _PACKED = ("levels", "query", "key", "scale", "shares", "gate", "down", "across")
 
 
-def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
+def data_of(
+    records: Sequence[Record], css: Mapping[str, str] | None = None, first: Sequence[str] = ()
+) -> dict[str, Any]:
     """All that the script needs, in JSON types."""
     labels = labels_of(records)
     kinds = [kind_of(record.values) for record in records]
@@ -50,7 +52,9 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
                 "notes": [*values["notes"], *_missing(values["left_out"])],
             }
         )
-    shown = _first_pair(kinds)
+    names = [str(record.values["model"]) for record in records]
+    wanted = [names.index(name) for name in first if name in names]
+    shown = list(dict.fromkeys([*wanted, *_first_pair(kinds)]))[:2]
     return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
 
 
