@@ -20,6 +20,7 @@ RELEVANCE_NAMES = {
     "rollout": "Attention rollout",
     "gradient": "Gradient-weighted attention",
     "grad-cam": "Grad-CAM",
+    "similarity": "Features like those of the boxed place",
 }
 _PACKED = ("levels", "query", "key", "scale", "shares", "gate", "down", "across")
 
@@ -141,6 +142,7 @@ def _relevance(record: Record, one: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": RELEVANCE_NAMES.get(method, method),
         "grid": one["grid"],
+        "pairs": method == "similarity",  # a map for each place
         "packed": _text(record.arrays[f"relevance/{method}"]),
     }
 

@@ -128,6 +128,8 @@ def _still(record: Record) -> list[tuple[str, Markup]]:
     """
     layers, drawn = record.values["layers"], []
     for one in record.values.get("relevance") or ():
+        if one["method"] == "similarity":  # of one place to all: needs the script
+            continue
         row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
         name = RELEVANCE_NAMES.get(one["method"], one["method"])
         svg = _svg(row / max(row.sum(), 1.0), None, row.shape, "Relevance of each place")
