@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from vitascope import stats
 from vitascope.comparison.evidence import Evidence, FractionResults
@@ -43,6 +44,12 @@ class Trainings:
     def longer(self) -> str:
         """The command that trains twice as long."""
         return self.again("longer", epochs=2 * self.epochs) if self.epochs else "give more --epochs"
+
+
+def typed_command(made: Mapping[str, Any], other: str) -> str:
+    """Return the line that was typed to make a comparison; ``other`` where none is known."""
+    line = str(made.get("command") or "")
+    return line if line.startswith("vitascope compare ") else other
 
 
 def cautions(

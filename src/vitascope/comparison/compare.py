@@ -23,7 +23,7 @@ import numpy as np
 
 from vitascope.atomic import file_name
 from vitascope.comparison.advice import advise
-from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
 from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
@@ -201,7 +201,7 @@ def _answer(
             curves=grown,
             never=done.never(),
             leak=leak,
-            command=command_line(shlex.split(question.command), [("--out", str(done.out))]),
+            command=typed_command(made, f"{question.command} --out {shlex.quote(str(done.out))}"),
             out=str(done.out),
             epochs=question.recipe.epochs,
         ),

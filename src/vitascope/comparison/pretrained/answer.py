@@ -10,7 +10,7 @@
 
 Choice and report are those of a comparison from scratch (:func:`advise`): validation images, held
 out of the training images, or every training image out of its fold choose; test images, which
-chose nothing, tell how good it is and by how much it leads.
+were not used for selection, show how good it is and by how much it leads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ import numpy as np
 
 from vitascope import stats
 from vitascope.comparison.advice import advise
-from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
 from vitascope.comparison.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
@@ -107,7 +107,13 @@ def choose_pretrained(
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(
             leak=look.leak if look.leaks else "",
-            command=_command(question, out),
+            command=typed_command(
+                made,
+                command_line(
+                    ["vitascope", "compare", "--pretrained"],
+                    [("--data", question.data), ("--out", str(out))],
+                ),
+            ),
             out=str(out),
             epochs=question.recipe.epochs,
         )
@@ -391,20 +397,6 @@ def _gained(best: Usage, reported: Evidence, scratch: Evidence) -> dict[str, Any
     (right,) = scratch.correct(MOST).values()
     gain = stats.difference(reported.correct(MOST)[f"{best}"], right, **reported.kinds)
     return {"model": best.model, "top1": 100 * float(right.mean()), "gain": _interval(gain)}
-
-
-def _command(question: PretrainedQuestion, out: Path) -> str:
-    """The command that asks this question, but for the details of its recipe."""
-    options = [
-        ("--data", question.data),
-        ("--models", question.models),
-        ("--seeds", question.seeds),
-        ("--image-size", question.image_size),
-        ("--folds", question.folds),
-        ("--probe-only", question.probe_only),
-        ("--out", str(out)),
-    ]
-    return command_line(["vitascope", "compare", "--pretrained"], options)
 
 
 def _interval(estimate: stats.Estimate) -> dict[str, float]:
