@@ -305,8 +305,7 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
 def _says(row: FractionResults, reference: str) -> str:
     parts = []
     for entry in row.entries:
-        spread = f" ± {entry.std:.1f}" if entry.std is not None else ""
-        part = f"{entry.model} {entry.mean:.1f}{spread} %"
+        part = f"{entry.model} {entry.mean:.1f} % [{entry.low:.1f}, {entry.high:.1f}]"
         if entry.points is not None:
             part += f" ({entry.points:+.1f} points [{entry.points_low:+.1f}, "
             part += f"{entry.points_high:+.1f}] against {reference}: {entry.verdict})"

@@ -50,7 +50,17 @@ def code(words: str) -> Markup:
     >>> code("a < b: type `vitascope data`")
     Markup('a &lt; b: type <code>vitascope data</code>')
     """
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))
+    return Markup(re.sub("`([^`]+)`", lambda part: f"<code>{typed(part[1])}</code>", escape(words)))
+
+
+def typed(command: str) -> Markup:
+    """A command for the page, its options not broken over two lines.
+
+    >>> typed("vitascope data a<b --json")
+    Markup('vitascope data a&lt;b <span class="option">--json</span>')
+    """
+    option = r'<span class="option">\1</span>'
+    return Markup(re.sub(r"(?<!\S)(--[\w-]+)", option, str(escape(command))))
 
 
 def signed(value: float) -> str:
@@ -154,4 +164,5 @@ FILTERS: dict[str, Callable[..., str]] = {
     "plural": plural,
     "signed": signed,
     "tied": tied,
+    "typed": typed,
 }

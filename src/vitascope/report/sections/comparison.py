@@ -44,8 +44,8 @@ _TERMS = (
     ),
     (
         "95 % interval",
-        "The range that the number lies in for 95 of 100 such experiments, with other test images "
-        "and other seeds. It is the only kind of spread on this page.",
+        "If the comparison were repeated with other test images and other seeds, 95 of 100 such "
+        "intervals would contain the true number. It is the only kind of spread on this page.",
     ),
     ("Fraction", "The same share of every class, drawn with the seed."),
     (

@@ -12,6 +12,7 @@ from vitascope.errors import UserError
 from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
+from vitascope.stats import accuracy
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Entry:
 
     model: Model
     mean: float
+    std: float | None
     low: float | None  # of the mean's 95 % interval
     high: float | None
     num_seeds: int
@@ -145,11 +147,17 @@ class ComparisonRecord:
 
     def _entry(self, entry: Mapping[str, Any], fraction: float) -> Entry:
         cells = self.values.get("cells", [])
+        low, high = entry.get("low"), entry.get("high")
+        right = self.record.arrays.get(f"correct/{entry['model']}/{fraction:g}")
+        if low is None and right is not None and self.metric == "top1":  # of an earlier version
+            level = accuracy(right)
+            low, high = level.low, level.high
         return Entry(
             model=self.models[entry["model"]],
             mean=entry["mean"],
-            low=entry.get("low"),
-            high=entry.get("high"),
+            std=entry.get("std"),
+            low=low,
+            high=high,
             num_seeds=entry.get("num_seeds", 1),
             points=entry.get("points"),
             points_low=entry.get("points_low"),

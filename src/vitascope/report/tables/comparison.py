@@ -7,20 +7,24 @@ from vitascope.report.tables.table import Cell, Table, as_text, row
 
 
 def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:
-    """Accuracy of each model on each share of the images; ``intervals`` adds the intervals."""
+    """Accuracy of each model on each share of the images; ``intervals`` adds those of the leads."""
     shares = comparison.rows
     best = [max((e.mean for e in share.entries.values()), default=0.0) for share in shares]
     rows = []
     for model in comparison.models.values():
-        entries = [share.entries.get(model.name) for share in shares]
+        own = [share.entries.get(model.name) for share in shares]
         cells = [
             _cell(entry, intervals, len(share.entries) > 1 and entry.mean == top)
             if entry
             else Cell(words="")
-            for entry, share, top in zip(entries, shares, best, strict=True)
+            for entry, share, top in zip(own, shares, best, strict=True)
         ]
         rows.append(row(model.label, cells, style=model.style))
-    caption = f"Mean{' [95 % interval]' if intervals else ''} on {comparison.images}"
+    entries = [entry for share in shares for entry in share.entries.values()]
+    spread = " [95 % interval]" if any(entry.low is not None for entry in entries) else ""
+    if not spread and any(entry.std is not None for entry in entries):
+        spread = " ± standard deviation over seeds"
+    caption = f"Mean{spread} on {comparison.images}"
     if comparison.reference:
         caption += f"; lead over {comparison.reference.label} in percentage points"
     return Table(
@@ -37,8 +41,10 @@ def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> T
 def _cell(entry: Entry, intervals: bool, bold: bool) -> Cell:
     """The mean; next to it the lead and its verdict."""
     words, note = number(entry.mean, 1), ""
-    if intervals and entry.low is not None:
+    if entry.low is not None:
         words += f" {interval(entry.low, entry.high)}"
+    elif entry.std is not None:
+        words += f" ± {number(entry.std, 1)}"
     if entry.points is not None:
         note = signed(entry.points)
         if intervals and entry.points_low is not None:
