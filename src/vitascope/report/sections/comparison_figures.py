@@ -198,7 +198,7 @@ def learning(comparison: ComparisonRecord) -> Figure:
                     style=curve.model.style,
                     x=curve.epochs,
                     y=curve.mean,
-                    strands=curve.seeds if 1 < len(curve.seeds) and len(curves) <= _FEW else None,
+                    strands=curve.seeds if len(curve.seeds) > 1 and len(curves) <= _FEW else None,
                 )
                 for curve in curves
             )

@@ -64,7 +64,7 @@ def pretrained_table(
         ),
         rows=tuple(rows),
         caption=f"{_measured(values)}Behind the best: paired difference with its 95 % interval, of "
-        "each candidate with the better of linear head and fine-tuning on the images that chose the model; "
+        "each candidate with the better of linear head and fine-tuning, by the images that chose; "
         "below 0 it is ahead here. Bold: the recommended.",
     )
 
