@@ -146,12 +146,13 @@ def _accuracy(options: Evaluate, subject: "str | nn.Module", how: dict[str, Any]
     record = evaluate_subject(subject, options.data, seed=options.seed, **how)
     if options.out is not None:
         record.save(options.out)
+    inner = record.config.get("model") or {}
     names, notes = [options.model], [*record.config["notes"], at_chance(record)]
     return Result(
         records={"evaluation": record},
         summary="\n\n".join(
             [
-                evaluation_headline([record], names),
+                evaluation_headline([record], [str(inner.get("name") or options.model)]),
                 as_text(evaluation_table([record], names, [None])),
             ]
         ),

@@ -75,7 +75,7 @@ def _how_far(models: Sequence[Seen]) -> str:
         shares = [
             far / most for far, most in zip(seen.values["per_layer"], uniform, strict=True) if most
         ]
-        words = ["nearby" if s < 0.6 else "far" if s < 0.9 else "everywhere" for s in shares]
+        words = ["nearby" if s < 0.75 else "far" if s < 0.9 else "everywhere" for s in shares]
         if len(set(words)) == 1:
             found.append(f"all layers look {words[0]}")
         elif words:

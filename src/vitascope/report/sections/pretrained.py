@@ -65,8 +65,8 @@ def section(source: Source, styles: Styles) -> Section:
         Fold(title="How the model was chosen, and what else to know", sentences=others),
         Fold(title="Mistakes, class by class", names=("confusion", "classes", *LISTS)),
     )
-    parts = (*wrong.figures, *wrong.tables, *(each.table for each in wrong.galleries))
-    names = {part.name for part in parts}
+    tables = (*wrong.tables, *(gallery.table for gallery in wrong.galleries))
+    names = {figure.name for figure in wrong.figures} | {table.name for table in tables}
     return Section(
         kind="pretrained",
         label="Pretrained backbones",

@@ -108,7 +108,7 @@ class Section:
         """The names of the figures, galleries and tables that are shown at once."""
         tables = (*(gallery.table for gallery in self.galleries), *self.tables)
         folded = {name for fold in self.folds for name in fold.names}
-        names = [part.name for part in (*self.figures, *tables)]
+        names = [*(figure.name for figure in self.figures), *(table.name for table in tables)]
         return tuple(name for name in names if name not in folded)
 
 
