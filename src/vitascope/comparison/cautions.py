@@ -33,6 +33,7 @@ class Trainings:
     command: str = "vitascope compare"  # that makes the comparison, with its --out
     out: str = "runs/compare"
     epochs: int = 0
+    num_classes: int = 0
 
     def again(self, folder: str = "", **changes: object) -> str:
         """Return the command with other options, in another folder where it needs one."""
@@ -75,6 +76,7 @@ def cautions(
     """
     return (
         *_leak(trainings.leak),
+        *_guessing(model, reported, trainings),
         *_one_seed(rows, trainings),
         *_never(trainings),
         *_rising(trainings, margin),
@@ -89,6 +91,18 @@ def _leak(leak: str) -> list[Caution]:
         return []
     sentence = f"{leak}. `vitascope data` lists them; take them out of one of the two."
     return [Caution("test images in the training set", sentence)]
+
+
+def _guessing(model: str, reported: Evidence, trainings: Trainings) -> list[Caution]:
+    """The recommended model is not shown to be better than guessing."""
+    level = stats.accuracy(reported.correct(reported.most)[model], **reported.kinds)
+    if trainings.num_classes < 2 or level.low > 100 / trainings.num_classes:
+        return []
+    sentence = (
+        f"{model} is not shown to be better than guessing one of {trainings.num_classes} classes. "
+        f"Train longer: {trainings.longer}"
+    )
+    return [Caution("no better than guessing", sentence, model)]
 
 
 def _one_seed(rows: Sequence[FractionResults], trainings: Trainings) -> list[Caution]:

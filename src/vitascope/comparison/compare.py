@@ -204,6 +204,7 @@ def _answer(
             command=typed_command(made, f"{question.command} --out {shlex.quote(str(done.out))}"),
             out=str(done.out),
             epochs=question.recipe.epochs,
+            num_classes=len(dataset.classes),
         ),
         notes=[*plan.notes, *_rates_in_words(question)],
     )

@@ -621,11 +621,14 @@ def _torchvision_preprocessing(function: str) -> Preprocessing:
 
 def _from_module(model: nn.Module) -> OpenedModel:
     """A model that the caller built; what timm's description says of its images holds."""
-    name = type(model).__name__
+    name, stated = type(model).__name__, _stated(model)
     check_weights(model, name)
+    built_for = getattr(getattr(model, "patch_embed", None), "img_size", None)
+    if stated.size is not None and isinstance(built_for, tuple):  # not what timm describes
+        stated = replace(stated, size=(stated.size[0], *built_for))
     return OpenedModel(
         name=name,
         model=model,
         config={"module": f"{type(model).__module__}.{type(model).__qualname__}"},
-        preprocessing=_stated(model),
+        preprocessing=stated,
     )

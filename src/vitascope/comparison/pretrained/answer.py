@@ -116,6 +116,7 @@ def choose_pretrained(
             ),
             out=str(out),
             epochs=question.recipe.epochs,
+            num_classes=len(images.classes),
         )
         plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:

@@ -100,7 +100,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     chosen = apart([styles.of(model_name(_any(session))) for session in inspections])
     drawn = list(_figures(inspections, names, chosen))
     figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
-    several, shown = len(inspections) > 1, drawn[0 if drawn[0].headline else 1 : 3]
+    several, shown = len(inspections) > 1, drawn[0 if drawn[0].headline else 1 : 2]
     what = names[0] if not several else f"{len(names)} models"
     records = [source.record for session in inspections for source in session.values()]
     images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
