@@ -13,7 +13,8 @@ from vitascope import stats
 from vitascope.comparison.cautions import Trainings, cautions
 from vitascope.comparison.evidence import Evidence, FractionResults, tabulate
 from vitascope.comparison.patch_sizes import finer_grids
-from vitascope.stats.recommendation import SPELT_OUT, TOO_WIDE, undecided_between
+from vitascope.reliability import TOO_WIDE
+from vitascope.stats.recommendation import SPELT_OUT, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
+from vitascope.reliability import TOO_WIDE
 from vitascope.report.figures.axes import count, short
-from vitascope.stats.recommendation import TOO_WIDE
 
 
 def duration(seconds: float | None) -> str:

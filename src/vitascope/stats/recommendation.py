@@ -29,7 +29,6 @@ from vitascope.stats.variance import ErrorVariance, Estimate
 __all__ = ["Needed", "Recommendation", "recommend"]
 
 MOST_IMAGES, MOST_SEEDS = 1_000_000, 100  # more than this is no advice
-TOO_WIDE = 60  # points: an interval as wide as this says nothing
 SPELT_OUT = 4  # models that a sentence names one by one; of more the best, and a number
 FIRST_SEEDS = 3  # below these the spread between runs is hardly known
 

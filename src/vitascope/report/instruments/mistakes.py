@@ -23,8 +23,9 @@ MOST_CLASSES = 40  # of a confusion matrix that is drawn
 MOST_PICTURES = 12  # of a list
 MOST_BYTES = 64_000  # of a picture
 COARSE = 24  # pixels a side, below which each is seen
+MISTAKES = "surest_mistakes"
 LISTS = {
-    "surest_mistakes": (
+    MISTAKES: (
         "Most confident mistakes",
         "Check these labels first: the model gave the label the lowest probability.",
     ),
@@ -43,6 +44,11 @@ class MistakeParts:
     figures: tuple[Figure, ...] = ()
     galleries: tuple[Gallery, ...] = ()
     tables: tuple[Table, ...] = ()
+
+    @property
+    def first(self) -> Gallery | None:
+        """The gallery of mistakes, for the first screen."""
+        return next((each for each in self.galleries if each.table.name == MISTAKES), None)
 
 
 def mistake_parts(

@@ -13,7 +13,7 @@ from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_record import ComparisonRecord, Model
-from vitascope.report.sections.section import Again, Badge, Bar, Fold, Section, again
+from vitascope.report.sections.section import Again, Badge, Fold, ModelBar, Section, again
 from vitascope.report.tables.comparison import accuracy_table, cost_table
 
 _MOST_BARS = 8  # models under the headline; all are in the tables
@@ -115,7 +115,7 @@ def section(source: Source, styles: Styles) -> Section:
         bars=tuple(bars[:_MOST_BARS]),
         bars_title=_bars_title(comparison, len(bars)),
         steps=_steps(source),
-        mistakes=wrong.galleries[0] if wrong.galleries else None,
+        mistakes=wrong.first,
         facts=facts,
         folds=tuple(fold for fold in folds if fold.sentences or set(fold.names) & drawn),
         explored=_pair(advice.get("model"), comparison),
@@ -161,12 +161,12 @@ def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
     return Badge(words="Undecided: the models are too close for these runs and test images")
 
 
-def _bars(comparison: ComparisonRecord) -> list[Bar]:
+def _bars(comparison: ComparisonRecord) -> list[ModelBar]:
     """The models on the most images, the best first."""
     rows = comparison.known_rows
     entries = rows[-1].entries.values() if rows else ()
     return [
-        Bar(
+        ModelBar(
             label=entry.model.label,
             style=entry.model.style,
             value=entry.mean,

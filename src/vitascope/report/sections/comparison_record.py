@@ -12,7 +12,6 @@ from vitascope.errors import UserError
 from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
-from vitascope.stats import accuracy
 
 
 @dataclass(frozen=True)
@@ -147,17 +146,12 @@ class ComparisonRecord:
 
     def _entry(self, entry: Mapping[str, Any], fraction: float) -> Entry:
         cells = self.values.get("cells", [])
-        low, high = entry.get("low"), entry.get("high")
-        right = self.record.arrays.get(f"correct/{entry['model']}/{fraction:g}")
-        if low is None and right is not None and self.metric == "top1":  # of an earlier version
-            level = accuracy(right)
-            low, high = level.low, level.high
         return Entry(
             model=self.models[entry["model"]],
             mean=entry["mean"],
             std=entry.get("std"),
-            low=low,
-            high=high,
+            low=entry.get("low"),
+            high=entry.get("high"),
             num_seeds=entry.get("num_seeds", 1),
             points=entry.get("points"),
             points_low=entry.get("points_low"),

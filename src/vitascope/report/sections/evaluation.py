@@ -6,6 +6,7 @@ import numpy as np
 
 from vitascope.figure import Figure, Style
 from vitascope.record import Record
+from vitascope.reliability import TOO_WIDE
 from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
@@ -15,7 +16,7 @@ from vitascope.report.instruments.robustness import reliability
 from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name, next_steps
 from vitascope.report.sections.run import TERMS
-from vitascope.report.sections.section import Again, Bar, Fold, Section, again, made_by, pinned
+from vitascope.report.sections.section import Again, Fold, ModelBar, Section, again, made_by, pinned
 from vitascope.report.tables.models import (
     at_chance,
     evaluation_headline,
@@ -23,7 +24,6 @@ from vitascope.report.tables.models import (
     right_interval,
 )
 from vitascope.settings import command_line
-from vitascope.stats.recommendation import TOO_WIDE
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         bars=tuple(_bar(sources[i].record, names[i], chosen[i]) for i in order) if several else (),
         bars_title="Top-1 accuracy, with the 95 % interval for that number of images.",
         steps=() if several else next_steps(sources[0], evaluated=True),
-        mistakes=wrong.galleries[0] if wrong.galleries else None,
+        mistakes=wrong.first,
         folds=(mistakes,) if wrong != MistakeParts() else (),
         figures=figures,
         galleries=wrong.galleries,
@@ -79,9 +79,9 @@ def _right(record: Record) -> str:
     return f"{top1} % ({inside}) of {images} images of {record.config.get('data')}"
 
 
-def _bar(record: Record, name: str, style: Style) -> Bar:
+def _bar(record: Record, name: str, style: Style) -> ModelBar:
     low, high = right_interval(record)
-    return Bar(label=name, style=style, value=100 * record.values["top1"], low=low, high=high)
+    return ModelBar(label=name, style=style, value=100 * record.values["top1"], low=low, high=high)
 
 
 def _ahead(first: Record, second: Record) -> str:

@@ -11,7 +11,7 @@ from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
 from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
-from vitascope.report.sections.section import Badge, Bar, Fold, Section, again, made_by
+from vitascope.report.sections.section import Badge, Fold, ModelBar, Section, again, made_by
 from vitascope.report.tables.pretrained import (
     TUNED,
     called,
@@ -79,7 +79,7 @@ def section(source: Source, styles: Styles) -> Section:
         bars=_bars(record, styles),
         bars_title="The best candidates, each used the better way, with 95 % intervals.",
         steps=tuple(pretrained_steps(record)),
-        mistakes=wrong.galleries[0] if wrong.galleries else None,
+        mistakes=wrong.first,
         folds=tuple(fold for fold in folds if fold.sentences or set(fold.names) & names),
         facts=(
             ("training images", count(data["num_train"])),
@@ -107,14 +107,14 @@ def section(source: Source, styles: Styles) -> Section:
     )
 
 
-def _bars(record: Record, styles: Styles) -> tuple[Bar, ...]:
+def _bars(record: Record, styles: Styles) -> tuple[ModelBar, ...]:
     """The best candidates, each with its better usage."""
     bars = []
     for line in record.values["table"]:
         key = "fine_tuned" if used_as(line) == TUNED else "linear"
         ends = (line.get("intervals") or {}).get(key)
         bars.append(
-            Bar(
+            ModelBar(
                 label=called(record.values)[line["model"]],
                 style=styles.of(line["model"]),
                 value=100 * line[key],

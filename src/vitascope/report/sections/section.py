@@ -44,7 +44,7 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class ModelBar:
     """A model's accuracy in percent, with its 95 % interval where it is known."""
 
     label: str
@@ -87,7 +87,7 @@ class Section:
     badge: Badge | None = None
     leads: tuple[str, ...] = ()  # the evidence, in a line or two
     cautions: tuple[str, ...] = ()  # reasons not to trust the answer
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[ModelBar, ...] = ()
     bars_title: str = ""
     steps: tuple[tuple[str, str], ...] = ()  # what to do next, and the command
     mistakes: Gallery | None = None  # the first of its pictures stand under the answer
