@@ -140,7 +140,7 @@ def test_validation_images_choose_and_are_neither_trained_on_nor_reported(folder
         *values["recommendation"]["headline"].split(),
     )
     page = (folder / "report.html").read_text()
-    assert "validation images that chose" in page
+    assert "validation images" in page
     assert "of 359 test images; " in page
 
 
@@ -282,9 +282,9 @@ def test_the_mistakes_of_the_recommended_model_are_shown_with_who_else_is_right(
         np.testing.assert_array_equal(np.asarray(Image.open(raw)), digits.pixels([index])[0, 0])
     assert sum(line["images"] for line in found["per_class"]) == 359
     page = (folder / "report.html").read_text()
-    galleries = page[page.index('id="gallery-1"') : page.index('id="table-1"')]
+    galleries = page[page.index("<h1>") :]
     assert galleries.count("<img") == len(lines)
-    assert f"Surest mistakes of {model}" in galleries
+    assert f"Most confident mistakes of {model}" in galleries
 
 
 def test_a_fraction_is_drawn_anew_with_each_seed(folder):

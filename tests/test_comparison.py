@@ -70,7 +70,8 @@ def test_one_run_each_is_never_ahead_and_says_so():
     assert (entry.std, entry.verdict) == (None, "within noise")
     advice = advised(one)
     assert (advice.model, advice.confidence) == ("convit", "undecided")
-    assert "One seed" in advice.cautions[0]
+    assert "one seed" in advice.cautions[0]
+    assert "--seeds 0 1 2`" in advice.cautions[0]  # with the command
     assert set(advice.cautions) <= set(advice.sentences)
     assert advice.badge == "With caution: one seed"
 
