@@ -83,6 +83,7 @@ function pickers() {
 function tile(card, name, title) {
   var figure = make("figure", "ex-tile"), canvas = make("canvas");
   canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", title);
   figure.appendChild(canvas);
   var caption = make("figcaption", "", title);
   figure.appendChild(caption);
