@@ -61,6 +61,8 @@ def test_everything_is_there_without_the_script(visit, demo):
     page = visit(demo, java_script_enabled=False)
     assert page.locator("h1").is_visible()
     assert page.locator("figure").count() > 2
+    for summary in page.locator("details.fold > summary").all():
+        summary.click()  # details are folded
     for figure in page.locator("figure").all():
         assert figure.is_visible()
     assert page.locator("#theme").is_hidden()  # a switch that could not switch
