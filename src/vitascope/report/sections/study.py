@@ -21,7 +21,7 @@ from vitascope.report.tables.study import (
 )
 from vitascope.report.tables.study import correction as correct_claims
 from vitascope.report.tables.study import tally as tally_verdicts
-from vitascope.settings import with_changes
+from vitascope.settings import command_line, with_changes
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -113,7 +113,8 @@ def _steps(line: str, scale: str) -> tuple[tuple[str, str], ...]:
     """The same study at the next scale."""
     if not line or scale not in _LARGER:
         return ()
-    larger = with_changes(line, {"--scale": _LARGER[scale], "--plan": True})
+    study = line.split(" ")[:3]  # images, seeds and epochs are the scale's own
+    larger = command_line(study, [("--scale", _LARGER[scale]), ("--plan", True)])
     return ((f"See what the next scale, {_LARGER[scale]}, would take", larger),)
 
 
