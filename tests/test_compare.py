@@ -8,6 +8,7 @@ import signal
 import time
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from PIL import Image
 import vitascope
 from commands import COMPARE, started
 from data_making import photo
+from page_reading import understand
 from vitascope import data, measure
 from vitascope.commands import main
-from vitascope.comparison.compare import _describe, commands, compare
+from vitascope.comparison.compare import _describe, commands, compare, next_steps
 from vitascope.comparison.question import Comparison
 from vitascope.data.sources.load import described
 from vitascope.errors import UserError
@@ -512,3 +514,22 @@ def test_train_from_something_else_is_refused(tmp_path, capsys):
     assert main(["train", "--from", str(tmp_path), *out]) == 2
     assert "Python function" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_the_answer_ends_with_commands_that_are_understood(folder):
+    advice = load(folder / "compare").values["recommendation"]
+    for _, command in advice["next"]:
+        understand(command)
+    assert [command.split()[1] for _, command in advice["next"]] == ["predict", "train"]
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "wanted"),
+    [((3, 64, 64), 500, True), ((3, 32, 32), 500, False), ((1, 64, 64), 500, False)],
+)
+def test_pretrained_networks_are_named_where_photographs_are_few(size, count, wanted, tmp_path):
+    pixels = np.zeros((count, *size), np.uint8)
+    train = data.MemoryImages(torch.from_numpy(pixels), np.arange(count) % 2, ("a", "b"))
+    question = Comparison(data="photos", recipe=recipe("laptop"))
+    steps = next_steps(question, SimpleNamespace(train=train), tmp_path)
+    assert any("--pretrained" in command for _, command in steps) is wanted

@@ -246,7 +246,7 @@ def _answer(
             **asdict(advice),
             "run": str(best.folder),
             "train": question.for_all_images(advice.model),
-            "next": _next(question, dataset, done.out),
+            "next": next_steps(question, dataset, done.out),
         },
         "mistakes": wrong,
         "curves": curves,
@@ -277,7 +277,7 @@ def _answer(
     return answer
 
 
-def _next(question: Comparison, dataset: Dataset, out: Path) -> list[list[str]]:
+def next_steps(question: Comparison, dataset: Dataset, out: Path) -> list[list[str]]:
     """What to do with the answer: in words, and the command."""
     folder, final = shlex.quote(str(out)), shlex.quote(str(out / "model"))
     steps = [
