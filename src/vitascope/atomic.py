@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from vitascope.errors import UserError
+
 try:
     import fcntl
 except ImportError:  # not on this system
@@ -35,10 +37,31 @@ def file_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
 
 
+def check_writable(path: str | Path) -> None:
+    """Check, before any work is done, that a file or folder can be written at ``path``.
+
+    Raises:
+        UserError: If the folder that exists above it takes no new files.
+    """
+    path = Path(path)
+    folder = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if folder != path and not folder.is_dir():
+        raise UserError(f"cannot write to {path}: {folder} is not a folder")
+    folder = folder if folder.is_dir() else folder.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=folder))
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}: {folder}") from None
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """A file's name to write to, which takes the place of ``path`` when the block ends well."""
     path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with _copied_to(path) as written:
+            yield written
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
     folder, lock = _own_folder(path)
@@ -52,6 +75,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+@contextmanager
+def _copied_to(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that is copied to a device or a pipe, which stays what it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "written"
+        yield written
+        with open(written, "rb") as source, open(path, "wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 @contextmanager
