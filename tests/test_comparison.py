@@ -222,7 +222,9 @@ def test_what_a_finer_grid_brings_and_costs_is_said_of_each_network():
         first,
     )
     assert "of 4 instead of 8 pixels, adds vit +20.0 points" in second
-    assert re.search(r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\], within noise, for 2", third)
+    assert re.search(
+        r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\] \(no measurable difference\) for 2", third
+    )
     assert not [s for s in advised(CLEAR).sentences if "finer grid" in s]
 
 

@@ -211,7 +211,7 @@ def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
     for grid in finer_grids(correct):
         fine, coarse = grid.names
         lead = stats.difference(correct[fine], correct[coarse], **reported.kinds)
-        noise = "" if _shown(lead) else ", within noise,"
+        noise = "" if _shown(lead) else " (no measurable difference)"
         sentences.append(
             f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, adds "
             f"{grid.model} {lead.value:+.1f} points {_interval(lead)}{noise} for "
@@ -226,6 +226,8 @@ def _shown(lead: stats.Estimate) -> bool:
 
 
 def _interval(lead: stats.Estimate) -> str:
+    if lead.high - lead.low > TOO_WIDE:
+        return "[too few images to tell]"
     return f"[{lead.low:+.1f}, {lead.high:+.1f}]"
 
 
@@ -233,7 +235,7 @@ def _each_lead(leads: Mapping[str, stats.Estimate]) -> list[str]:
     """One part of a sentence for each other model."""
     parts = []
     for other, lead in leads.items():
-        interval = f"{_interval(lead)}{'' if _shown(lead) else ', within noise'}"
+        interval = f"{_interval(lead)}{'' if _shown(lead) else ' (no measurable difference)'}"
         if abs(lead.value) < 0.05:
             parts.append(f"level with {other} {interval}")
             continue

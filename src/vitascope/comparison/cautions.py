@@ -50,7 +50,8 @@ class Trainings:
 def typed_command(made: Mapping[str, Any], other: str) -> str:
     """Return the line that was typed to make a comparison; ``other`` where none is known."""
     line = str(made.get("command") or "")
-    return line if line.startswith("vitascope compare ") else other
+    line = line if line.startswith("vitascope compare ") else other
+    return with_changes(line, {"--quiet": None, "--json": None})
 
 
 def cautions(
