@@ -132,8 +132,8 @@ def _evidence(
     others = [name for name in correct if name != model]
     closest = max(others, key=lambda name: stats.accuracy(correct[name], **reported.kinds).value)
     lead = stats.difference(correct[model], correct[closest], **reported.kinds)
-    how = "ahead of" if lead.value >= 0 else "behind"
-    gap = f"{abs(lead.value):.1f} {_points(abs(lead.value))} {how} the next, {closest}"
+    how = "ahead of the next," if lead.value >= 0 else "behind"
+    gap = f"{abs(lead.value):.1f} {_points(abs(lead.value))} {how} {closest}"
     gap = f"level with the next, {closest}" if abs(lead.value) < 0.05 else gap
     line = f"Right on {measured}; {gap} {_between(lead, sign=lead.value < 0)}."
     if recommendation.verdict == "equivalent" and model != recommendation.best:
