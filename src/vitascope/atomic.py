@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from safetensors import SafetensorError
+
 from vitascope.errors import UserError
 
 try:
@@ -72,6 +74,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.chmod(written, 0o666 & ~_umask())
         os.replace(written, path)
         flush(path.parent)
+    except SafetensorError as error:  # what safetensors makes of a full disk
+        raise OSError(f"could not write {path}: {error}") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
@@ -170,6 +174,8 @@ def regular(path: str | os.PathLike[str]) -> Path:
     Raises:
         OSError: If it leads nowhere, or to a folder, a pipe, a socket or a device.
     """
+    if "\0" in os.fspath(path):
+        raise OSError("its name has a NUL character")
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError("it is a folder")

@@ -260,6 +260,8 @@ def _fitted(value: Any, hint: Any, name: str) -> Any:
         if kind in _ACCEPTS and isinstance(value, _ACCEPTS[kind]):
             if isinstance(value, bool) != (kind is bool):
                 continue
+            if isinstance(value, str) and "\0" in value:
+                raise UserError(f"{name} has a NUL character: {value!r:.80}")
             if kind is Path and not os.fspath(value):
                 raise UserError(f"{name} is an empty path; give a file or a folder")
             return value if isinstance(value, kind) else kind(value)
