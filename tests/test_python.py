@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -236,6 +237,13 @@ def test_functions_say_what_they_take():
         assert (first.name, first.kind) == ("model", first.POSITIONAL_OR_KEYWORD)
         assert {each.kind for each in others} == {first.KEYWORD_ONLY}
     assert "data" in inspect.signature(vitascope.compare).parameters
+    first, *others = inspect.signature(vitascope.study).parameters
+    assert (first, "seeds" in others) == ("name", True)
+    for name in ("compare", "inspect", "evaluate", "train", "study"):
+        function = getattr(vitascope, name)
+        for each in inspect.signature(function).parameters:
+            assert f"{each}:" in function.__doc__ or each == "name"
+    assert re.search(r"folds: \S+ \w+", vitascope.compare.__doc__)  # its help
 
 
 def test_train_is_the_command(tmp_path):
