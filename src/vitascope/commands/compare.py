@@ -1,6 +1,5 @@
 """``vitascope compare``: which model, with how much locality, for these images?"""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,12 +143,7 @@ def run(options: Compare) -> Result:
     keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
     explorers = sorted((options.out / "explorer").glob("*.json"))
     records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}
-    folder, final = shlex.quote(str(options.out)), shlex.quote(str(options.out / "model"))
-    text = (
-        f"{comparison_text(ComparisonRecord(answer))}\n"
-        f"Use it: `vitascope predict {folder} IMAGES --out answers.csv`\n"
-        f"Train it on all training images: `vitascope train --from {folder} --out {final}`"
-    )
+    text = comparison_text(ComparisonRecord(answer))
     return _with_page(options, {"compare": answer, **records}, text, keys)
 
 

@@ -67,7 +67,7 @@ class ComparisonPlan:
         """Describe what will be trained."""
         asked = self.question
         parts = [
-            f"{len(asked.models)} models ({', '.join(asked.models)})",
+            f"{len(asked.models)} model{'s' * (len(asked.models) > 1)} ({', '.join(asked.models)})",
             f"{len(asked.fractions)} fraction{'s' if len(asked.fractions) > 1 else ''}",
             f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}",
             *([f"{asked.folds} folds"] if asked.folds else []),
