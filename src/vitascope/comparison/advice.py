@@ -73,9 +73,9 @@ def advise(
         model=recommendation.model,
         chosen=chosen,
         reported=reported,
-        may_be_behind=margin if recommendation.verdict == "equivalent" else 0.0,
+        may_be_behind=0.0 if _is_best(recommendation) else margin,
     )
-    contenders = {None, recommendation.model}  # a clear result does not depend on the others
+    contenders = {None, recommendation.model, recommendation.best}  # a clear result does not depend on the others
     contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
     against = [each for each in all_cautions if each.model in contenders]
     others = [each for each in all_cautions if each.model not in contenders]
@@ -100,6 +100,12 @@ def advise(
         margin=margin,
         accuracy={"mean": level.value, "low": level.low, "high": level.high},
     )
+
+
+def _is_best(recommendation: stats.Recommendation) -> bool:
+    """Whether the best mean is taken, rather than a cheaper model or one as good as it."""
+    taken = recommendation.model == recommendation.best
+    return taken and recommendation.verdict != "equivalent"
 
 
 def _headline(recommendation: stats.Recommendation, level: stats.Estimate, metric: Metric) -> str:
