@@ -47,6 +47,7 @@ def advise(
     metric: Metric = "top1",
     trainings: Trainings | None = None,
     notes: Sequence[str] = (),
+    recommendation: stats.Recommendation | None = None,
 ) -> Advice:
     """Which model to take for these images: the best on all of them, or a cheaper equivalent.
 
@@ -60,9 +61,11 @@ def advise(
         metric: What the accuracy is called.
         trainings: What else is known of the runs.
         notes: What a reader must know of how they were planned.
+        recommendation: The result of the last of several looks; by default that of one.
     """
     most = chosen.most
-    recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
+    if recommendation is None:
+        recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
     correct = reported.correct(most)
     level = stats.accuracy(correct[recommendation.model], **reported.kinds)
     rows, trainings = tabulate(reported, reference), trainings or Trainings()
@@ -75,7 +78,11 @@ def advise(
         reported=reported,
         may_be_behind=0.0 if _is_best(recommendation) else margin,
     )
-    contenders = {None, recommendation.model, recommendation.best}  # a clear result does not depend on the others
+    contenders = {
+        None,
+        recommendation.model,
+        recommendation.best,
+    }  # a clear result does not depend on the others
     contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
     against = [each for each in all_cautions if each.model in contenders]
     others = [each for each in all_cautions if each.model not in contenders]

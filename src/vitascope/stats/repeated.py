@@ -151,8 +151,10 @@ def looks(
 
     >>> rng = np.random.default_rng(0)
     >>> right = {"a": rng.random((3, 900)) < 0.9, "b": rng.random((3, 900)) < 0.7}
-    >>> [(look.seeds, look.recommendation.verdict) for look in looks(
-    ...     right, {"a": 1.0, "b": 1.0}, first=3, most=8)]
+    >>> [
+    ...     (look.seeds, look.recommendation.verdict)
+    ...     for look in looks(right, {"a": 1.0, "b": 1.0}, first=3, most=8)
+    ... ]
     [(3, 'clear')]
     """
     if not 2 <= first <= most:

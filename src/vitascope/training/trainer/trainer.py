@@ -28,7 +28,6 @@ from vitascope.training.trainer.stop import StopRequest, diverged
 from vitascope.training.trainer.task import Learning
 from vitascope.training.trainer.update import Update
 
-
 LOWEST = "lowest.safetensors"  # weights with the lowest loss so far, while a run is under way
 
 
