@@ -232,8 +232,8 @@ def _refuse_others(options: Compare) -> None:
         )
     if options.until:
         raise UserError(
-            "--until decided is for trainings from scratch; with --pretrained give more --seeds, or "
-            "--folds to choose by every training image"
+            "--until decided is for trainings from scratch; with --pretrained give more --seeds, "
+            "or --folds to choose by every training image"
         )
     for name in ("fractions", "tune", "rates", "match", "patch_sizes"):
         if getattr(options, name) != getattr(Compare, name):

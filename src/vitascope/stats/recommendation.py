@@ -14,8 +14,8 @@ with one false "clear" in twenty. That a deficit is below the margin is shown ag
 model, not only against the one that happened to come out best, at 97.5 %, and at 1 - 5 % / (k - 1)
 with more than three models, because each of k - 1 cheaper ones may be taken.
 With one run each nothing is decided: another seed may turn it round.
-Who looks again after every new seed gives ``alpha``, the error of this look (:mod:`repeated`), and the
-models that an earlier look has shown to be ``behind``.
+Who looks again after every new seed gives ``alpha``, the error of this look (:mod:`repeated`), and
+the models that an earlier look has shown to be ``behind``.
 """
 
 import math

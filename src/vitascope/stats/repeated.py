@@ -16,8 +16,8 @@ can only lower the error.
 
 With few seeds the spread between runs is hardly known; the interval of `variance`, which knows
 that, is taken at the look's level (Jennison and Turnbull 2000, chapter 11: the approach by
-significance levels). O'Brien and Fleming's first levels, of one in 10,000, are out of reach of three
-seeds whatever the lead, so Pocock's type is the default.
+significance levels). O'Brien and Fleming's first levels, of one in 10,000, are out of reach of
+three seeds whatever the lead, so Pocock's type is the default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -206,11 +206,11 @@ def _limit(
         lead = result.against[name]
         last = scaled(lead.variance, 1.0, most / seeds, seeds, folds)
         moves = HOPE * float(np.sqrt(max(0.0, lead.variance.total - last.total)))
-        distance = abs(lead.value) + moves
+        distance = abs(lead.value)  # from the interval's middle to where it decides
         if cost[name] != cost[best]:
             sign = -1 if cost[name] < cost[best] else 1
-            distance = max(distance, margin + sign * lead.value + moves)
-        if float(last.half_width(1 - alpha)) > distance:
+            distance = max(distance, margin + sign * lead.value)
+        if float(last.half_width(1 - alpha)) > distance + moves:
             endless = scaled(lead.variance, 1.0, 1e6, seeds, folds)
             return "images" if float(endless.half_width()) > distance else "seeds"
     return ""
