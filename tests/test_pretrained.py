@@ -31,7 +31,14 @@ from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import LISTS
-from vitascope.inspection.probe import _kept, features_of, fitted, frozen_features, probe
+from vitascope.inspection.probe import (
+    _kept,
+    features_of,
+    fitted,
+    frozen_features,
+    kept_features,
+    probe,
+)
 from vitascope.loading.opening import open_pretrained
 from vitascope.models import create_model
 from vitascope.runs.fitted_head import as_linear, fit_head
@@ -235,6 +242,53 @@ def test_a_race_leaves_candidates_out_and_never_cuts_the_training_short():
     )
     none = planned(wanted, budget=100, **how)
     assert (none.models, none.left_out) == ((), ("a", "b", "c"))
+
+
+def test_a_budget_for_one_fine_tuning_goes_to_the_cheapest_promising_candidate():
+    wanted = [
+        Runner(model=name, kind="hard", linear=0.5, seconds=seconds)
+        for name, seconds in (("a", 0.4), ("b", 0.1), ("c", 0.2))
+    ]
+    how = {"num_images": 100, "num_seeds": 2, "epochs": 20}  # 4800, 1200 and 2400 s
+    found = planned(wanted, budget=2500, **how)
+    assert (found.models, found.left_out, found.scratch) == (("b",), ("a", "c"), True)
+    found = planned(wanted, budget=1300, **how)  # not from random weights too
+    assert (found.models, found.scratch) == (("b",), False)
+    assert any("random weights" in note for note in found.notes)
+    found = planned(wanted, budget=1100, **how)
+    assert found.models == ()
+    assert "the cheapest, b, takes about 20.0 minutes" in found.notes[0]
+
+
+def test_a_head_is_fitted_on_the_features_that_the_probe_kept(folder, tmp_path):
+    found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
+    images = found.preprocessing.load(str(folder / "photos"))
+    features = frozen_features(found, images.train, tmp_path)
+    np.testing.assert_array_equal(kept_features(found, images.train, tmp_path), features)
+    assert kept_features(found, images.train, tmp_path / "none") is None
+    assert kept_features(found, images.test, tmp_path) is None
+    heads, passes = [], []
+    for known in (None, features, features + 1):  # the last are those of other weights
+        new = found.for_classes(images.classes, keep_head=False, seed=0)
+        seen = []
+        new.model.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        heads.append(fit_head(new, images.train, known).model.get_classifier().weight.detach())
+        passes.append(sum(map(len, seen)))
+    torch.testing.assert_close(heads[0], heads[1], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(heads[0], heads[2])
+    assert passes[1] < passes[0] == passes[2] == len(images.train)
+
+
+def test_before_the_probe_a_budget_says_what_it_buys(folder, tmp_path, capsys):
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--image-size", str(SIDE)]
+    words += ["--models", candidate(folder), "--seeds", "0", "1", "2", "--budget", "1s"]
+    assert main([*words, "--processes", "1", "--out", str(tmp_path / "c")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    said = next(number for number, line in enumerate(lines) if "the probe takes about" in line)
+    probed = next(number for number, line in enumerate(lines) if "k-NN" in line)
+    assert said < probed
+    assert "cheapest candidate" in lines[said]
+    assert "the budget buys the probe alone" in lines[said]
 
 
 def test_later_layers_learn_faster_and_every_parameter_once():

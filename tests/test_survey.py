@@ -250,7 +250,9 @@ def test_mirrored_copies_are_found_across_parts_and_no_others(photos, tmp_path):
     assert "the mirror image of a training image" in found.leak
 
 
-def test_an_empty_class_is_a_line_of_the_diagnosis_and_refused_in_training(photos, tmp_path, capsys):
+def test_an_empty_class_is_a_line_of_the_diagnosis_and_refused_in_training(
+    photos, tmp_path, capsys
+):
     import shutil
 
     root = tmp_path / "photos"

@@ -5,8 +5,8 @@
   bits, and 16 x 16 thumbnails that differ by less than 10 of 255 on average: hashes of plain images
   agree by chance.
 
-- *mirrored* copies are near duplicates of each other's mirror image, and not of each other. Training
-  mirrors images, so that such a copy in the test set was trained on as well.
+- *mirrored* copies are near duplicates of each other's mirror image, and not of each other.
+  Training mirrors images, so that such a copy in the test set was trained on as well.
 
 Accuracy on a test image that is also a training image says nothing about new images. Two labels of
 one image cannot both be learned.

@@ -23,10 +23,18 @@ import numpy as np
 
 from vitascope import stats
 from vitascope.comparison.advice import advise
+from vitascope.comparison.budget import in_words
 from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
-from vitascope.comparison.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
+from vitascope.comparison.pretrained.candidates import (
+    IMAGENET,
+    Backbone,
+    at_least_one,
+    opened,
+    plain_name,
+)
+from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.probing import (
     OnImage,
     ProbedCandidate,
@@ -42,10 +50,11 @@ from vitascope.comparison.pretrained.race import (
     order_of,
     planned,
     runners,
+    seconds_of,
 )
 from vitascope.comparison.question import TEST, Comparison
 from vitascope.data import Dataset
-from vitascope.data.survey import surveyed
+from vitascope.data.survey import Survey, surveyed
 from vitascope.inspection.evaluation import mistakes
 from vitascope.loading.opening import is_named, split_file
 from vitascope.record import Record, provenance
@@ -99,10 +108,19 @@ def choose_pretrained(
     engine = engine or Engine()
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
-        tried = at_least_one(opened(question.models, question.image_size))
+        tried = list(at_least_one(opened(question.models, question.image_size)))
         look = surveyed(question.data)
         tell(look.short)
-        candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
+        costs_of = {
+            each.text: cost_of(each.opened.model, each.opened.input_size())
+            for each in tried
+            if each.opened is not None
+        }
+        if question.budget is not None:
+            tell(foreseen(question, tried, costs_of, look, engine.processes))
+        candidates, skipped, images = probe_all(
+            question, tried, costs_of, out / "features", tell, on_image
+        )
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(
@@ -121,6 +139,8 @@ def choose_pretrained(
         plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
+            if left is not None:  # the run of the recommended linear head comes last
+                left -= _last_run(candidates)
             plan = _plan(question, candidates, left, engine)
             for line in plan.notes:
                 tell(line)
@@ -154,7 +174,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = usages[advice.model], usages[recommendation.best]
-        if race is not None and candidates[best.model].backbone.rebuildable:
+        if race is not None and plan.scratch and candidates[best.model].backbone.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -198,6 +218,49 @@ def choose_pretrained(
         )
         answer.save(out / "pretrained")
     return answer
+
+
+def foreseen(
+    question: PretrainedQuestion,
+    tried: Sequence[Backbone],
+    costs: Mapping[str, Cost],
+    look: Survey,
+    processes: int,
+) -> str:
+    """Say before the probe what the budget buys, and what the cheapest fine-tuning costs."""
+    assert question.budget is not None
+    total, train = sum(look.train) + sum(look.test), sum(look.train)
+    if question.folds is not None:
+        train = round(train * (question.folds - 1) / question.folds)
+    else:
+        train = round(train * (1 - question.validation))
+    seconds = {name: cost.usual_milliseconds / 1000 for name, cost in costs.items()}
+    probing = sum(seconds.values()) * total
+    line = f"Budget of {in_words(question.budget)}: the probe takes about {in_words(probing)}"
+    able = [each.text for each in tried if each.rebuildable]
+    if question.probe_only or not able:
+        return f"{line}."
+    cheapest = min(able, key=lambda name: seconds[name])
+    runs = len(question.seeds) * (question.folds or 1)
+    images = train * runs * on_so_many(question.recipe, train).epochs
+    runner = Runner(model=cheapest, kind="", linear=0.0, seconds=seconds[cheapest])
+    cost = seconds_of(runner, images, processes)
+    line += f", fine-tuning of the cheapest candidate, {cheapest}, about {in_words(cost)}"
+    room = question.budget - probing
+    if cost > room:
+        return (
+            f"{line}: the budget buys the probe alone. To fine-tune it too, give --budget "
+            f"{max(1, round(1.2 * (probing + cost) / 60))}m, fewer --seeds or a smaller "
+            "--image-size."
+        )
+    return f"{line}; the probe decides what is fine-tuned in the rest."
+
+
+def _last_run(candidates: Mapping[str, ProbedCandidate]) -> float:
+    """Seconds of the run of a linear head: its fit and one pass through the images."""
+    each = max(candidates.values(), key=lambda one: one.cost.usual_milliseconds)
+    images = 2 * each.num_train + len(next(iter(each.reported.values()))[0])
+    return images * each.cost.usual_milliseconds / 1000
 
 
 def _called(how: str, *evidence: Evidence) -> list[Evidence]:

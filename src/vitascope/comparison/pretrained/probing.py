@@ -15,7 +15,7 @@ import numpy as np
 
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.pretrained.candidates import Backbone
-from vitascope.comparison.pretrained.cost import Cost, cost_of
+from vitascope.comparison.pretrained.cost import Cost
 from vitascope.comparison.pretrained.race import SHARES, PretrainedQuestion, Twice, twice
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups, positions
@@ -52,6 +52,7 @@ class ProbedCandidate:
 def probe_all(
     question: PretrainedQuestion,
     candidates: Iterable[Backbone],
+    costs: Mapping[str, Cost],
     folder: Path,
     tell: Tell,
     on_image: OnImage,
@@ -61,6 +62,7 @@ def probe_all(
     Args:
         question: What is asked.
         candidates: At least one of them can be had.
+        costs: Of each that can.
         folder: Where features are kept.
         tell: Told in one line what every candidate is and found.
         on_image: Told of the progress.
@@ -80,7 +82,9 @@ def probe_all(
         images = each.opened.preprocessing.load(question.data, **more)
         parts = parts_of(question, images)
         tell(each.opened.line)
-        probed[each.text] = _probed(question, each, images, parts, folder, on_image)
+        probed[each.text] = _probed(
+            question, each, costs[each.text], images, parts, folder, on_image
+        )
         shares = probed[each.text].shares
         reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
         tell(
@@ -111,6 +115,7 @@ def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
 def _probed(
     question: PretrainedQuestion,
     each: Backbone,
+    cost: Cost,
     images: Dataset,
     parts: list[Part],
     folder: Path,
@@ -156,7 +161,7 @@ def _probed(
         c=first.c,
         first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
         inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
-        cost=cost_of(each.opened.model, each.opened.input_size()),
+        cost=cost,
         num_train=len(rows),
         twice=_twice(
             question.seeds,

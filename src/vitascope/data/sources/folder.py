@@ -111,7 +111,7 @@ def list_files(
         empty_classes: Take class folders without images, too.
 
     Raises:
-        UserError: If there are no class folders, no images, one of them is empty, or one is not a class.
+        UserError: If there are no class folders, no images, or one is empty or not a class.
     """
     folders = class_folders(root)
     if not folders:
