@@ -23,7 +23,7 @@ from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.finished_runs import FinishedRuns
 from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Usage, _added
-from vitascope.comparison.pretrained.candidates import IMAGENET, opened, plain_name
+from vitascope.comparison.pretrained.candidates import IMAGENET, foreign, opened, plain_name
 from vitascope.comparison.pretrained.cost import cost_of
 from vitascope.comparison.pretrained.probing import some
 from vitascope.comparison.pretrained.race import Runner, planned
@@ -547,3 +547,40 @@ def test_a_class_that_a_test_image_was_given_is_not_one_that_is_never_predicted(
         tests={key: SimpleNamespace(arrays={"predicted": np.array([0, 2])})},
     )
     assert FinishedRuns.never(runs) == {"a": ["frog"]}
+
+
+def stripes(root, count, rng):
+    """Fine stripes, upright or lying: random features hardly see them."""
+    for part, number in (("train", count), ("test", count)):
+        for label, name in enumerate(("lying", "upright")):
+            (root / part / name).mkdir(parents=True)
+            for index in range(number):
+                wave = 40 * np.sin(np.arange(24) * 2.5 + rng.uniform(0, 6))
+                lines = wave[:, None] if label == 0 else wave[None]
+                noise = rng.normal(0, 60, (24, 24, 3))
+                pixels = np.clip(128 + lines[..., None] + noise, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(root / part / name / f"{index}.png")
+
+
+def test_weights_that_did_not_load_and_foreign_preprocessing_are_cautions(folder, tmp_path):
+    stripes(tmp_path / "photos", 40, np.random.default_rng(0))
+    words = ["compare", "--data", str(tmp_path / "photos"), "--pretrained", "--probe-only"]
+    words += ["--models", candidate(folder), "--image-size", str(SIDE)]  # its weights are random
+    assert main([*words, "--out", str(tmp_path / "c"), "--quiet"]) == 0
+    advice = record.load(tmp_path / "c/pretrained").values["recommendation"]
+    assert any("did the weights load?" in each for each in advice["cautions"])
+    assert any("32 pixels on a side instead of 160" in each for each in advice["cautions"])
+
+
+def test_easy_images_say_nothing_about_weights(answered):
+    advice = record.load(answered / "pretrained").values["recommendation"]
+    assert not any("did the weights load?" in each for each in advice["cautions"])
+
+
+def test_a_foreign_mean_is_named(folder):
+    (found,) = opened([candidate(folder)])
+    assert foreign(found) == []
+    how = replace(found.opened.preprocessing, mean=(0.1, 0.2, 0.3))
+    changed = replace(found, opened=replace(found.opened, preprocessing=how))
+    (said,) = foreign(changed)
+    assert said.startswith("mean (0.1, 0.2, 0.3) instead of (0.5, 0.5, 0.5)")

@@ -85,7 +85,9 @@ def advise(
     }  # a clear result does not depend on the others
     contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
     against = [each for each in all_cautions if each.model in contenders]
-    others = [each for each in all_cautions if each.model not in contenders]
+    against = list({each.sentence: each for each in against}.values())  # of two usages one
+    said = {each.sentence for each in against}
+    others = {each.sentence: each for each in all_cautions if each.sentence not in said}.values()
     return Advice(
         model=recommendation.model,
         headline=_headline(recommendation, level, metric),

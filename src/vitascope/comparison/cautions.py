@@ -35,6 +35,7 @@ class Trainings:
     epochs: int = 0
     asked_epochs: int = 0  # where a budget left fewer
     num_classes: int = 0
+    weights: Mapping[str, Sequence[Caution]] = field(default_factory=dict)  # of pretrained models
 
     def again(self, folder: str = "", **changes: object) -> str:
         """Return the command with other options, in another folder where it needs one."""
@@ -80,6 +81,7 @@ def cautions(
         *_cut_short(trainings),
         *_leak(trainings.leak),
         *_guessing(model, reported, trainings),
+        *(each for found in trainings.weights.values() for each in found),
         *_one_seed(rows, trainings),
         *_never(trainings),
         *_rising(trainings, margin),

@@ -24,18 +24,20 @@ import numpy as np
 from vitascope import stats
 from vitascope.comparison.advice import advise
 from vitascope.comparison.budget import in_words
-from vitascope.comparison.cautions import Trainings, typed_command
+from vitascope.comparison.cautions import Caution, Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
 from vitascope.comparison.pretrained.candidates import (
     IMAGENET,
     Backbone,
     at_least_one,
+    foreign,
     opened,
     plain_name,
 )
 from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.probing import (
+    FEW,
     OnImage,
     ProbedCandidate,
     Tell,
@@ -65,6 +67,7 @@ from vitascope.settings import command_line
 from vitascope.training import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
+CLEARLY, TOO_EASY = 10.0, 95.0  # points over random weights; percent that those get right
 LINEAR, TUNED = "linear head", "fine-tuned"  # the usages to use pretrained weights
 
 
@@ -124,6 +127,7 @@ def choose_pretrained(
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(
+            weights={name: _about_weights(each) for name, each in candidates.items()},
             leak=look.leak if look.leaks else "",
             command=typed_command(
                 made,
@@ -254,6 +258,34 @@ def foreseen(
             "--image-size."
         )
     return f"{line}; the probe decides what is fine-tuned in the rest."
+
+
+def _about_weights(each: ProbedCandidate) -> list[Caution]:
+    """Cautions about a candidate's weights, for both of its usages."""
+    name, lead, found = each.backbone.text, each.over_random, []
+    if lead is not None and lead.low <= 0 and lead.value < CLEARLY and each.random < TOO_EASY:
+        found.append(
+            (
+                f"weights no better than random ({name})",
+                f"With its weights {name} is not shown to be better than with random ones "
+                f"({each.random + lead.value:.0f} against {each.random:.0f} % of "
+                f"{FEW} images or fewer): did the weights load? Check the file and its names.",
+            )
+        )
+    foreign_values = foreign(each.backbone)
+    if foreign_values:
+        found.append(
+            (
+                f"foreign preprocessing ({name})",
+                f"Images are not prepared as the weights of {name} expect: "
+                f"{'; '.join(foreign_values)}.",
+            )
+        )
+    return [
+        Caution(words, sentence, f"{Usage(name, how)}")
+        for words, sentence in found
+        for how in (LINEAR, TUNED)
+    ]
 
 
 def _last_run(candidates: Mapping[str, ProbedCandidate]) -> float:
@@ -513,6 +545,7 @@ def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str
         "locality": each.backbone.locality,
         **preprocessing,
         "weights": model.weights_key,
+        "random": each.random / 100 if each.over_random is not None else None,
         "line": model.line,
         "license": model.origin.license,
         "imagenet": top1,

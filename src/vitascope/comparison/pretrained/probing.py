@@ -10,6 +10,7 @@ Shapes: S seeds, F folds (1 without), n held-out images in all, M test images.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,11 @@ from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups, positions
 from vitascope.errors import UserError
 from vitascope.inspection.probe import Probed, frozen_features, linear, probe
+from vitascope.loading.opening import with_random_weights
+from vitascope.stats import Estimate, difference
 from vitascope.training.predictions import Predictions
 
+FEW = 100  # images to train on, and to measure on, with random weights
 Tell = Callable[[str], None]
 OnImage = Callable[[str, int, int], None]
 Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on, and held out
@@ -42,6 +46,8 @@ class ProbedCandidate:
     cost: Cost
     num_train: int  # images of one training
     twice: Twice | None  # the linear probe with twice the images
+    over_random: Estimate | None = None  # points by which the weights beat random ones
+    random: float = 0.0  # percent that random weights get right, on the same few images
 
     @property
     def shares(self) -> dict[str, float]:
@@ -170,7 +176,56 @@ def _probed(
             measured,
             None if groups is None else groups[rows],
         ),
+        **_against_random(each, images, parts[0], train, test, first.c, folder),
     )
+
+
+def _against_random(
+    each: Backbone,
+    images: Dataset,
+    part: Part,
+    train: np.ndarray,
+    test: np.ndarray,
+    c: float,
+    folder: Path,
+) -> dict[str, Any]:
+    """Probe the same network with random weights, on a few images.
+
+    Args:
+        each: The candidate.
+        images: All images.
+        part: Positions of training images to train on, and held out.
+        train: Features of the training images by the candidate's weights.
+        test: Of the test images.
+        c: Inverse penalty.
+        folder: Of the cache.
+    """
+    assert each.opened is not None
+    if not each.rebuildable:
+        return {}
+    rows, out = part
+    labels = images.train.labels
+    measured, pixels, answers = test, images.test, images.test.labels
+    if not len(test):
+        measured, pixels, answers = train[out], images.train.take(out), labels[out]
+    rng = np.random.default_rng(0)
+    few = np.sort(rng.permutation(rows)[:FEW])
+    seen = np.sort(rng.permutation(len(measured))[:FEW])
+    if len(np.unique(labels[few])) < 2 or len(seen) < 2:
+        return {}
+    with_weights = (train[few], measured[seen])
+    random = with_random_weights(each.opened, 0)
+    random.model.eval()
+    without = (
+        frozen_features(random, images.train.take(few), folder),
+        frozen_features(random, pixels.take(seen), folder),
+    )
+    right = [
+        linear(c).fit(features, labels[few]).predict(new) == answers[seen]
+        for features, new in (with_weights, without)
+    ]
+    lead = difference([right[0]], [right[1]])
+    return {"over_random": lead, "random": 100 * float(right[1].mean())}
 
 
 def _twice(
