@@ -355,7 +355,7 @@ def test_validation_images_choose_and_test_images_report(answered, folder):
 def test_the_recommended_way_is_there_as_a_run(answered, folder, tmp_path, capsys):
     advice = record.load(answered / "pretrained").values["recommendation"]
     run = load_run(advice["run"])
-    assert run.recipe.name == {LINEAR: "linear", TUNED: "finetune"}[advice["way"]]
+    assert run.recipe.name == {LINEAR: "linear", TUNED: "finetune_small"}[advice["way"]]
     tests = folder / "photos" / "test"
     assert main(["predict", advice["run"], str(tests), "--out", str(tmp_path / "a.csv")]) == 0
     with open(tmp_path / "a.csv", newline="", encoding="utf-8") as stream:

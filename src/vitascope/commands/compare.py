@@ -73,7 +73,7 @@ class Compare:
     grid may bring accuracy and costs compute; the answer says how much."""
     pretrained: bool = False
     """Compare pretrained backbones instead of training from scratch: probe their frozen features,
-    fine-tune the best (recipe finetune), and recommend one."""
+    fine-tune the best (recipe finetune_small), and recommend one."""
     probe_only: bool = False
     """With --pretrained: stop after the probe."""
     groups: str | None = None
@@ -252,12 +252,15 @@ def pretrained_question(options: Compare) -> Any:
     from vitascope.comparison.pretrained.race import PretrainedQuestion
     from vitascope.runs.train_model import recipe_from
 
-    name = "finetune" if options.recipe == Compare.recipe else options.recipe
+    name = "finetune_small" if options.recipe == Compare.recipe else options.recipe
+    plan = recipe_from(name, options.epochs, options.set)
+    if options.folds is not None or not options.validation:
+        plan = plan.override(finish="last")  # the images that measure must not choose the epoch
     return made_from(
         options,
         PretrainedQuestion,
         data=_source_of(options),
         models=_models(options),
-        recipe=recipe_from(name, options.epochs, options.set),
+        recipe=plan,
         budget=None if options.budget is None else seconds_from(options.budget),
     )

@@ -179,7 +179,9 @@ class Comparison(Choice):
 
     def for_all_images(self, model: str) -> dict[str, Any]:
         """Return the options of ``vitascope train`` that train a model on all training images."""
-        rate = {"lr": self.rates[model]} if model in self.rates else {}
+        rate: dict[str, Any] = {"lr": self.rates[model]} if model in self.rates else {}
+        if self.recipe.finish != "last":  # there are no validation images to choose the epoch
+            rate["finish"] = "last"
         recipe = changed_recipe(self.recipe, None, rate)
         usual = changed_recipe(recipe.name, recipe.epochs, {})
         return {

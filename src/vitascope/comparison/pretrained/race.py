@@ -3,7 +3,7 @@
 Who runs: the best few by the linear probe, and the best of each kind of locality, because a probe
 of frozen features need not rank what fine-tuning can move. The order is that of the probe's inner
 cross-validation of the training images, so that no test image chooses who runs. Each is trained by
-the recipe ``finetune`` (head fitted first, layer-wise lr, light augmentation) with every seed, in
+the recipe ``finetune_small`` (head fitted first, layer-wise lr, best epoch) with every seed, in
 its own preprocessing.
 
 A step of training costs about three forward passes; the seconds of one are those of the probe. A
@@ -170,7 +170,7 @@ class PretrainedQuestion(Choice):
 
     probe_only: bool = False
     budget: float | None = None  # seconds of the whole
-    recipe: Recipe = field(default_factory=lambda: recipe("finetune"))
+    recipe: Recipe = field(default_factory=lambda: recipe("finetune_small"))
 
     def race(
         self, models: tuple[str, ...], epochs: int | None, start: Literal["pretrained", "random"]
