@@ -146,8 +146,10 @@ def run(options: Compare) -> Result:
 
     plan = made_from(options, PlanOptions)
     answer = compared(question_of(options), options.out, this_machine(options), plan)
-    keys = ("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates")
-    keys += ("rounds",)
+    keys = (
+        *("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates"),
+        "rounds",
+    )
     explorers = sorted((options.out / "explorer").glob("*.json"))
     records = {f"explorer/{path.stem}": record.load(path.with_suffix("")) for path in explorers}
     text = comparison_text(ComparisonRecord(answer))

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from vitascope import record
 from vitascope.atomic import file_name
 from vitascope.comparison.advice import advise
 from vitascope.comparison.cautions import Trainings, typed_command
@@ -29,7 +30,7 @@ from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
 from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
 from vitascope.comparison.question import LOOKS, SAME, Comparison
-from vitascope.comparison.rounds import Rounds, in_rounds
+from vitascope.comparison.rounds import Rounds, in_rounds, most_seeds
 from vitascope.comparison.tuning import tuning_record, tuning_runs
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups
@@ -122,11 +123,12 @@ def compare(
                 run_all(runs, out, engine, cost=cost, overhead=overhead)
 
             make(wanted(question))
-            if plan.most > len(question.seeds):
-                time = _Time(plan, out, engine.processes, started, wanted(question))
+            time = _Time(plan, out, engine.processes, started, wanted(question))
+            most = time.most(question)
+            if most > len(question.seeds):
                 question, rounds = in_rounds(
                     question,
-                    plan.most,
+                    most,
                     {name: size["multiply_adds"] for name, size in sizes.items()},
                     finished=lambda asked: FinishedRuns(question=asked, dataset=dataset, out=out),
                     runs_of=wanted,
@@ -178,11 +180,34 @@ class _Time:
         epochs = training.full_recipe.total_epochs * self.plan.seconds_of_epoch(training)
         return epochs + self.plan.seconds_outside_epochs(training)
 
+    def most(self, question: Comparison) -> int:
+        """Return the seeds of a model that there is time for, by the pace of the first runs.
+
+        It is kept in the plan, before anything is known of the results: all looks depend on it.
+        """
+        if self.plan.budget is None:
+            return self.plan.most
+        saved = record.load(self.out / "plan")
+        if "most_by_pace" not in saved.values:
+            took, pace = self._took_and_pace()
+            longest = sorted((pace * self._expected(run) for run in self.made), reverse=True)
+            left = self.plan.budget - max(perf_counter() - self.started, took / self.processes)
+            pair = makespan(longest[:2], self.processes)
+            most = most_seeds(len(question.seeds), left, pair)
+            values = {**saved.values, "most_by_pace": most}
+            saved = replace(saved, values=values)
+            saved.save(self.out / "plan")
+        return int(saved.values["most_by_pace"])
+
+    def _took_and_pace(self) -> tuple[float, float]:
+        """Return the seconds of the runs so far, and the same as a multiple of those expected."""
+        took = sum(load_run(folder_of(run[0], run[2], self.out)).seconds for run in self.made)
+        return took, took / sum(map(self._expected, self.made))
+
     def affordable(self, runs: list[Wanted]) -> bool:
         """Whether the runs end within the budget; those that are finished take no time."""
         left = [run for run in runs if not is_finished(*run, self.out)]
-        took = sum(load_run(folder_of(run[0], run[2], self.out)).seconds for run in self.made)
-        pace = took / sum(map(self._expected, self.made))
+        took, pace = self._took_and_pace()
         self.made += runs
         if self.plan.budget is None or not left:
             return True

@@ -85,8 +85,8 @@ class ComparisonPlan:
         rounds = []
         if self.most > len(asked.seeds):
             rounds = [
-                f"Then seeds are added to the models still in question, to {self.most} at most, "
-                "until the answer is decided."
+                f"Then seeds are added to the models still in question, to about {self.most} at "
+                "most, until the answer is decided."
             ]
         return [summary, *self.notes, *rounds]
 

@@ -119,7 +119,10 @@ def in_rounds(
         last = looks[-1]
         tell(_line(last))
         if not last.contenders:
-            return question, Rounds(looks, most, last.limit or "decided")
+            ended: Reason = last.limit or "decided"
+            if ended == "seeds" and last.seeds == most < MOST:
+                ended = "budget"
+            return question, Rounds(looks, most, ended)
         longer = question.with_another_seed(last.contenders)
         there = runs_of(question)
         runs = [run for run in runs_of(longer) if run not in there]

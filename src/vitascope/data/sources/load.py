@@ -54,9 +54,10 @@ def read_digits(_: str, request: Request) -> Parts:
 def read_folder(path: str, request: Request) -> Parts:
     """Class folders, with a test set next to them or not."""
     train_root, test_root = parts_of(existing(path))
-    more = {"empty_classes": request.empty_classes}
-    files = list_files(train_root, **more)
-    tests = list_files(test_root, files.classes, **more) if test_root else None
+    empty = request.empty_classes
+    files, tests = list_files(train_root, empty_classes=empty), None
+    if test_root:
+        tests = list_files(test_root, files.classes, empty_classes=empty)
     return from_files(files, tests, request)
 
 
