@@ -5,8 +5,8 @@
 Three models with costs of 3, 2 and 1; the first is ahead of the second by the lead, and the third
 is 4 points behind the second (80 %). Runs are simulated as in tests/simulated_runs.py. With a lead
 of 0 the first two are equal, so that every "clear" is false: the worst case, because one more equal
-model would have to be beaten too. The fixed number of seeds is the least, up to 10, of which a comparison
-that looks once has at least the same power. About four minutes with 1,000 trials.
+model would have to be beaten too. The fixed number of seeds is the least, up to 10, with which a
+comparison that looks once has at least the same power. About four minutes with 1,000 trials.
 """
 
 import json
