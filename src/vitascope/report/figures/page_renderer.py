@@ -59,19 +59,19 @@ def draw_panel(panel: Panel, size: str = "half", most: int = MOST_POINTS) -> Mar
 
 def left_out(figure: Figure, most: int = MOST_POINTS) -> str:
     """What is not drawn, because it would be too much; empty when all is."""
-    found = []
+    names = []
     for panel in figure.panels:
         if isinstance(panel, Lines):
             longest = max((len(line.x) for line in panel.series), default=0)
             if longest > most:
-                found.append(f"{most} of {longest} points per line are drawn")
+                names.append(f"{most} of {longest} points per line are drawn")
         elif isinstance(panel, Dots):
             seeds = max((len(v) for line in panel.series for v in line.values), default=0)
             if seeds > MOST_SEEDS:
-                found.append(f"{MOST_SEEDS} of {seeds} seeds per mark are drawn")
+                names.append(f"{MOST_SEEDS} of {seeds} seeds per mark are drawn")
         elif isinstance(panel, Maps) and panel.values.ndim == 4:
             rows, columns = panel.values.shape[:2]
             if rows > MOST_ROWS or columns > MOST_COLUMNS:
                 shown = f"{min(rows, MOST_ROWS)} x {min(columns, MOST_COLUMNS)}"
-                found.append(f"{shown} of {rows} x {columns} maps are shown")
-    return "; ".join(dict.fromkeys(found))
+                names.append(f"{shown} of {rows} x {columns} maps are shown")
+    return "; ".join(dict.fromkeys(names))
