@@ -175,7 +175,7 @@ def evenly_spaced(items: Sequence[T], number: int) -> list[T]:
 
 
 def counts_that_fit(images: int, epochs: int, room: int) -> tuple[int, int]:
-    """How many images and epochs to keep of these, where ``room`` pairs fit.
+    """Return how many images and epochs to keep of these, where ``room`` pairs fit.
 
     >>> counts_that_fit(6, 6, 36), counts_that_fit(6, 6, 10), counts_that_fit(6, 1, 2)
     ((6, 6), (3, 3), (2, 1))

@@ -251,7 +251,7 @@ def top_answers(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[An
 
 
 def explainer_of(structure: ModelStructure) -> Explainer | None:
-    """What explains the model; None where it has no features on a grid."""
+    """Return what explains the model; None where it has no features on a grid."""
     try:
         return Explainer(structure)
     except UserError:
@@ -282,7 +282,7 @@ def relevance_maps(
 
 
 def similar_features(explain: Explainer, images: Tensor) -> Tensor | None:
-    """How similar the features of each place are to those of all places, 0 to 1. (n, h * w, h, w)
+    """Return the similarity of the features at each two places, 0 to 1. (n, h * w, h, w)
 
     The cosine of the features of two places, less their mean over the image; below 0 it is 0. They
     are the features that Grad-CAM weights. None where there are too many places.

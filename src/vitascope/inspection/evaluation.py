@@ -44,7 +44,7 @@ LARGEST = 200  # classes of a confusion matrix that is kept
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """How often class i was called j. (K, K) int64
+    """Return how often class i was called j. (K, K) int64
 
     >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
     [[1, 1], [0, 1]]

@@ -26,7 +26,7 @@ class AxisScale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where ``value`` lies.
+        """Return where ``value`` lies.
 
         >>> AxisScale(1, 100, log=True).at(10)
         0.5

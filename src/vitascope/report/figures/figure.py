@@ -13,7 +13,7 @@ from vitascope.report.figures.axes import thin
 
 
 def known(value: Any, log: bool = False) -> bool:
-    """Whether a number is there and may be drawn."""
+    """Return whether a number is there and may be drawn."""
     return isinstance(value, (int, float)) and math.isfinite(value) and (value > 0 or not log)
 
 

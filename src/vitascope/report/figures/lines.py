@@ -54,7 +54,7 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
 
 
 def of_points(panel: Lines) -> bool:
-    """Whether every series is a single point, which has its name beside it."""
+    """Return whether every series is a single point, which has its name beside it."""
     return not panel.joined and all(len(line.x) == 1 for line in panel.series)
 
 

@@ -70,7 +70,7 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
 
 
 def _how_far(models: Sequence[Seen]) -> str:
-    """Whether the first and the last layer look nearby or everywhere, in words."""
+    """Return whether the first and the last layer look nearby or everywhere, in words."""
     shares_of = []
     for seen in models:
         uniform = seen.values["uniform"]
@@ -166,7 +166,7 @@ def _relative(seen: Seen) -> list[np.ndarray]:
 
 
 def maps(models: Sequence[Seen]) -> Figure:
-    """What one patch attends to, a panel per model; gated layers also by content and position."""
+    """Draw what one patch attends to; gated layers also by content and position."""
     panels: tuple[Panel, ...] = tuple(_maps(seen, len(models) > 1) for seen in models)
     panels += tuple(_to_tokens(seen) for seen in models if seen.values.get("token_share"))
     parts = []

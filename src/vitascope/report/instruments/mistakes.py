@@ -130,7 +130,7 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
 
 
 def _classes(values: Mapping[str, Any], model: str) -> list[Table]:
-    """How often each class is right, the worst first."""
+    """Return how often each class is right, the worst first."""
     if not values.get("per_class"):
         return []
     lines = sorted(values["per_class"], key=lambda line: line["right"] / line["images"])
@@ -183,7 +183,7 @@ def _percent(share: float | None) -> str:
 
 
 def _coarse(array: np.ndarray | None) -> bool:
-    """Whether it is a PNG of less than 24 pixels, by the width in its header."""
+    """Return whether it is a PNG of less than 24 pixels, by the width in its header."""
     raw = b"" if array is None else array[:20].tobytes()
     return raw.startswith(b"\x89PNG") and int.from_bytes(raw[16:20]) < COARSE
 

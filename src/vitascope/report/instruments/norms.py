@@ -89,7 +89,7 @@ def _drawn(seen: Seen) -> Lines:
 
 
 def _where(seen: Seen) -> Maps:
-    """Where high patches lie after the unit that has most, and after the last."""
+    """Return where high patches lie after the unit that has most, and after the last."""
     units, high = seen.values["units"], seen.values["high"]
     chosen = list(dict.fromkeys([units[int(np.argmax(high))], units[-1]]))
     maps = [np.asarray(seen.record.arrays[f"where/{unit}"], float) for unit in chosen]

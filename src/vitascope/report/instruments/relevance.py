@@ -55,7 +55,7 @@ def relevance(models: Sequence[Seen]) -> Figure:
 
 
 def _change_words(one: Mapping[str, Any], curve: str) -> str:
-    """How the probability of the answer differs from that in random order.
+    """Return how the probability of the answer differs from that in random order.
 
     >>> _change_words({"gain": 0.123, "error": 0.01}, "deletion")
     '12.3 ± 1.0 points less probable'

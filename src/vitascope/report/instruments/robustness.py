@@ -169,7 +169,7 @@ _NUMBERS: dict[str, Callable[[Record], list[Number]]] = {
 
 
 def chance(record: Record) -> str:
-    """How far chance alone may move an accuracy on that many images."""
+    """Return how far chance alone may move an accuracy on that many images."""
     count = record.values["num_images"]
     return f"{count} images, standard error of an accuracy up to {50 / sqrt(count):.1f} points"
 

@@ -40,7 +40,7 @@ def summary_table(records: Mapping[str, Record], name: str = "summary", title: s
 
 
 def left_out(records: Mapping[str, Record]) -> list[str]:
-    """What was not measured, and why; one line for each reason.
+    """Return what was not measured, and why; one line for each reason.
 
     >>> values = {
     ...     "left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}

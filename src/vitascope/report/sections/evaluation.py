@@ -85,7 +85,7 @@ def _bar(record: Record, name: str, style: Style) -> ModelBar:
 
 
 def _ahead(first: Record, second: Record) -> str:
-    """Whether the best two differ on the same images by more than chance (McNemar's exact test)."""
+    """Return whether the best two differ by more than chance (McNemar's exact test)."""
     stored = [record.arrays for record in (first, second)]
     source = [[record.config.get(name) for name in ("data", "split")] for record in (first, second)]
     same = source[0] == source[1] and all("predicted" in arrays for arrays in stored)

@@ -50,7 +50,7 @@ def _inspections(sources: Sequence[Source]) -> list[Session]:
 
 
 def _one_run(first: Session, second: Session) -> bool:
-    """Whether two inspections ran different instruments on the same weights of a run."""
+    """Return whether two inspections ran different instruments on the same weights of a run."""
     one, two = (_any(session).record.config for session in (first, second))
     same = all(one.get(key) == two.get(key) for key in ("run", "epoch", "model"))
     return bool(one.get("run")) and same and not first.keys() & second.keys()
@@ -141,7 +141,7 @@ def inspected(records: Mapping[str, Record]) -> str:
 
 
 def cautions(records: Sequence[Record]) -> list[str]:
-    """What speaks against reading anything into the numbers: random weights, a run at chance."""
+    """Return reasons not to trust the numbers: random weights, a run at chance."""
     notes = [str(note) for record in records for note in record.config.get("notes") or ()]
     return [
         note[:1].upper() + note[1:]
@@ -151,7 +151,7 @@ def cautions(records: Sequence[Record]) -> list[str]:
 
 
 def next_steps(source: Source, *, evaluated: bool = False) -> tuple[tuple[str, str], ...]:
-    """What to do next with a run: use it, and measure it or look inside."""
+    """Return what to do next with a run: use it, and measure it or look inside."""
     config = source.record.config
     subject, data = str(config.get("subject") or ""), config.get("data")
     options = [("--data", data), ("--pretrained", config.get("pretrained"))]

@@ -54,12 +54,12 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 
 
 def tally(claims: Sequence[JudgedClaim]) -> str:
-    """How many claims agree, in words."""
+    """Return how many claims agree, in words."""
     return tally_verdicts([claim.badge.words for claim in claims])
 
 
 def correction(claims: Sequence[JudgedClaim]) -> str:
-    """What is left of them at a false discovery rate of 5 % per paper, in words."""
+    """Return what is left of them at a false discovery rate of 5 % per paper, in words."""
     return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
 
 

@@ -52,7 +52,7 @@ def claimed_by(source: str) -> str:
 
 
 def claim_in_words(covers: str, claim: str) -> str:
-    """What a study is to decide, and whose claim it is, by the first place that the study covers.
+    """Return what a study is to decide, and whose claim it is.
 
     >>> [claim_in_words(covers, "it helps") for covers in ("CB Table S1, CB Fig. S1", "Fine grid")]
     ['The paper: it helps.', 'The claim: it helps.']
@@ -107,7 +107,7 @@ def _numbers(claim: Mapping[str, Any]) -> list[str]:
 
 
 def tally(verdicts: Sequence[str]) -> str:
-    """How many claims agree, in words.
+    """Return how many claims agree, in words.
 
     >>> tally([]), tally(["agrees"])
     ('No claim was tried', 'The one claim agrees')
@@ -158,7 +158,7 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
 
 
 def correction(claims: Sequence[CountedClaim]) -> str:
-    """What is left of the decided claims after the correction; nothing where none was tested.
+    """Describe which decided claims remain significant after the correction for several claims.
 
     >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
     >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
@@ -230,7 +230,7 @@ def _theirs(paper: float, digits: int) -> str:
 
 
 def runs_in_words(values: Mapping[str, Any]) -> str:
-    """How many runs, and which of them earlier records told about.
+    """Return how many runs, and which of them earlier records told about.
 
     >>> told = {"record": "a.json", "num_runs": 12, "commit": "13c9387130fd", "time": "2026-11-17T"}
     >>> runs_in_words({"num_runs": 20, "earlier": [told]})
