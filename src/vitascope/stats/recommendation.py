@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.settings import checked
 from vitascope.stats.differences import Images, Runs, estimate, runs_of
 from vitascope.stats.variance import ErrorVariance, Estimate
 
@@ -56,6 +57,7 @@ class Recommendation:
     reason: str  # one line
 
 
+@checked
 def recommend(
     correct: Mapping[str, Any],
     cost: Mapping[str, float],

@@ -39,6 +39,7 @@ from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = [
     "Fourier",
@@ -173,6 +174,7 @@ class StreamingFourier(UnitMeans, name="fourier"):
         return Fourier(frequency, amplitude, *named, num_images, self.left_out, self.end)
 
 
+@checked
 def fourier(
     model: nn.Module,
     batches: Iterable[Any],

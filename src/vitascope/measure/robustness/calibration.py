@@ -38,6 +38,7 @@ from vitascope.reliability import (
     reliability,
     with_intervals,
 )
+from vitascope.settings import checked
 
 __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
 
@@ -142,6 +143,7 @@ def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> 
     )
 
 
+@checked
 def calibration(
     model: nn.Module,
     batches: Iterable[Any],
