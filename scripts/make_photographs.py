@@ -48,7 +48,8 @@ def main(weights: str) -> None:
     """Measure, and draw the first figure of the page."""
     found = vitascope.inspect(f"{NAME}@{weights}", data=squares(), measures="relevance")
     config = {**found.record.config, "subject": NAME, "name": NAME, "data": "six photographs"}
-    kept = replace(found.record, config=config)
+    made = {**found.record.made, "command": f"python scripts/make_photographs.py {weights}"}
+    kept = replace(found.record, config=config, made=made)
     kept.save(OUT / "records" / "photographs")
     with TemporaryDirectory() as folder:
         kept.save(Path(folder) / "relevance")
