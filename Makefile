@@ -115,7 +115,7 @@ figures: $(READY)
 docs: $(READY)
 	$(BIN)/pytest tests/test_docs.py tests/test_readme.py
 	$(BIN)/python scripts/make_architecture.py
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/site
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/site
 	@echo build/site/index.html
 
 # The packages that are released, dist/*, and what is in them.

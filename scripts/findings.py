@@ -179,9 +179,7 @@ INSIDE: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
 # Sentences of the README, each with the claims that support it: study, claim, verdict
 FINDINGS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "Trained on 1,000 images, a ResNet is about {} percentage points more accurate than a plain "
-    "ViT of the same size.": (
-        ("locality-dial", _DIAL.format("convolutions"), "agrees"),
-    ),
+    "ViT of the same size.": (("locality-dial", _DIAL.format("convolutions"), "agrees"),),
     "On the same 1,000 images a ConViT is about {} percentage points ahead of the ViT, and with "
     "5,000 images we measured no difference.": (
         ("fine-grid-images", _PATCHES.format(2), "agrees"),

@@ -20,7 +20,15 @@ WIDTH, HEIGHT = 1100, 800  # of the page, as it is opened
 SHOWN = 820  # pixels across, of the picture
 STEPS, STEP, REST = 8, 60, 1800  # frames of a scroll, milliseconds of a frame and of a halt
 HALTS = ("#answer figure", "[id*=gallery]")  # what is scrolled to, where the page has it
-PATH = ((0.2, 0.3), (0.35, 0.35), (0.5, 0.4), (0.6, 0.5), (0.55, 0.65), (0.4, 0.7))  # of the pointer
+SCROLL = "y => window.scrollTo({top: y, behavior: 'instant'})"
+PATH = (
+    (0.2, 0.3),
+    (0.35, 0.35),
+    (0.5, 0.4),
+    (0.6, 0.5),
+    (0.55, 0.65),
+    (0.4, 0.7),
+)  # of the pointer
 
 
 def frames(tab: Page) -> Iterator[tuple[bytes, int]]:
@@ -38,10 +46,15 @@ def frames(tab: Page) -> Iterator[tuple[bytes, int]]:
         for step in range(1, STEPS + 1):
             share = step / STEPS
             eased = share * share * (3 - 2 * share)
-            tab.evaluate("y => window.scrollTo({top: y, behavior: 'instant'})", at + eased * (target - at))
+            tab.evaluate(
+                "y => window.scrollTo({top: y, behavior: 'instant'})", at + eased * (target - at)
+            )
             yield tab.screenshot(), STEP
         at = tab.evaluate("window.scrollY")
         yield tab.screenshot(), REST
+    gated = tab.locator("#ex-first option").filter(has_text="convit")
+    if gated.count():  # a model whose maps have something to show
+        tab.locator("#ex-first").select_option(gated.first.get_attribute("value"))
     picture = tab.locator("#ex-picture").bounding_box()
     if picture is None:
         return

@@ -16,11 +16,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-import vitascope
 from make_picture import first_figure
 from PIL import Image
 from skimage import data
 from sklearn.datasets import load_sample_image
+
+import vitascope
 
 OUT = Path(__file__).parents[1] / "docs" / "figures" / "instruments"
 NAME = "tf_efficientnet_lite0"

@@ -1,6 +1,6 @@
-"""The page of all recipe settings, docs/api/recipes.md, from the dataclasses; the site's build makes it.
+"""The page of all recipe settings, docs/api/recipes.md, from the dataclasses.
 
-Names, kinds and values come from the code. A setting without a description here, or a description
+The build of the site makes it. Names and values come from the code. A setting without a description here, or a description
 without a setting, is an error.
 """
 

@@ -295,8 +295,8 @@ def _papers(claims: Sequence[CountedClaim], shown: Sequence[str]) -> str:
 
 
 NOTE = """Every claim of a paper is tested on networks that are far smaller than the paper's, on \
-smaller images and in shorter trainings. A claim that disagrees says where it stops holding at this \
-size; it does not say that the paper is wrong. [The words of a verdict](../statistics.md) are \
+smaller images and in shorter trainings. A claim that disagrees says where it stops holding at \
+this size; it does not say that the paper is wrong. [The words of a verdict](../statistics.md) are \
 explained on one page. If 40 claims had no effect behind them, about one would agree and one \
 disagree by chance. The numbers in brackets, "(corrected)", count the verdicts that remain \
 significant after correcting for multiple comparisons."""
@@ -319,7 +319,9 @@ def results_pages(folders: Sequence[Path], figures: Path) -> dict[str, str]:
         parts.append(_overview(mine))
     rest = [name for name, record in records if record.kind != "study"]
     if rest:
-        rows = [[f"[{_title(name, record)}]({name}.md)"] for name, record in records if name in rest]
+        rows = [
+            [f"[{_title(name, record)}]({name}.md)"] for name, record in records if name in rest
+        ]
         parts += ["## Comparisons, benchmarks and single measurements"]
         parts += ["\n".join(f"- {cell}" for (cell,) in rows)]
     names = "\n".join(name for name, _ in records)
