@@ -20,7 +20,6 @@ WIDTH, HEIGHT = 1100, 800  # of the page, as it is opened
 SHOWN = 820  # pixels across, of the picture
 STEPS, STEP, REST = 8, 60, 1800  # frames of a scroll, milliseconds of a frame and of a halt
 HALTS = ("#answer figure", "[id*=gallery]")  # what is scrolled to, where the page has it
-SCROLL = "y => window.scrollTo({top: y, behavior: 'instant'})"
 PATH = (
     (0.2, 0.3),
     (0.35, 0.35),

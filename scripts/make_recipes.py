@@ -1,7 +1,7 @@
 """The page of all recipe settings, docs/api/recipes.md, from the dataclasses.
 
-The build of the site makes it. Names and values come from the code. A setting without a description here, or a description
-without a setting, is an error.
+The build of the site makes it. Names and values come from the code. A setting without a description
+here, or a description without a setting, is an error.
 """
 
 from collections.abc import Iterator

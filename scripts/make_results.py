@@ -37,7 +37,7 @@ from vitascope.report.tables.study import (
 )
 from vitascope.report.tables.table import Table, as_markdown, row
 
-__all__ = ["readme_with_findings", "results_pages", "section", "verdicts_in_words"]
+__all__ = ["readme_with_findings", "results_pages", "section"]
 
 ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
 README = Path(__file__).parents[1] / "README.md"
@@ -391,19 +391,6 @@ def shown_findings(studies: Sequence[Record]) -> str:
         "A positive contrast supports the claim. A verdict in brackets is not significant after "
         f"correcting for multiple comparisons.\n\n{inside_table(studies)}"
     )
-
-
-def verdicts_in_words(studies: Sequence[Record], images: str) -> str:
-    """One sentence: how many claims were tried on these images, how, and what became of them."""
-    claims = [tested(claim) for record in studies for claim in record.values["claims"]]
-    unseen = "not testable here"
-    counted = tally([claim.verdict for claim in claims]).replace(
-        unseen, f"{unseen} (the paper's effect is smaller than what we could see)"
-    )
-    seeds = sorted({len(record.values["seeds"]) for record in studies})
-    how = " to ".join(f"{number}" for number in dict.fromkeys((seeds[0], seeds[-1])))
-    left = correction(claims).replace("At a false discovery", "; at a false discovery")
-    return f"{len(studies)} studies on {images}, {how} seeds each: {counted}{left or '.'}"
 
 
 if __name__ == "__main__":
