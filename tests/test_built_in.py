@@ -15,7 +15,7 @@ from vitascope.models import create_model
         ("vit_micro", "vit", "plain attention"),
         ("convit_micro", "convit", "gated"),
         ("resnet_micro", "cnn", "convolutions"),
-        ("alternet_micro", "other", "beside attention"),
+        ("alternet_micro", "other", "next to attention"),
         ("convolutional_vit_micro", "other", "neighbourhood"),
         ("vit_micro+lsa", "vit", "none of a token to itself"),
         ("vit_micro+spt+impulse", "vit", "impulse.*overlap"),

@@ -1,10 +1,12 @@
 """The command line as a user meets it."""
 
 import json
+from typing import get_type_hints
 
 import pytest
+from tyro.conf import Positional
 
-from vitascope.commands import COMMANDS, main
+from vitascope.commands import COMMANDS, main, options_of
 from vitascope.record import load
 
 
@@ -14,6 +16,28 @@ def test_every_command_has_help_with_an_example(command, capsys):
         main([command, "--help"])
     assert stop.value.code == 0
     assert f"  vitascope {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_every_option_and_no_default_that_says_nothing(command, capsys):
+    with pytest.raises(SystemExit):
+        main([*(("study", "ablation") if command == "study" else (command,)), "--help"])
+    text = capsys.readouterr().out
+    assert "(default: )" not in text
+    assert "(default: None)" not in text
+    hints = get_type_hints(options_of(command), include_extras=True)
+    flags = [
+        name for name, hint in hints.items() if Positional not in getattr(hint, "__metadata__", ())
+    ]
+    assert not [name for name in flags if f"--{name.replace('_', '-')}" not in text]
+
+
+def test_further_options_come_after_the_common_ones(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    common, further = capsys.readouterr().out.split("further options")
+    assert "--data" in common
+    assert "--match" in further
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ SMALL = (  # micro networks: many runs, or an 8 x 8 grid
     "convexity",
     "landscape",
     "locality-in-training",
+    "ablation",
+    "gating",
+    "masking",
+    "sam",
+    "blur",
 )
 RAW = {"paper": "", "desk": "", "laptop": ""}
 

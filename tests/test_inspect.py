@@ -221,10 +221,10 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("my_nets:number --list", "returned int"),
         ("my_nets:nothing --list", "my_nets:nothing"),
         ("my_nets:needs --list", "cannot take images of 3 x 224 x 224"),
-        ("my_nets:grey --pretrained --list", "brings its own weights"),
+        ("my_nets:grey --pretrained --list", "has weights of its own"),
         ("my_nets:flat --data digits --measures cka --images 4", "the same for all images"),
         ("RUN --epoch 7", "kept no weights of epoch 7; there are: 1, 2"),
-        ("RUN --pretrained", "brings its own weights"),
+        ("RUN --pretrained", "has weights of its own"),
         ("RUN --grid 3", "--grid"),
     ],
 )

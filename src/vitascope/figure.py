@@ -205,27 +205,27 @@ def head_panels(
     >>> [round(y, 1) for y in line.y], len(line.strands)
     ([0.3, 0.6], 2)
     """
-    found = []
-    for place, title in enumerate(layers):
-        heads = values[:, place][:, np.isfinite(values[:, place]).all(0)]
+    panels = []
+    for index, title in enumerate(layers):
+        heads = values[:, index][:, np.isfinite(values[:, index]).all(0)]
         means = heads.mean(1).tolist() if heads.size else [None] * len(epochs)
         line = Series(label="mean", x=list(epochs), y=means, strands=heads.T.tolist())
-        found.append(Lines(title=title, series=(line,), **panel))
-    return tuple(found)
+        panels.append(Lines(title=title, series=(line,), **panel))
+    return tuple(panels)
 
 
 def stored(figure: Figure) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A figure as a record holds it: plain values, and the arrays that they name."""
     item = _changed(figure)
     panels, arrays = [], {}
-    for place, panel in enumerate(figure.panels):
+    for index, panel in enumerate(figure.panels):
         kind = next(name for name, made in _PANELS.items() if isinstance(panel, made))
         plain = {"kind": kind, **_changed(panel)}
         if "values" in plain:
-            plain["array"] = f"{figure.name}/{place}"
+            plain["array"] = f"{figure.name}/{index}"
             arrays[plain["array"]] = plain.pop("values")
         if "photographs" in plain:
-            arrays[f"{figure.name}/{place}/photographs"] = plain.pop("photographs")
+            arrays[f"{figure.name}/{index}/photographs"] = plain.pop("photographs")
         if "series" in plain:
             plain["series"] = [_changed(line) for line in plain["series"]]
         panels.append(plain)
@@ -234,12 +234,12 @@ def stored(figure: Figure) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _changed(part: Any) -> dict[str, Any]:
     """Fields that are not at their default; a style belongs to a page."""
-    found = {}
+    changed = {}
     for field in fields(part):
         value = getattr(part, field.name)
         if field.name != "style" and (isinstance(value, np.ndarray) or value != field.default):
-            found[field.name] = value
-    return found
+            changed[field.name] = value
+    return changed
 
 
 def restored(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Figure:
@@ -291,20 +291,20 @@ def check_photographs(photographs: np.ndarray | None, count: int) -> None:
 
 def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
     """What a class has fields for, with words as words and lists that do not change."""
-    found = {name: item[name] for name in (f.name for f in fields(made)) if name in item}
+    values = {name: item[name] for name in (f.name for f in fields(made)) if name in item}
     for name in ("title", "label", "x_label", "y_label"):
-        if name in found:
-            found[name] = str(found[name] or "")
+        if name in values:
+            values[name] = str(values[name] or "")
     for name in _TUPLES:
-        if name in found:
-            found[name] = tuple(found[name])
+        if name in values:
+            values[name] = tuple(values[name])
     for name in ("rows", "columns", "unringed", "groups", "x_names"):
-        if name in found:
-            found[name] = tuple(map(str, found[name]))
+        if name in values:
+            values[name] = tuple(map(str, values[name]))
     for name in ("levels", "rings"):
-        if name in found:
-            found[name] = tuple(map(tuple, found[name]))
-    return found
+        if name in values:
+            values[name] = tuple(map(tuple, values[name]))
+    return values
 
 
 def _array(item: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sides: int) -> np.ndarray:

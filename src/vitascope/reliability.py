@@ -74,11 +74,11 @@ def class_wise(
     >>> class_wise(np.array([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 1])).round(6).tolist()
     [0.25, 0.25]
     """
-    found = []
+    errors = []
     for number, column in enumerate(probabilities.T):
         sums = bin_sums(np.minimum(column, 1.0), (labels == number).astype(float), num_bins)
-        found.append(np.abs(sums[2] - sums[1]).sum() / len(labels))
-    return np.array(found)
+        errors.append(np.abs(sums[2] - sums[1]).sum() / len(labels))
+    return np.array(errors)
 
 
 def wilson(

@@ -82,8 +82,8 @@ def gradients(
             raise UserError(f"the answer of {type(model).__name__} has no gradient by its images")
         sources = {name: event.source for name, event in events.items() if event.source is not None}
         wanted = [tensor for tensor in (*sources.values(), *seen.values()) if tensor.requires_grad]
-        found = torch.autograd.grad(total, wanted, allow_unused=True) if wanted else ()
-    at = {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
+        grads = torch.autograd.grad(total, wanted, allow_unused=True) if wanted else ()
+    at = {id(tensor): gradient for tensor, gradient in zip(wanted, grads, strict=True)}
     map_gradients: dict[str, Tensor | None] = dict.fromkeys(maps)
     for name, source in sources.items():
         gradient, to_map = at.get(id(source)), events[name].map_gradient

@@ -30,8 +30,8 @@ def heads_of(output: Any) -> tuple[Tensor, Tensor]:
         first, second = output
         if isinstance(first, Tensor) and isinstance(second, Tensor) and first.shape == second.shape:
             return _single(first), _single(second)
-    found = _single(_found(output))
-    return found, found
+    logits = _single(_found(output))
+    return logits, logits
 
 
 def logits_of(output: Any) -> Tensor:
@@ -58,8 +58,8 @@ def _found(output: Any) -> Tensor:
         tensors = [value for value in output.values() if isinstance(value, Tensor)]
         if len(tensors) == 1:
             return tensors[0]
-        words = f"a mapping of {', '.join(map(str, list(output)[:6])) or 'nothing'}"
-        raise UserError(f"the model puts out {words}; logits are looked for under 'logits'")
+        description = f"a mapping of {', '.join(map(str, list(output)[:6])) or 'nothing'}"
+        raise UserError(f"the model puts out {description}; logits are looked for under 'logits'")
     if isinstance(output, (tuple, list)):
         for part in output:
             if isinstance(part, Tensor) and part.ndim > 1:

@@ -19,17 +19,17 @@ from vitascope.settings import recorded_as
 
 __all__ = ["COMMANDS", "main", "options_of"]
 
-COMMANDS = {
-    "models": "list the models; their parameters, FLOPs and speed next to the paper's",
-    "data": "look at images: balance, sizes, unreadable files, duplicates",
-    "train": "train a model into a folder that can be resumed",
-    "evaluate": "measure top-1, top-5, NLL and calibration",
-    "predict": "classify image files with a trained run",
-    "export": "write a trained run as ONNX, safetensors or for the Hugging Face hub",
-    "inspect": "look inside any model",
+COMMANDS = {  # in the order of use
+    "data": "check your images: balance, sizes, unreadable files, duplicates",
     "compare": "find out which model suits your images, and why",
-    "study": "answer one of the papers' questions on your images",
-    "report": "make one page of runs, inspections, comparisons and studies",
+    "train": "train one model; an interrupted run can be resumed",
+    "predict": "classify image files with a trained model",
+    "evaluate": "measure accuracy, calibration and robustness",
+    "inspect": "look inside any model: attention, frequencies, similarity and more",
+    "report": "make one web page from runs, inspections, comparisons and studies",
+    "export": "write a trained model as ONNX, safetensors or for the Hugging Face hub",
+    "study": "reproduce a table or figure of the papers on your images",
+    "models": "list the models with their parameters, FLOPs and speed",
 }
 # Classes of options whose name is not their command's: another class has that name.
 OPTIONS = {"data": "DataOptions", "study": "StudyOptions"}

@@ -52,6 +52,17 @@ class Compare:
       vitascope compare --data photos/ --models vit_mini convit_mini --patch-sizes 2 4
     """
 
+    common = (
+        "data",
+        "models",
+        "pretrained",
+        "image_size",
+        "budget",
+        "seeds",
+        "epochs",
+        "out",
+    )  # first in the help
+
     data: fields.Data
     models: tuple[str, ...] = ("vit_micro", "convit_micro", "resnet_micro")
     """Models of ours or timm's; gains are relative to the first. With --pretrained: NAME,

@@ -41,6 +41,17 @@ class Evaluate:
       vitascope evaluate runs/a --on fgsm pgd --epsilons 1/255 8/255 --steps 20
     """
 
+    common = (
+        "model",
+        "data",
+        "on",
+        "pretrained",
+        "split",
+        "images",
+        "image_size",
+        "out",
+    )  # first in the help
+
     model: fields.Model = field(kw_only=False)
     data: fields.TestData = None
     on: tuple[str, ...] = ()

@@ -15,31 +15,27 @@ Model = Annotated[
         "hf-hub:, local-dir:, hf:NAME, or package.module:function.",
     ),
 ]
-Data = Annotated[
-    str,
-    arg(
-        help="Images: digits, a folder of class folders, csv:FILE, cifar10:PATH, idx:PATH, "
-        "hf:NAME, wds:FILES or imagenet:PATH."
-    ),
-]
+_DATA = arg(
+    help="Images: digits, a folder of class folders, csv:FILE, cifar10:PATH, idx:PATH, hf:NAME, "
+    "wds:FILES or imagenet:PATH."
+)
+Data = Annotated[str, _DATA]
+OptionalData = Annotated[str | None, _DATA]
 TestData = Annotated[str | None, arg(help="Images; a run's own test images when left out.")]
 ClassNames = Annotated[
     tuple[str, ...],
     arg(help="The model's names for classes of the images: puppy=dog kitten=cat."),
 ]
-RecipeName = Annotated[
-    str,
-    arg(
-        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
-        "laptop, finetune, linear."
-    ),
-]
+_RECIPES = (
+    "deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, laptop, "
+    "finetune or linear"
+)
+RecipeName = Annotated[str, arg(help=f"{_RECIPES}.")]
 TaskRecipe = Annotated[
     str | None,
     arg(
-        help="deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, "
-        "laptop, finetune, linear; segmentation and vqa for those tasks. laptop, or the task's "
-        "own, when left out."
+        help=f"{_RECIPES}; segmentation and vqa for those tasks. laptop, or the task's own, when "
+        "left out."
     ),
 ]
 Epochs = Annotated[

@@ -41,6 +41,18 @@ class Inspect:
       vitascope inspect hf:google/vit-base-patch16-224 --list
     """
 
+    common = (
+        "model",
+        "data",
+        "measures",
+        "list",
+        "images",
+        "pretrained",
+        "image_size",
+        "epoch",
+        "out",
+    )  # first in the help
+
     model: fields.Model = field(kw_only=False)
     data: fields.TestData = None
     measures: tuple[str, ...] = ()

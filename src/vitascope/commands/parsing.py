@@ -1,14 +1,19 @@
 """Options of a command, from the words of the command line or the arguments of a Python call."""
 
+import ast
+import dataclasses
 import json
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields, make_dataclass
 from difflib import get_close_matches
-from inspect import cleandoc
+from inspect import cleandoc, getsource
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -39,6 +44,8 @@ def parse(kind: type[Request], name: str, words: Sequence[str]) -> Request:
     A mistake is a :class:`UserError` of one line; help ends with :class:`SystemExit`.
     """
     try:
+        if {"-h", "--help"} & {*words}:
+            _print_help(kind, name)
         request, unknown_words = _read(kind, words, name)
     except SystemExit as stop:
         if not stop.code:
@@ -70,6 +77,49 @@ def _read(kind: type[Request], words: Sequence[str], name: str = "") -> tuple[Re
             config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
             return_unknown_args=True,
         )
+
+
+def _print_help(kind: Any, name: str) -> None:
+    """Print the help of a command, paragraphs wrapped to the terminal, and exit."""
+    try:
+        with redirect_stdout(StringIO()) as printed:
+            _read(_help_of(kind), ["--help"], name)
+    finally:
+        width = min(get_terminal_size().columns, 100)
+        for line in printed.getvalue().splitlines():
+            print(line.rstrip() if line.startswith((" ", "╭", "│", "╰")) else fill(line, width))
+
+
+def _help_of(kind: Any) -> Any:
+    """Return the options as their help shows them: those named in ``common`` first, in boxes.
+
+    Paragraphs wrap as one, and a default that says nothing (None, empty, False) is left out.
+    """
+    definition: Any = ast.parse(getsource(kind)).body[0]
+    texts = {
+        ast.unparse(attribute.target): " ".join(str(ast.literal_eval(text.value)).split())
+        for attribute, text in pairwise(definition.body)
+        if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+    hints = get_type_hints(kind, include_extras=True)
+    common: list[Any] = []
+    further: list[Any] = []
+    for each in fields(kind):
+        conf = tyro.conf.arg(
+            help=texts.get(each.name), help_behavior_hint=_shown_default, prefix_name=False
+        )
+        default: dict[str, Any] = {} if each.default is MISSING else {"default": each.default}
+        box = common if each.name in getattr(kind, "common", hints) else further
+        box.append((each.name, Annotated[hints[each.name], conf], dataclasses.field(**default)))
+    if further:
+        common.append(("further", make_dataclass("Further", further, kw_only=True)))
+    made = make_dataclass(kind.__name__, common, kw_only=True)
+    made.__doc__ = kind.__doc__
+    return made
+
+
+def _shown_default(default: str) -> str:
+    return "" if default in ("", "None", "False") else f"(default: {default})"
 
 
 def _option(field: str) -> str:

@@ -44,6 +44,8 @@ class StudyOptions:
           --engine slurm --gpus 8 --slurm slurm_partition=gpu
     """
 
+    common = ("scale", "data", "image_size", "seeds", "out", "plan")  # first in the help
+
     scale: Literal["laptop", "desk", "paper", "smoke"] = "laptop"
     """laptop: micro models, minutes; desk: mini models on real images, hours; paper: its models,
     images and epochs; smoke: seconds."""

@@ -31,10 +31,23 @@ class Train:
       vitascope train --task vqa --model vilt_base+cb --data vqa:/data/vqa --out runs/e
     """
 
-    model: str = field(default="", kw_only=False)
+    common = (
+        "model",
+        "data",
+        "out",
+        "from_comparison",
+        "recipe",
+        "epochs",
+        "image_size",
+        "pretrained",
+        "seed",
+        "resume",
+    )  # first in the help
+
+    model: str | None = field(default=None, kw_only=False)
     """A model of ours or timm's: `vitascope models` lists them. NAME@FILE, or a run's folder,
     starts from their weights."""
-    data: fields.Data = ""
+    data: fields.OptionalData = None
     out: Path
     """Folder for the run."""
     from_comparison: Annotated[Path | None, arg(aliases=["--from"])] = None
@@ -99,7 +112,7 @@ def run(options: Train) -> Result | None:
     """Train, and return how good the model is; None in other processes of the same run."""
     if options.from_comparison is not None:
         options = _recommended(options, options.from_comparison)
-    missing = [f"--{name}" for name in ("model", "data") if not getattr(options, name)]
+    missing = [f"--{name}" for name in ("model", "data") if getattr(options, name) is None]
     if missing:
         raise UserError(
             f"Required options were not provided: {', '.join(missing)} "
@@ -108,7 +121,7 @@ def run(options: Train) -> Result | None:
     if options.pretrained and options.task == "classification":
         from vitascope.hub_access import check_weights_can_be_had
 
-        check_weights_can_be_had([options.model])
+        check_weights_can_be_had([str(options.model)])
     from vitascope.threads import use_threads
 
     use_threads(options.threads)
@@ -135,7 +148,7 @@ def _recommended(options: Train, folder: Path) -> Train:
     names = {each.name for each in dataclasses.fields(Train)}
     usual = {each.name: each.default for each in dataclasses.fields(Train)}
     given = {name: value for name, value in settings.items() if name in names and value}
-    if not options.model and not _opens_no_code(str(given.get("model", ""))):
+    if options.model is None and not _opens_no_code(str(given.get("model", ""))):
         raise UserError(f"the model of {folder} is a Python function; give it with --model")
     for name in given:
         own = getattr(options, name)

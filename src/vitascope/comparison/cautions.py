@@ -126,8 +126,8 @@ def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
                     f"{few.num_images:,} ({entry.mean:.1f} against {before.mean:.1f} %): its "
                     "training may not suit it."
                 )
-                words = f"worse with more images ({entry.model})"
-                cautions.append(Caution(words, sentence, entry.model))
+                label = f"worse with more images ({entry.model})"
+                cautions.append(Caution(label, sentence, entry.model))
     return cautions
 
 

@@ -56,11 +56,11 @@ def _width(name: str) -> tuple[Callable[[int], dict[str, Any]], int]:
     model, made_with = OURS.get(read_name(name).base, (None, {}))
     if model is None:
         raise UserError(f"--match: {name} has no width that can be set; models of ours have")
-    known = {p.name: p.default for p in signature(model).parameters.values()} | made_with
-    if "embed_dim" in known:
-        heads = known["num_heads"]  # each head gets the same number of channels
-        return (lambda width: {"embed_dim": width * heads}), known["embed_dim"] // heads
-    if "widths" in known:
-        widths = known["widths"]
+    arguments = {p.name: p.default for p in signature(model).parameters.values()} | made_with
+    if "embed_dim" in arguments:
+        heads = arguments["num_heads"]  # each head gets the same number of channels
+        return (lambda width: {"embed_dim": width * heads}), arguments["embed_dim"] // heads
+    if "widths" in arguments:
+        widths = arguments["widths"]
         return (lambda width: {"widths": tuple(width * w // widths[0] for w in widths)}), widths[0]
     raise UserError(f"--match: {name} has no one width that can be set; leave it out")

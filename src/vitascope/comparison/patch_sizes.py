@@ -28,11 +28,11 @@ def at_patch_sizes(models: Sequence[str], sides: Sequence[int]) -> tuple[str, ..
     >>> at_patch_sizes(["vit_micro+lsa", "resnet_micro"], [2, 4])
     ('vit_micro+lsa+patch2', 'vit_micro+lsa+patch4', 'resnet_micro')
     """
-    found: list[str] = []
+    names: list[str] = []
     for name in models:
         cut = sides and takes_patches(name)
-        found += [f"{name}{_SUFFIX}{side}" for side in sides] if cut else [name]
-    return tuple(found)
+        names += [f"{name}{_SUFFIX}{side}" for side in sides] if cut else [name]
+    return tuple(names)
 
 
 def finer_grids(names: Iterable[str]) -> Iterator[FinerGrid]:
@@ -46,6 +46,6 @@ def finer_grids(names: Iterable[str]) -> Iterator[FinerGrid]:
         model, suffix, side = name.rpartition(_SUFFIX)
         if suffix and side.isdecimal():
             sides.setdefault(model, []).append(int(side))
-    for model, found in sides.items():
-        for fine, coarse in pairwise(sorted(found)):
+    for model, sizes in sides.items():
+        for fine, coarse in pairwise(sorted(sizes)):
             yield FinerGrid(model, fine, coarse)

@@ -74,11 +74,11 @@ class ComparisonPlan:
         ]
         short = f", after {len(asked.models) * len(FACTORS)} short ones to tune"
         epochs = asked.recipe.epochs
-        said = (
+        summary = (
             f"{' x '.join(parts)}: {len(asked.runs())} runs of {epochs} epoch{'s' * (epochs > 1)}"
         )
-        said += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
-        return [said, *self.notes]
+        summary += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
+        return [summary, *self.notes]
 
     @property
     def notes(self) -> list[str]:
@@ -138,9 +138,9 @@ def make_plan(
     if options.match == "compute":
         asked = replace(asked, model_args=matched_widths(asked.models, dataset))
     config = plain({**asked.config, **asdict(options)})
-    kept = _kept(out, config)
-    if kept is not None:
-        return _from_record(kept, asked, budget)
+    saved = _kept(out, config)
+    if saved is not None:
+        return _from_record(saved, asked, budget)
     speeds = {
         name: time_steps(name, dataset, recipes[name], **asked.model_args.get(name, {}))
         for name in asked.models
@@ -200,12 +200,12 @@ def _kept(out: Path, config: Mapping[str, Any]) -> Record | None:
     """The plan of the same question in the same folder."""
     if not (out / "plan.json").exists():
         return None
-    found = record.load(out / "plan")
-    return found if found.config == config else None
+    saved = record.load(out / "plan")
+    return saved if saved.config == config else None
 
 
-def _from_record(kept: Record, asked: Comparison, budget: float | None) -> ComparisonPlan:
-    values = kept.values
+def _from_record(saved: Record, asked: Comparison, budget: float | None) -> ComparisonPlan:
+    values = saved.values
     recipe = asked.recipe
     if values["epochs"] != recipe.epochs:
         recipe = changed_recipe(recipe, values["epochs"], {})

@@ -117,22 +117,22 @@ def measure_curvature(
         "dtype": torch.float64 if plan.double else torch.float32,
     }
     if name == "hessian" and plan.processes > 1 and plan.num_batches > 1:
-        found: Any = HessianSpectrum.merge(_in_processes(plan, options, common, steps))
-        return _with_images(found.to_record(), plan, recipe.name)
+        spectrum: Any = HessianSpectrum.merge(_in_processes(plan, options, common, steps))
+        return _with_images(spectrum.to_record(), plan, recipe.name)
     batches = augmented_batches(
         session, recipe, num_batches=plan.num_batches, batch_size=plan.batch_size, seed=seed
     )
     if name == "hessian":
-        found = _spectrum(plan, session, batches, common, seed, 0, steps)
+        spectrum = _spectrum(plan, session, batches, common, seed, 0, steps)
     elif name == "blocks":
         del common["weight_decay"]  # of the NLL alone
-        found = measure.blocks(session.model, batches, seed=seed, on_group=steps, **common)
+        spectrum = measure.blocks(session.model, batches, seed=seed, on_group=steps, **common)
     elif name == "density":
-        found = measure.density(session.model, batches, seed=seed, **common)
+        spectrum = measure.density(session.model, batches, seed=seed, **common)
         steps("density", 1)
     else:
-        found = _landscape(plan, session, batches, common, seed, steps)
-    return _with_images(found.to_record(), plan, recipe.name)
+        spectrum = _landscape(plan, session, batches, common, seed, steps)
+    return _with_images(spectrum.to_record(), plan, recipe.name)
 
 
 def _landscape(
@@ -216,14 +216,14 @@ def _in_processes(
 def _trajectory(text: str, session: Session) -> Any:
     """From the weights a run kept, to its last ones."""
     folder = Path(text)
-    kept = sorted(folder.glob("weights/epoch-*.safetensors")) if folder.is_dir() else []
-    if len(kept) < 2:
+    checkpoints = sorted(folder.glob("weights/epoch-*.safetensors")) if folder.is_dir() else []
+    if len(checkpoints) < 2:
         raise UserError(
-            f"{text} kept the weights of {len(kept)} epochs; a trajectory needs 2 or more: train "
-            "with --set keep_epochs='[0,1,2,4,8]'"
+            f"{text} kept the weights of {len(checkpoints)} epochs; a trajectory needs 2 or more: "
+            "train with --set keep_epochs='[0,1,2,4,8]'"
         )
     states: dict[int, Any] = {
-        int(path.stem.split("-")[1]): lambda path=path: read_state(path) for path in kept
+        int(path.stem.split("-")[1]): lambda path=path: read_state(path) for path in checkpoints
     }
     run = load_run(folder)
     states.setdefault(run.epochs, lambda: read_state(run.weights))

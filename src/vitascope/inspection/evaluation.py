@@ -74,14 +74,14 @@ def mistakes(
             for k in np.flatnonzero(there).tolist()
         ],
     }
-    kept = {"confusion": matrix} if len(classes) <= LARGEST else {}
+    fields = {"confusion": matrix} if len(classes) <= LARGEST else {}
     if images is not None:
         order = np.argsort(found.probability, kind="stable")
         for name, which in zip(LISTS, (~found.correct, found.correct), strict=True):
             some = order[which[order]][:SHOWN].tolist()
             values[name] = [_line(found, classes, images, index) for index in some]
-            kept |= _pictures(images, some)
-    return values, kept
+            fields |= _pictures(images, some)
+    return values, fields
 
 
 def _line(
@@ -244,8 +244,8 @@ def evaluate_on(
         def advance(what: str, ahead: int, later: int = later) -> None:
             steps(what, ahead + later)
 
-        found = measure_robustness(
+        results = measure_robustness(
             name, trial, model, batches, session.statistics, advance, relabel
         )
-        records[name] = replace(found, config={**opened.config, **found.config})
+        records[name] = replace(results, config={**opened.config, **results.config})
     return records

@@ -161,7 +161,7 @@ def inspect_subject(
     streaming = [name for name in STREAMING if name in wanted]
     if streaming:
         begun = perf_counter()
-        found = measure.together(
+        measured = measure.together(
             session.model,
             batches,
             streaming,
@@ -171,9 +171,9 @@ def inspect_subject(
             level=request.level,
             **request.token_grid,
         )
-        refused |= found.refused
+        refused |= measured.refused
         spent = perf_counter() - begun
-        records |= {n: replace(r.to_record(), seconds=spent) for n, r in found.results.items()}
+        records |= {n: replace(r.to_record(), seconds=spent) for n, r in measured.results.items()}
     for name in [name for name in _ALONE if name in wanted]:
         begun = perf_counter()
         try:

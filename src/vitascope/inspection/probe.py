@@ -140,21 +140,26 @@ def probe(
         c = _best_c(inner)
         nearest: list[np.ndarray] = []
         straight: list[np.ndarray] = []
-        said: list[Predictions] = []
+        predictions: list[Predictions] = []
         for seed in seeds:
-            kept = _kept(train_labels, seed, groups)
-            features, labels = train[kept], train_labels[kept]
+            folds = _kept(train_labels, seed, groups)
+            features, labels = train[folds], train_labels[folds]
             if len(np.unique(labels)) == 1:  # nothing to tell apart
                 shares = np.ones((len(test_labels), 1))
                 nearest.append(test_labels == labels[0])
-                said.append(_said(shares, labels[:1], test_labels))
+                predictions.append(_said(shares, labels[:1], test_labels))
             else:
-                near, line = neighbours(k, len(kept)), linear(c).fit(features, labels)
+                near, line = neighbours(k, len(folds)), linear(c).fit(features, labels)
                 nearest.append(near.fit(features, labels).predict(test) == test_labels)
-                said.append(_said(line.predict_proba(test), line.classes_, test_labels))
-            straight.append(said[-1].correct)
+                predictions.append(_said(line.predict_proba(test), line.classes_, test_labels))
+            straight.append(predictions[-1].correct)
     return Probed(
-        knn=np.stack(nearest), linear=np.stack(straight), k=k, c=c, inner=inner, first=said[0]
+        knn=np.stack(nearest),
+        linear=np.stack(straight),
+        k=k,
+        c=c,
+        inner=inner,
+        first=predictions[0],
     )
 
 
@@ -197,8 +202,8 @@ def _inner(
         models = [(f"{k}", neighbours(k, len(inside))) for k in ks]
         models += [(f"{c:g}", linear(c)) for c in CS]
         for name, model in models:
-            said = model.fit(features[inside], labels[inside]).predict(features[outside])
-            right[name] += float((said == labels[outside]).sum()) / len(labels)
+            predicted = model.fit(features[inside], labels[inside]).predict(features[outside])
+            right[name] += float((predicted == labels[outside]).sum()) / len(labels)
     return right
 
 
@@ -215,12 +220,12 @@ def features_of(model: nn.Module, images: Tensor) -> Tensor:
     head = getattr(model, "forward_head", None)
     if not callable(forward) or not callable(head):
         return into_last_linear(model, images)[1]
-    found = forward(images)
+    outputs = forward(images)
     prefix = int(getattr(model, "num_prefix_tokens", 0) or 0)
-    if found.ndim == 3 and prefix:
-        parts = (found[:, 0], found[:, prefix:].mean(dim=1))
+    if outputs.ndim == 3 and prefix:
+        parts = (outputs[:, 0], outputs[:, prefix:].mean(dim=1))
         return torch.cat([F.normalize(part, dim=-1) for part in parts], dim=-1)
-    return head(found, pre_logits=True).flatten(1)
+    return head(outputs, pre_logits=True).flatten(1)
 
 
 def into_last_linear(model: nn.Module, images: Tensor) -> tuple[nn.Linear, Tensor]:
@@ -238,8 +243,8 @@ def into_last_linear(model: nn.Module, images: Tensor) -> tuple[nn.Linear, Tenso
             hook.remove()
     if not seen or len(seen[-1][1]) != len(images):
         raise UserError("the model has no linear head whose input could be its features")
-    layer, found = seen[-1]
-    return layer, found.flatten(1)
+    layer, entering = seen[-1]
+    return layer, entering.flatten(1)
 
 
 def frozen_features(
@@ -258,8 +263,8 @@ def frozen_features(
         on_step: Told how many more images are done.
     """
     path = folder / f"{opened.weights_key}-{VERSION}.safetensors"
-    known, rows = _read(path)
-    place = {bytes(key): row for row, key in enumerate(known)}
+    cached, rows = _read(path)
+    row_of = {bytes(key): row for row, key in enumerate(cached)}
     wanted: list[bytes] = []
     fresh: dict[bytes, np.ndarray] = {}
     normalize = opened.preprocessing.normalize
@@ -269,7 +274,7 @@ def frozen_features(
         for start in range(0, len(images), BATCH):
             pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
             keys = [_key(image) for image in pixels]
-            new = [i for i, key in enumerate(keys) if key not in place and key not in fresh]
+            new = [i for i, key in enumerate(keys) if key not in row_of and key not in fresh]
             if new:
                 batch = normalize(pixels[new]).to(device, memory_format=torch.channels_last)
                 values = features_of(opened.model, batch)
@@ -278,14 +283,14 @@ def frozen_features(
             wanted += keys
             on_step(len(keys))
     if fresh:
-        known = np.concatenate([known, np.array([list(key) for key in fresh], dtype=np.uint8)])
+        cached = np.concatenate([cached, np.array([list(key) for key in fresh], dtype=np.uint8)])
         made = np.stack(list(fresh.values()))
         rows = made if rows is None else np.concatenate([rows, made])
         with replacing(path) as temporary:
-            save_file({"images": known, "features": np.ascontiguousarray(rows)}, temporary)
-        place = {bytes(key): row for row, key in enumerate(known)}
+            save_file({"images": cached, "features": np.ascontiguousarray(rows)}, temporary)
+        row_of = {bytes(key): row for row, key in enumerate(cached)}
     assert rows is not None
-    result = rows[[place[key] for key in wanted]]
+    result = rows[[row_of[key] for key in wanted]]
     if not np.isfinite(result).all():
         raise UserError(f"{opened.name} gives features that are not finite for these images")
     return result

@@ -46,8 +46,8 @@ class Trial:
         for option in self.given:
             names = [name for name, options in ROBUSTNESS.items() if option in options]
             if not set(names) & {*self.on}:
-                words = " or ".join(names).replace("corruption", "corruptions")
-                raise UserError(f"--{option.replace('_', '-')} is for {words}: add that to --on")
+                measures = " or ".join(names).replace("corruption", "corruptions")
+                raise UserError(f"--{option.replace('_', '-')} is for {measures}: add that to --on")
 
     def options(self, name: str) -> dict[str, Any]:
         """Arguments of one measure that are not left to its defaults."""
@@ -103,13 +103,13 @@ def measure_robustness(
     begun = perf_counter()
     mean, std = statistics
     if name == "corruption" and "corrupted" in trial.given:
-        found = _published(trial, model, batches, statistics, on_step, relabel)
+        results = _published(trial, model, batches, statistics, on_step, relabel)
     elif name == "calibration":
-        found = measure.calibration(model, batches, **trial.options(name), on_step=on_step)
+        results = measure.calibration(model, batches, **trial.options(name), on_step=on_step)
     else:
         run = getattr(measure, name)
-        found = run(model, batches, mean=mean, std=std, **trial.options(name), on_step=on_step)
-    record: Record = found.to_record()
+        results = run(model, batches, mean=mean, std=std, **trial.options(name), on_step=on_step)
+    record: Record = results.to_record()
     asked = {"on": trial.on, **trial.given, "seed": trial.seed}
     return replace(record, config=asked, seed=trial.seed, seconds=perf_counter() - begun)
 
@@ -124,9 +124,9 @@ def _published(
 ) -> Any:
     """Corrupted images as they were published; the clean ones are those of the trial."""
     images = next(iter(batches)).images
-    known = trial.options("corruption")
-    known.pop("seed")
-    folder = known.pop("corrupted")
+    options = trial.options("corruption")
+    options.pop("seed")
+    folder = options.pop("corrupted")
     if images.shape[1] != 3:
         raise UserError(f"{folder} has colour images; the model takes grey ones")
     sets = corrupted_sets(folder, image_size=images.shape[-1])
@@ -140,5 +140,5 @@ def _published(
     if not names:
         raise UserError(f"{folder} has none of the 15 corruptions: {', '.join(sets.names)}")
     return corruption_of_sets(
-        model, read, clean=batches, corruptions=names, on_step=on_step, **known
+        model, read, clean=batches, corruptions=names, on_step=on_step, **options
     )

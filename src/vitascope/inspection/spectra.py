@@ -73,11 +73,16 @@ def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
     """
     both = len(mine) == len(first) > 1
     cells = [mine[None], first[None]]
-    found = contrast_of_batches(cells, (1.0, -1.0), STATISTICS[what]) if both else None
-    if found is None:
+    contrast = contrast_of_batches(cells, (1.0, -1.0), STATISTICS[what]) if both else None
+    if contrast is None:
         return {"verdict": "unknown"}
-    verdict = "more" if found.low > 0 else "less" if found.high < 0 else "undecided"
-    return {"verdict": verdict, "change": found.value, "low": found.low, "high": found.high}
+    verdict = "more" if contrast.low > 0 else "less" if contrast.high < 0 else "undecided"
+    return {
+        "verdict": verdict,
+        "change": contrast.value,
+        "low": contrast.low,
+        "high": contrast.high,
+    }
 
 
 def spectra(
@@ -121,13 +126,13 @@ def spectra(
                 seed=seed,
                 curvature=replace(curvature, parts=home / "parts"),
             )
-            found = inspect_subject(asked, on_step).records["hessian"]
-            found.save(home / "hessian")
-            values, config = found.arrays["eigenvalues"], found.config
+            spectrum = inspect_subject(asked, on_step).records["hessian"]
+            spectrum.save(home / "hessian")
+            values, config = spectrum.arrays["eigenvalues"], spectrum.config
             arrays[home.name] = values
             row = {"run": name, "epoch": epoch, "name": home.name, **numbers(values)}
-            row["loss"] = mean_error(found.arrays["loss"])
-            row["unconverged"] = found.values["num_unconverged"]
+            row["loss"] = mean_error(spectrum.arrays["loss"])
+            row["unconverged"] = spectrum.values["num_unconverged"]
             rows.append(row)
     for row in rows:
         first = next(r for r in rows if r["epoch"] == row["epoch"])

@@ -26,8 +26,8 @@ def head_records(model: nn.Module, images: Tensor) -> dict[str, Record]:
     Raises:
         UserError: If the model has no attention that can be measured.
     """
-    found = measure.together(model, images, ("maps", "nonlocality")).results
-    records = {name: result.to_record() for name, result in found.items()}
+    results = measure.together(model, images, ("maps", "nonlocality")).results
+    records = {name: result.to_record() for name, result in results.items()}
     gated = {"gates": measure.gates(model).to_record()} if capture.gated_layers(model) else {}
     return records | gated
 

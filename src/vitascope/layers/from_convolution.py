@@ -61,11 +61,11 @@ class KernelGPSA(GPSA):
         self, conv: nn.Conv2d, *, locality_strength: float, gate_init: float, head_dim: int
     ):
         num_heads = conv.kernel_size[0] * conv.kernel_size[1]
-        place: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
-        options = {"locality_strength": locality_strength, "gate_init": gate_init, **place}
+        like: dict[str, Any] = {"device": conv.weight.device, "dtype": conv.weight.dtype}
+        options = {"locality_strength": locality_strength, "gate_init": gate_init, **like}
         super().__init__(num_heads * head_dim, num_heads, **options)
         self.dim, self.groups = conv.in_channels, conv.groups
-        self.qk = nn.Linear(self.dim, 2 * (num_heads + 1) * head_dim, bias=False, **place)
+        self.qk = nn.Linear(self.dim, 2 * (num_heads + 1) * head_dim, bias=False, **like)
         del self.v, self.proj  # W_val is a number, W_out the kernel
         self.weight = nn.Parameter(conv.weight.detach().clone())  # (out, C / groups, k, k)
         self.bias = None if conv.bias is None else nn.Parameter(conv.bias.detach().clone())

@@ -52,9 +52,9 @@ class Window(NamedTuple):
     size: int  # k
     border: str  # "shift" or "clip"
 
-    def first(self, place: Tensor, length: int) -> Tensor:
+    def first(self, position: Tensor, length: int) -> Tensor:
         """The first key that a query sees on an axis of ``length``."""
-        start = place - self.size // 2
+        start = position - self.size // 2
         return start.clamp(0, max(length - self.size, 0)) if self.border == "shift" else start
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
@@ -83,8 +83,8 @@ def neighborhood_mask(
     """
     window = Window(kernel_size, border)
     down, across = (
-        window.sees(place, place, len(place))
-        for place in (torch.arange(n, device=device) for n in grid)
+        window.sees(position, position, len(position))
+        for position in (torch.arange(n, device=device) for n in grid)
     )
     patches = (down[:, None, :, None] & across[None, :, None, :]).flatten(2).flatten(0, 1)
     return F.pad(patches, (num_prefix_tokens, 0, num_prefix_tokens, 0), value=True)

@@ -39,8 +39,8 @@ def axis_scores(weight: Tensor, grid: Sequence[int]) -> list[Tensor]:
     square, linear = weight[:, -1], weight[:, :-1].flip(-1)  # (H,), (H, axes in grid order)
     scores = []
     for axis, size in enumerate(grid):
-        place = torch.arange(size, device=weight.device, dtype=weight.dtype)
-        delta = place[None, :] - place[:, None]  # key minus query
+        position = torch.arange(size, device=weight.device, dtype=weight.dtype)
+        delta = position[None, :] - position[:, None]  # key minus query
         scores.append(square[:, None, None] * delta**2 + linear[:, axis, None, None] * delta)
     return scores
 
@@ -92,8 +92,8 @@ def kernel_offsets(num_heads: int, ndim: int = 2) -> Tensor:
     1.58
     """
     size = ceil(round(num_heads ** (1 / ndim), 9))
-    place = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
-    axes = torch.meshgrid(*[place] * ndim, indexing="ij")
+    position = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
+    axes = torch.meshgrid(*[position] * ndim, indexing="ij")
     offsets = torch.stack([axis.flatten() for axis in reversed(axes)], dim=-1)
     nearest = offsets.square().sum(dim=-1).sort(stable=True).indices[:num_heads]
     return offsets[nearest.sort().values]

@@ -159,8 +159,8 @@ def miou(
             if logits.shape[2:] != masks.shape[1:]:
                 size = tuple(masks.shape[1:])
                 logits = F.interpolate(logits, size, mode="bilinear", align_corners=False)
-            found = confusion(logits.argmax(1).cpu(), masks.cpu(), logits.shape[1], ignore_index)
-            matrix = found if matrix is None else matrix + found
+            counts = confusion(logits.argmax(1).cpu(), masks.cpu(), logits.shape[1], ignore_index)
+            matrix = counts if matrix is None else matrix + counts
             num_images += len(images)
     if matrix is None or not int(matrix.sum()):
         raise UserError("no labelled pixels to measure on: the batches are empty or all ignored")

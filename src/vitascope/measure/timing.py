@@ -34,8 +34,8 @@ class Benchmark:
 
     def to_record(self) -> Record:
         """For the disk."""
-        found = [f.name for f in fields(self) if f.name not in ("config", "seconds")]
-        values = {name: getattr(self, name) for name in found}
+        names = [f.name for f in fields(self) if f.name not in ("config", "seconds")]
+        values = {name: getattr(self, name) for name in names}
         kind = f"bench-{self.subject}"
         return Record(kind=kind, values=values, config=self.config, seed=0, seconds=self.seconds)
 

@@ -85,7 +85,7 @@ def soft_targets(given: Sequence[str], answers: Mapping[str, int]) -> dict[int, 
     }
 
 
-def mean_score(said: Sequence[str], given: Sequence[Sequence[str]]) -> float:
+def mean_score(answers: Sequence[str], given: Sequence[Sequence[str]]) -> float:
     """Over all questions."""
-    scores = [vqa_score(answer, people) for answer, people in zip(said, given, strict=True)]
+    scores = [vqa_score(answer, people) for answer, people in zip(answers, given, strict=True)]
     return sum(scores) / len(scores)

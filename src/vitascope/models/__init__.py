@@ -54,14 +54,14 @@ def list_models(pattern: str | None = None) -> list[str]:
     base, changes, _, patch = read_name(pattern)
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
-    found = [name for name in names if fnmatchcase(name, base)]
-    if found == [base]:  # a name, not a pattern
+    matching = [name for name in names if fnmatchcase(name, base)]
+    if matching == [base]:  # a name, not a pattern
         _check_suffixes(base, changes, patch)
     if changes:
-        found = [name for name in found if _is_plain_vit(name)]
+        matching = [name for name in matching if _is_plain_vit(name)]
     if patch:
-        found = [name for name in found if takes_patches(name)]
-    return [name + pattern[len(base) :] for name in found]
+        matching = [name for name in matching if takes_patches(name)]
+    return [name + pattern[len(base) :] for name in matching]
 
 
 class UnknownArgument(UserError):
@@ -143,16 +143,18 @@ def _check_suffixes(base: str, changes: tuple[str, ...], patch: int | None) -> N
     if patch is not None and not takes_patches(base):
         raise UserError(f"+patch{patch} is for a transformer of ours on a grid, not {base}")
     if changes and not _is_plain_vit(base):
-        words = "".join(f"+{change}" for change in changes)
+        suffixes = "".join(f"+{change}" for change in changes)
         able = ", ".join(name for name in OURS if _is_plain_vit(name))
-        raise UserError(f"{words} changes a ViT of ours, not {base}; there are: {able}")
+        raise UserError(f"{suffixes} changes a ViT of ours, not {base}; there are: {able}")
 
 
 def _changed(base: str, changes: tuple[str, ...], kwargs: dict[str, Any]) -> nn.Module:
     """A ViT of ours with locality put in."""
     if kwargs.get("pretrained"):
-        words = "".join(f"+{change}" for change in changes)
-        raise UserError(f"there are no pretrained weights for {base}{words}; leave pretrained out")
+        suffixes = "".join(f"+{change}" for change in changes)
+        raise UserError(
+            f"there are no pretrained weights for {base}{suffixes}; leave pretrained out"
+        )
     made_with: dict[str, Any] = {}
     for change in changes:
         made_with |= DIAL[change].arguments

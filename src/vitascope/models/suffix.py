@@ -66,14 +66,14 @@ def read_name(name: str) -> ModelName:
 def _places(name: str, words: list[str]) -> dict[str, str]:
     """Position and where, in any order."""
     options = {"position": get_args(Position), "where": get_args(Where)}
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for word in words:
-        key = next((k for k, known in options.items() if word in known), None)
+        key = next((k for k, values in options.items() if word in values), None)
         if key is None:
             raise unknown(
                 "place of context broadcasting", word, [*options["position"], *options["where"]]
             )
-        if key in found:
+        if key in chosen:
             raise UserError(f"{name!r} has two of {', '.join(options[key])}; give one")
-        found[key] = word
-    return found
+        chosen[key] = word
+    return chosen

@@ -175,7 +175,7 @@ def correlation(
     variance = ErrorVariance(images=points)
     if runs > 1:
         variance = replace(variance, seeds=float(z.var(ddof=1)) / runs, freedom=float(runs - 1))
-    found = Estimate.of(float(z.mean()), variance)
-    low, high = (float(np.tanh(bound)) for bound in (found.low, found.high))
+    estimate = Estimate.of(float(z.mean()), variance)
+    low, high = (float(np.tanh(bound)) for bound in (estimate.low, estimate.high))
     alone = x.ndim == 2 and runs == 1
-    return Correlation(float(r.mean()), low, high, found.p_value, found.variance, alone)
+    return Correlation(float(r.mean()), low, high, estimate.p_value, estimate.variance, alone)

@@ -57,17 +57,17 @@ def _candidates(lead: Sequence[int], images: int, heads: int) -> list[Axes]:
     """All the axes that ``heads`` heads may have in a map of shape (*lead, T, S)."""
     if heads == 1:
         return [Axes(tuple(lead), None)]
-    found = [Axes(tuple(lead), i) for i, size in enumerate(lead) if i and size == heads]
+    candidates = [Axes(tuple(lead), i) for i, size in enumerate(lead) if i and size == heads]
     for i, size in enumerate(lead):
         each = size // images if i == 0 else size
         if each % heads or (i and each == heads):
             continue
         outer = (images,) if i == 0 else ()
         before, after, rest = tuple(lead[:i]), tuple(lead[i + 1 :]), each // heads
-        found.append(Axes((*before, *outer, rest, heads, *after), i + len(outer) + 1))
+        candidates.append(Axes((*before, *outer, rest, heads, *after), i + len(outer) + 1))
         if rest > 1:
-            found.append(Axes((*before, *outer, heads, rest, *after), i + len(outer)))
-    return found
+            candidates.append(Axes((*before, *outer, heads, rest, *after), i + len(outer)))
+    return candidates
 
 
 _TRACED: WeakKeyDictionary[nn.Module, dict[Any, Axes | None]] = WeakKeyDictionary()
@@ -103,12 +103,12 @@ def axes_of(
         fitting = _candidates(lead, images, heads)
         if len(fitting) == 1:
             return fitting[0]
-    known = _TRACED.setdefault(module, {})
+    cached = _TRACED.setdefault(module, {})
     key = (key, tuple(lead), images)
-    if key not in known:
+    if key not in cached:
         tokens = trace()
-        known[key] = None if tokens is None else _fitting(tokens, lead, images, heads)
-    return known[key]
+        cached[key] = None if tokens is None else _fitting(tokens, lead, images, heads)
+    return cached[key]
 
 
 def _fitting(tokens: Tokens, lead: Sequence[int], images: int, heads: int | None) -> Axes | None:

@@ -62,7 +62,7 @@ def attention(
         raise UserError(f"unknown part {part!r}; there are: mixed, content, position")
     patterns = [layers] if isinstance(layers, str) else list(layers)
     names: dict[str, None] = {}
-    kept: dict[str, Any] = {}
+    maps: dict[str, Any] = {}
 
     def on_event(event: Event) -> None:
         if _getter(event, part) is None:
@@ -70,17 +70,17 @@ def attention(
         names[event.name] = None
         if any(fnmatchcase(event.name, pattern) for pattern in patterns):
             weights = _part(event, part)
-            kept.pop(event.name, None)
-            kept[event.name] = reduce(event.name, weights) if reduce else weights
+            maps.pop(event.name, None)
+            maps[event.name] = reduce(event.name, weights) if reduce else weights
 
     with (
         torch.set_grad_enabled(grad and torch.is_grad_enabled()),
         record_attention(model, on_event),
     ):
-        yield kept
+        yield maps
     if not names:
-        what = "gated attention" if part != "mixed" else "attention map"
-        raise UserError(f"no {what} was seen: nothing ran in the block, or {_kind(model)} has none")
+        noun = "gated attention" if part != "mixed" else "attention map"
+        raise UserError(f"no {noun} was seen: nothing ran in the block, or {_kind(model)} has none")
     matching(patterns, names, "attention layer")
 
 

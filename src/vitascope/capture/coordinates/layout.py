@@ -86,9 +86,9 @@ def _layout(position: Tensor, ndim: int) -> Layout | None:
         along = position.nan_to_num(-1)
         if bool((along == along.narrow(channels, 0, 1)).all()):
             at = position.select(channels, 0)[0]  # (L, 2) or (h, w, 2)
-            found = _grid(at) if ndim == 3 else _image(at, name)
-            if found is not None:
-                return Layout(name, *found)
+            layout = _grid(at) if ndim == 3 else _image(at, name)
+            if layout is not None:
+                return Layout(name, *layout)
     return None
 
 
@@ -119,8 +119,8 @@ def _grid(at: Tensor) -> _Grid | None:
     rows, columns = (
         (patches[:, axis] * 16).round().unique(return_inverse=True)[1] for axis in (0, 1)
     )
-    place = rows * across + columns
-    if len(place.unique()) < len(place):
+    index = rows * across + columns
+    if len(index.unique()) < len(index):
         return None
-    order = tuple(place.argsort().tolist())
+    order = tuple(index.argsort().tolist())
     return (down, across), prefix, None if order == tuple(range(len(order))) else order

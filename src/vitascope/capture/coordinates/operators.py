@@ -145,8 +145,8 @@ def carry(before: list[CoordinatePlanes | None], shape: torch.Size) -> Coordinat
     Operands that are broadcast over the others (a mean token, a channel's gate) do not count.
     """
     result: CoordinatePlanes | None = None
-    known = [planes for planes in before if planes is not None]
-    for planes in [planes for planes in known if planes[0].shape == shape] or known:
+    carried = [planes for planes in before if planes is not None]
+    for planes in [planes for planes in carried if planes[0].shape == shape] or carried:
         try:
             planes = [p.expand(shape) for p in planes]
         except RuntimeError:

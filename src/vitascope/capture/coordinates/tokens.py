@@ -119,7 +119,7 @@ def trace_tokens(
     num_prefix_tokens: int | None = None,
 ) -> tuple[dict[str, TokenCoordinates], dict[str, str]]:
     """As :func:`token_coordinates`, with a second dict: untraced layers and the reason."""
-    found: dict[str, TokenCoordinates] = {}
+    coordinates: dict[str, TokenCoordinates] = {}
     untraced: dict[str, str] = {}
     image = one_image(example_input)
     size = (image.shape[-2], image.shape[-1])
@@ -144,7 +144,7 @@ def trace_tokens(
         if tokens is None:
             untraced[event.name] = f"{UNKNOWN}; if they are patches, state the grid"
         else:
-            found[event.name] = tokens
+            coordinates[event.name] = tokens
 
     tracer = CoordinateTracer(image)
     with (
@@ -154,7 +154,7 @@ def trace_tokens(
         record_attention(model, on_event),
     ):
         model(image)
-    return found, untraced
+    return coordinates, untraced
 
 
 def coordinates_from_grid(
@@ -227,5 +227,5 @@ def _coordinates_of(event: Event, tracer: CoordinateTracer) -> TokenCoordinates 
     for side in (query, key):
         if not bool(((side == side[:, :1]) | side.isnan()).all()):
             raise UserError("its heads attend to different tokens")
-    found = TokenCoordinates(query[:, 0], key[:, 0], learned_queries(event, tracer))
-    return found if found.over_tokens or over_channels(event, tracer) else None
+    coordinates = TokenCoordinates(query[:, 0], key[:, 0], learned_queries(event, tracer))
+    return coordinates if coordinates.over_tokens or over_channels(event, tracer) else None

@@ -90,8 +90,8 @@ class CoordinateTracer(TorchDispatchMode):
 
     def of(self, tensor: Tensor) -> CoordinatePlanes | None:
         """The coordinates of a tensor's elements, or None if unknown."""
-        found = self._planes.get(_key(tensor))
-        return found[0] if found else None
+        entry = self._planes.get(_key(tensor))
+        return entry[0] if entry else None
 
     def lost_in_a_sum(self, tensor: Tensor) -> bool:
         """Whether ``tensor`` has no coordinates because a product summed over different tokens.
@@ -188,10 +188,10 @@ class CoordinateTracer(TorchDispatchMode):
         before: list[CoordinatePlanes | None],
     ) -> None:
         name = func.overloadpacket.__name__.rstrip("_")
-        known = any(planes is not None for planes in before) or (
+        traced = any(planes is not None for planes in before) or (
             bool(args) and isinstance(args[0], (list, tuple)) and any(map(self._known, args[0]))
         )
-        if not known:
+        if not traced:
             for tensor in _tensors(out):
                 self.put(tensor, None)
         elif name == "upsample_nearest2d" and out.numel() > args[0].numel():
@@ -260,8 +260,8 @@ class CoordinateTracer(TorchDispatchMode):
                 moved.append([replaced.reshape(out.shape)])
             else:
                 moved.append(_tensors(func(replaced, *rest, **kwargs)))
-        for tensor, found in zip(_tensors(out), zip(*moved, strict=True), strict=True):
-            planes = [*found, *[empty_plane(tensor.shape)] * (6 - len(found))]
+        for tensor, moved_planes in zip(_tensors(out), zip(*moved, strict=True), strict=True):
+            planes = [*moved_planes, *[empty_plane(tensor.shape)] * (6 - len(moved_planes))]
             self.put(tensor, unit(planes) if name in _MIXES or name in _MAXIMA else planes)
 
 

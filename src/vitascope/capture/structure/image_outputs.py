@@ -43,14 +43,16 @@ def image_outputs(model: nn.Module, example_input: Tensor) -> tuple[ImageOutput,
     parts = [name.split(".") for name in inner]
     around = {".".join(part[:depth]) for part in parts for depth in range(1, len(part) + 1)}
     tracer = CoordinateTracer(image)
-    found: dict[str, ImageOutput] = {}
+    outputs: dict[str, ImageOutput] = {}
 
     def leaving(name: str) -> Any:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
             run, tensor = runs.name(name), tensor_in(output)
             layout = None if tensor is None else layout_of(tracer, tensor)
             if tensor is not None and layout is not None:
-                found[run] = ImageOutput(run, layout, coordinates_of_tokens(tracer, tensor, layout))
+                outputs[run] = ImageOutput(
+                    run, layout, coordinates_of_tokens(tracer, tensor, layout)
+                )
 
         return only_this_thread(hook)
 
@@ -63,4 +65,4 @@ def image_outputs(model: nn.Module, example_input: Tensor) -> tuple[ImageOutput,
                 stack.callback(module.register_forward_hook(leaving(name)).remove)
         stack.enter_context(tracer)
         model(image)
-    return tuple(found.values())
+    return tuple(outputs.values())

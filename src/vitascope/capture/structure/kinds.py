@@ -143,13 +143,13 @@ def _classify(calls: dict[str, _Call], attentions: set[str], mixings: set[str]) 
 
 def _dense(module: nn.Module) -> list[tuple[int, int]]:
     """Widths (in, out) of the dense layers below, in the order they are declared."""
-    found = []
+    sizes = []
     for child in module.modules():
         if isinstance(child, nn.Linear):
-            found.append((child.in_features, child.out_features))
+            sizes.append((child.in_features, child.out_features))
         elif isinstance(child, nn.Conv2d) and set(child.kernel_size) == {1}:
-            found.append((child.in_channels, child.out_channels))
-    return found
+            sizes.append((child.in_channels, child.out_channels))
+    return sizes
 
 
 def _is_mlp(call: _Call, whole: dict[str, str]) -> bool:

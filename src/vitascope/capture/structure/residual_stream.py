@@ -100,9 +100,9 @@ class _SumFollower(TorchFunctionMode):
     def _from(self, tensor: Any) -> set[str]:
         if not isinstance(tensor, Tensor):
             return set()
-        found: set[str] = self.sources_of.get(tensor, set())
+        sources: set[str] = self.sources_of.get(tensor, set())
         learned = not isinstance(tensor, nn.Parameter) and self.is_learned(tensor)
-        return found | {_storage(tensor)} if learned else found
+        return sources | {_storage(tensor)} if learned else sources
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -199,9 +199,9 @@ def streams(
         keep: Wildcards for the ones to keep.
         reduce: As in :func:`vitascope.capture.features`.
     """
-    kept = matching(keep, [unit.name for unit in units], "unit")
-    own = [unit.name for unit in units if unit.name in kept and not unit.residual]
-    wanted = {unit.name for unit in units if unit.name in kept and unit.residual}
+    names = matching(keep, [unit.name for unit in units], "unit")
+    own = [unit.name for unit in units if unit.name in names and not unit.residual]
+    wanted = {unit.name for unit in units if unit.name in names and unit.residual}
     seen: dict[str, Any] = {}
 
     def put(name: str, tensor: Tensor) -> None:
@@ -219,7 +219,7 @@ def streams(
         if wanted:
             stack.enter_context(follow_sums(model, _followed(units), on_sum))
         yield seen
-    silent = [name for name in kept if name not in seen]
+    silent = [name for name in names if name not in seen]
     if silent:
         raise UserError(f"did not run: {', '.join(silent)}; ran: {', '.join(seen) or 'nothing'}")
 

@@ -85,10 +85,10 @@ def units(
         kinds = _in_blocks(model, image, kinds)
     elif level != "unit":
         raise unknown("level", level, get_args(Level))
-    found = _describe(model, image, kinds)
+    described = _describe(model, image, kinds)
     if grid is not None:
-        found = [_stated(unit, grid, num_prefix_tokens) for unit in found]
-    return _staged(found)
+        described = [_stated(unit, grid, num_prefix_tokens) for unit in described]
+    return _staged(described)
 
 
 def _in_blocks(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> dict[str, str]:
@@ -159,14 +159,14 @@ def _stated(unit: Unit, grid: tuple[int, int], num_prefix: int | None) -> Unit:
 
 def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Unit]:
     """Run the model again, follow each unit to its residual sum and describe the sum."""
-    found: dict[str, Unit] = {}
+    described: dict[str, Unit] = {}
     tracer = CoordinateTracer(image)
 
     def describe(run: str, tensor: Tensor, residual: bool = False, branch: bool = False) -> None:
         if kinds[module_of(run)] == "stem" and len(tensor) != len(image):
             return  # angles of rotary positions and the like, which no image passes through
         layout = layout_of(tracer, tensor)
-        found[run] = Unit(
+        described[run] = Unit(
             run,
             kinds[module_of(run)],
             0,
@@ -216,7 +216,7 @@ def _describe(model: nn.Module, image: Tensor, kinds: dict[str, str]) -> list[Un
         stack.enter_context(tracer)
         stack.enter_context(sums)
         model(image)
-    return [found[run] for run in order if run in found]
+    return [described[run] for run in order if run in described]
 
 
 def _staged(parts: list[Unit]) -> tuple[Unit, ...]:

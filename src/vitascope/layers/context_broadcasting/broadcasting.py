@@ -87,27 +87,27 @@ def broadcast(
     >>> broadcast_cost(model).parameters  # 4 layers of width 72
     288
     """
-    for what, given, possible in (
+    for option, given, possible in (
         ("kind", kind, Kind),
         ("position", position, Position),
         ("where", where, Where),
     ):
         if given not in get_args(possible):
-            raise unknown(f"{what} of context broadcasting", given, get_args(possible))
+            raise unknown(f"{option} of context broadcasting", given, get_args(possible))
     if any(isinstance(m, ContextBroadcast) for m in model.modules()):
         raise UserError(
             f"{type(model).__name__} has context broadcasting already; take a fresh one"
         )
     parts = _parts(model, where, modules)
-    place = get_args(Position).index(position)
+    index = get_args(Position).index(position)
     for part in parts:
-        if part.hook_modules[place] is None:
+        if part.hook_modules[index] is None:
             raise UserError(f"{part.name} has no {position}: its last dense layer is no module")
     if kind in ("cb_gate", "cb_hybrid"):
         require_class_token(model, kind, [part.name for part in parts], example_input)
     for block in dict.fromkeys(part.block for part in parts):
         own = [part for part in parts if part.block == block]
-        batches = [_insert(model, part, place, kind, scale_form, scale_init) for part in own]
+        batches = [_insert(model, part, index, kind, scale_form, scale_init) for part in own]
         follow_block(model.get_submodule(block), batches)
     return model
 
@@ -177,28 +177,28 @@ class _After(_Broadcasts):
 
 def _parts(model: nn.Module, where: Where, modules: str | Sequence[str] | None) -> list[Sublayer]:
     """The MLPs, the attention layers, or both; none is an error."""
-    found: list[Sublayer] = []
+    sublayers: list[Sublayer] = []
     for kind, parts in (("mlp", mlps), ("msa", attentions)):
         if where in (kind, "both"):
             own = parts(model)
             if not own:
                 raise UserError(f"{type(model).__name__} has no {_SOUGHT[kind]}")
-            found += own
+            sublayers += own
     if any(isinstance(m, nn.MultiheadAttention) and not m.batch_first for m in model.modules()):
         raise UserError(
             "tokens come before images here (batch_first=False), which is not supported"
         )
     if modules is not None:
-        chosen = matching(modules, [part.name for part in found], "sublayer")
-        return [part for part in found if part.name in chosen]
-    alike = Counter((part.block, part.widths[0]) for part in found if part.kind == "mlp")
+        chosen = matching(modules, [part.name for part in sublayers], "sublayer")
+        return [part for part in sublayers if part.name in chosen]
+    alike = Counter((part.block, part.widths[0]) for part in sublayers if part.kind == "mlp")
     attending = {part.block for part in attentions(model)}
     for (block, _), count in alike.items():
         if count > 1 and block not in attending:
             raise UserError(
                 f"one of the {count} MLPs in {block} may mix tokens; choose by modules="
             )
-    return found
+    return sublayers
 
 
 def _insert(

@@ -35,12 +35,14 @@ def require_class_token(
     if image is None:
         return
     try:
-        found = {unit.name: unit for unit in units(model, image)}
+        by_name = {unit.name: unit for unit in units(model, image)}
     except (RuntimeError, ValueError, TypeError, AssertionError):
         if example_input is not None:
             raise
         return  # it takes more than an image
-    bare = [n for n in layers if n in found and found[n].grid and not found[n].num_prefix_tokens]
+    bare = [
+        n for n in layers if n in by_name and by_name[n].grid and not by_name[n].num_prefix_tokens
+    ]
     if bare:
         more = ", …" if len(bare) > 3 else ""
         raise UserError(

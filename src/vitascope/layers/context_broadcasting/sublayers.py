@@ -41,10 +41,10 @@ class Sublayer:
 
 def attentions(model: nn.Module) -> list[Sublayer]:
     """Every attention layer over tokens, in the order of the model."""
-    found = []
+    parts = []
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):  # its projection is not called as a module
-            found.append(
+            parts.append(
                 Sublayer(
                     name=name,
                     kind="msa",
@@ -55,29 +55,29 @@ def attentions(model: nn.Module) -> list[Sublayer]:
                 )
             )
         elif _has_queries(module) and not _holds_mlp(model, name):
-            found.append(_attention(model, name))
-    return found
+            parts.append(_attention(model, name))
+    return parts
 
 
 def mlps(model: nn.Module) -> list[Sublayer]:
     """Every MLP over channels, in the order of the model."""
     attending = [name for name, m in model.named_modules() if _attends(m)]
     attending += [part.name for part in attentions(model)]  # with a projection beside them
-    order = {name: place for place, (name, _) in enumerate(model.named_modules())}
-    found: list[Sublayer] = []
+    order = {name: index for index, (name, _) in enumerate(model.named_modules())}
+    parts: list[Sublayer] = []
     for name in sorted(order, key=lambda n: -len(n.split(".")) if n else 0):  # the smallest first
         if any(_within(name, other) for other in attending):
             continue
-        if any(_within(part.name, name) for part in found):
+        if any(_within(part.name, name) for part in parts):
             continue
         inside = [other for other in attending if _within(other, name)]
         dense = [d for d in _dense(model, name) if not any(_within(d, other) for other in inside)]
         if _widens_and_returns(model, dense) and _over_channels(model, name, dense):
             if inside:
-                found.append(_pair(model, name, dense))
+                parts.append(_pair(model, name, dense))
             elif not _has_shortcut(model.get_submodule(name)):
-                found.append(_mlp(model, name, dense))
-    return sorted(found, key=lambda part: order[part.name])
+                parts.append(_mlp(model, name, dense))
+    return sorted(parts, key=lambda part: order[part.name])
 
 
 def _has_queries(module: nn.Module) -> bool:

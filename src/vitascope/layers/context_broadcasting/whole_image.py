@@ -76,8 +76,8 @@ class _BlockBegins:
 
     def __call__(self, _block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x, keep = first_tensor(args, kwargs), None
-        for name, place in self.masks:
-            mask = args[place] if place < len(args) else kwargs.get(name)
+        for name, index in self.masks:
+            mask = args[index] if index < len(args) else kwargs.get(name)
             keep = visible(name, mask, x.shape[0]) if keep is None else keep
         for batch in self.batches:
             batch.images, batch.numel, batch.keep, batch.met = x.shape[0], x.numel(), keep, False

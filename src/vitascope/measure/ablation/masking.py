@@ -56,7 +56,7 @@ class Masking:
             "position_masked": {str(k): v for k, v in self.position_masked.items()},
             "num_images": self.num_images,
         }
-        arrays = {f"images/{what}": right.astype(np.uint8) for what, right in self.correct.items()}
+        arrays = {f"images/{mask}": right.astype(np.uint8) for mask, right in self.correct.items()}
         return Record(kind="masking", values=values, arrays=arrays)
 
 
@@ -69,24 +69,24 @@ def position_embeddings(model: nn.Module) -> dict[str, Tensor]:
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[None]:
     """Run the block with position embeddings at zero; they are restored."""
-    found = position_embeddings(model)
-    if not found:
+    tables = position_embeddings(model)
+    if not tables:
         raise UserError(f"{type(model).__name__} has no absolute position embeddings to mask")
-    with exclusive_access(model), _filled(found.values(), 0.0):
+    with exclusive_access(model), _filled(tables.values(), 0.0):
         yield
 
 
 @contextmanager
 def _filled(tensors: Iterable[Tensor], value: float) -> Iterator[None]:
     """Run the block with all elements at ``value``; their values are restored exactly."""
-    kept = [(tensor, tensor.detach().clone()) for tensor in tensors]
+    originals = [(tensor, tensor.detach().clone()) for tensor in tensors]
     try:
-        for tensor, _ in kept:
+        for tensor, _ in originals:
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                 tensor.fill_(value)
         yield
     finally:
-        for tensor, before in kept:
+        for tensor, before in originals:
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
                 tensor.copy_(before)
 

@@ -182,12 +182,12 @@ class StreamingMaps(StreamingInstrument, name="maps"):
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add a batch."""
         read, tokens = self.read[layer], part == "mixed" and layer in self.names
-        found = {part: read(weights)} if read.at is not None else {}
+        parts = {part: read(weights)} if read.at is not None else {}
         if tokens:
-            found["tokens"] = read.of_tokens(weights)
+            parts["tokens"] = read.of_tokens(weights)
         if tokens and read.at is not None:
-            found["to_tokens"] = read.to_tokens(weights)
-        for key, value in found.items():
+            parts["to_tokens"] = read.to_tokens(weights)
+        for key, value in parts.items():
             self.sums[key][layer] = self.sums[key].get(layer, 0.0) + value
 
     def result(self, num_images: int) -> MapsOfQuery:

@@ -100,11 +100,11 @@ def attention_distance(weights: Tensor, distances: Tensor) -> Tensor:
     weights = weights.unflatten(0, (-1, len(distances)))  # (B, W, H, T, S)
     reached = (weights * distances).sum(-1, dtype=torch.float64)  # (B, W, H, T)
     if bool(placed.all()):
-        kept = weights.sum(-1, dtype=torch.float64)
+        row_sums = weights.sum(-1, dtype=torch.float64)
     else:
-        kept = (weights * placed).sum(-1, dtype=torch.float64)
-    counted = (kept > 1e-12).double()
-    reached = reached / kept.clamp(min=1e-12) * counted
+        row_sums = (weights * placed).sum(-1, dtype=torch.float64)
+    counted = (row_sums > 1e-12).double()
+    reached = reached / row_sums.clamp(min=1e-12) * counted
     return reached.sum((1, 3)) / counted.sum((1, 3)).clamp(min=1)
 
 

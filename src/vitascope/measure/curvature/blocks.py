@@ -137,14 +137,14 @@ def groups_of(model: nn.Module, images: Tensor) -> dict[tuple[str, str], list[st
     names = [n for n, w in model.named_parameters() if w.requires_grad and w.is_floating_point()]
     kinds = {module_of(unit.name): unit.kind for unit in capture.units(model, images)}
     around = {name: name.rpartition(".")[0] or name for name in kinds}
-    found: dict[tuple[str, str], list[str]] = {("network", "network"): names}
+    groups: dict[tuple[str, str], list[str]] = {("network", "network"): names}
     by_kind: dict[tuple[str, str], list[str]] = {}
     for name in names:
         unit = _inside(name, kinds)
         block = around[unit] if unit else _inside(name, around.values()) or name.split(".")[0]
-        found.setdefault(("block", block), []).append(name)
+        groups.setdefault(("block", block), []).append(name)
         by_kind.setdefault(("kind", kinds[unit] if unit else "other"), []).append(name)
-    return found | by_kind
+    return groups | by_kind
 
 
 def _inside(weight: str, modules: Iterable[str]) -> str | None:
@@ -212,16 +212,16 @@ def blocks(
             wanted = min(num_eigenvalues, len(like))
             near = product(torch.ones_like(like) / len(like) ** 0.5)[None]
             near = near if bool(near.any()) else torch.ones_like(near)
-            found = largest(product, near, wanted, tolerance=tolerance, seed=seed)
+            spectrum = largest(product, near, wanted, tolerance=tolerance, seed=seed)
             missing = (0, num_eigenvalues - wanted)
-            values[name].append(np.pad(found.values, missing, constant_values=np.nan))
+            values[name].append(np.pad(spectrum.values, missing, constant_values=np.nan))
     return BlockCurvature(
         groups=tuple(group for _, group in groups),
         by=tuple(by for by, _ in groups),
         num_weights=tuple(sizes),
-        trace={name: np.array(found) for name, found in trace.items()},
-        error={name: np.array(found) for name, found in error.items()},
-        eigenvalues={name: np.stack(found) for name, found in values.items()},
+        trace={name: np.array(numbers) for name, numbers in trace.items()},
+        error={name: np.array(numbers) for name, numbers in error.items()},
+        eigenvalues={name: np.stack(numbers) for name, numbers in values.items()},
         num_images=sum(len(images) for images, _ in pairs),
         settings={
             "num_eigenvalues": num_eigenvalues,

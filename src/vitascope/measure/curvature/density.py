@@ -107,8 +107,8 @@ def quadrature(product: Product, start: Tensor, steps: int) -> tuple[np.ndarray,
     direction, used = start / start.norm(), 0
     for j in range(steps):
         basis[j], used = direction, j + 1
-        rest, found = orthogonal(product(direction), basis[:used])
-        matrix[:used, j] = matrix[j, :used] = found.double().cpu().numpy()
+        rest, overlaps = orthogonal(product(direction), basis[:used])
+        matrix[:used, j] = matrix[j, :used] = overlaps.double().cpu().numpy()
         length = float(rest.norm())
         if length <= 10 * torch.finfo(start.dtype).eps * np.abs(matrix[:used, :used]).max():
             break
@@ -170,11 +170,11 @@ def density(
     steps, probes = min(num_steps, product.size), min(num_probes, max(2, product.size // 4))
     generator = torch.Generator().manual_seed(seed)
     like = product.gradient
-    found = [quadrature(product, signs(like, generator), steps) for _ in range(num_probes)]
+    rules = [quadrature(product, signs(like, generator), steps) for _ in range(num_probes)]
     trace, error = hutch_plus_plus(product, like, probes, generator)
     return HessianDensity(
-        nodes=np.stack([nodes for nodes, _ in found]),
-        weights=np.stack([weights for _, weights in found]),
+        nodes=np.stack([nodes for nodes, _ in rules]),
+        weights=np.stack([weights for _, weights in rules]),
         num_weights=product.size,
         num_images=sum(len(images) for images, _ in pairs),
         trace=trace,

@@ -34,7 +34,7 @@ def movable(model: nn.Module) -> dict[str, int]:
     >>> movable(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)))
     {'0.weight': 0, '2.weight': 0}
     """
-    found: dict[str, int] = {}
+    axes: dict[str, int] = {}
     names = slots(model)
     for prefix, module in model.named_modules():
         maps = isinstance(module, (nn.Linear, _ConvNd, nn.MultiheadAttention))
@@ -43,10 +43,10 @@ def movable(model: nn.Module) -> dict[str, int]:
         for name, weight in module.named_parameters(recurse=False):
             if name.endswith("weight") and weight.ndim >= 2 and weight.requires_grad:
                 full = names[f"{prefix}.{name}" if prefix else name]
-                found.setdefault(full, 1 if isinstance(module, _ConvTransposeNd) else 0)
-    if not found:
+                axes.setdefault(full, 1 if isinstance(module, _ConvTransposeNd) else 0)
+    if not axes:
         raise UserError(f"{type(model).__name__} has no linear map or convolution that trains")
-    return found
+    return axes
 
 
 def filter_norms(weight: Tensor, axis: int) -> Tensor:
@@ -69,12 +69,12 @@ def random_direction(
     device."""
     if axis not in AXES:
         raise unknown("axis", axis, AXES)
-    found = {}
+    direction = {}
     weights = dict(model.named_parameters())
     for name, outputs in movable(model).items():
         weight = weights[name].detach()
         drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
         along = outputs if axis == "output" else 1 - outputs
         step = normalised(drawn.to(weight.device), weight.double(), along)
-        found[name] = step.to(weight.dtype)
-    return found
+        direction[name] = step.to(weight.dtype)
+    return direction

@@ -55,10 +55,10 @@ def orthogonal(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     What cancels leaves rounding behind, so it is done twice, which is enough. ``w`` is (n,) or
     (p, n), its coordinates (j,) or (p, j).
     """
-    found = w @ basis.T
-    w = w - found @ basis
+    overlaps = w @ basis.T
+    w = w - overlaps @ basis
     again = w @ basis.T
-    return w - again @ basis, found + again
+    return w - again @ basis, overlaps + again
 
 
 def error_bounds(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
@@ -79,9 +79,9 @@ def settled(values: np.ndarray, residuals: np.ndarray, k: int, tolerance: float)
     """Whether the first ``k`` Ritz values, by falling magnitude, are found and stay the first."""
     if len(values) <= k:
         return False
-    found = residuals[:k] <= tolerance * np.abs(values[:k])
+    converged = residuals[:k] <= tolerance * np.abs(values[:k])
     reach = np.abs(values[k:]) + error_bounds(values, residuals)[k:]
-    return bool(found.all() and (reach <= (1 + tolerance) * abs(values[k - 1])).all())
+    return bool(converged.all() and (reach <= (1 + tolerance) * abs(values[k - 1])).all())
 
 
 def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
@@ -158,8 +158,8 @@ def largest(
         products += width
         if not bool(torch.isfinite(images).all()):
             raise UserError("a product with the matrix is not finite; try float64")
-        rest, found = orthogonal(images, basis[:count])
-        columns = found.double().cpu().numpy().T  # (j, p)
+        rest, overlaps = orthogonal(images, basis[:count])
+        columns = overlaps.double().cpu().numpy().T  # (j, p)
         noise = max(noise, float(np.linalg.norm(columns[:old] - expected, axis=0).max()))
         columns[old:] = (columns[old:] + columns[old:].T) / 2
         matrix[:count, old:count], matrix[old:count, :count] = columns, columns.T

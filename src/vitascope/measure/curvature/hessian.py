@@ -122,7 +122,7 @@ def hessian(
         near = product.gradient[None]
         if warm_start and done.carry is not None:
             near = torch.from_numpy(done.carry).to(near)
-        found = largest(
+        spectrum = largest(
             product,
             near,
             num_eigenvalues,
@@ -132,17 +132,17 @@ def hessian(
             seed=seed + first_batch + number,
         )
         row = {
-            "eigenvalues": found.values,
-            "residuals": found.residuals,
-            "errors": found.errors,
-            "converged": found.converged,
-            "products": found.products,
+            "eigenvalues": spectrum.values,
+            "residuals": spectrum.residuals,
+            "errors": spectrum.errors,
+            "converged": spectrum.converged,
+            "products": spectrum.products,
             "loss": product.loss,
             "batches": first_batch + number,
             "num_images": len(images),
             "fingerprint": name,
         }
-        done.add(row, found.vectors.cpu().numpy() if warm_start else None)
+        done.add(row, spectrum.vectors.cpu().numpy() if warm_start else None)
         on_batch(first_batch + number)
     columns = done.columns()
     del columns["fingerprint"]
@@ -171,8 +171,8 @@ def eigenvectors(
     )
     _enough(num_eigenvalues, product.size)
     near = product.gradient[None]
-    found = largest(product, near, num_eigenvalues, tolerance=tolerance, seed=seed)
-    return found, [product.parts(vector) for vector in found.vectors]
+    spectrum = largest(product, near, num_eigenvalues, tolerance=tolerance, seed=seed)
+    return spectrum, [product.parts(vector) for vector in spectrum.vectors]
 
 
 def _enough(num_eigenvalues: int, size: int) -> None:

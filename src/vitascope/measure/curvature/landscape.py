@@ -85,12 +85,12 @@ def grid_axes(grid: int | Sequence[Sequence[float]], span: float, num: int) -> t
 def squares(weights: Direction, directions: Sequence[Direction]) -> np.ndarray:
     """Inner products of w, d1, d2, ...: |w + a d1 + b d2|^2 is (1, a, b) G (1, a, b)^T."""
     vectors = [weights, *directions]
-    found = np.zeros((len(vectors), len(vectors)))
+    products = np.zeros((len(vectors), len(vectors)))
     for i, a in enumerate(vectors):
         for j, b in enumerate(vectors):
             shared = [name for name in a if name in b]
-            found[i, j] = sum(float((a[n].double() * b[n].double()).sum()) for n in shared)
-    return found
+            products[i, j] = sum(float((a[n].double() * b[n].double()).sum()) for n in shared)
+    return products
 
 
 def landscape(
@@ -128,12 +128,12 @@ def landscape(
     """
     along, chosen = _directions(model, directions, axis, seed)
     axes = grid_axes(grid, span, len(chosen))
-    kept = list(fixed_batches(batches, model))
+    fixed = list(fixed_batches(batches, model))
     weights = {name: w.detach() for name, w in trainable_weights(model, dtype).items()}
     foreign = [name for step in chosen for name in step if name not in weights]
     if foreign:
         raise UserError(f"a direction moves {foreign[0]!r}, which is no weight that trains")
-    images = sum(len(batch) for batch, _ in kept)
+    images = sum(len(batch) for batch, _ in fixed)
     question = {
         "along": along,
         "axes": [a.tolist() for a in axes],
@@ -141,7 +141,7 @@ def landscape(
         "dtype": str(dtype),
         "weights": fingerprint(weights.values()),
         "directions": fingerprint(d for step in chosen for d in step.values()),
-        "batches": fingerprint(tensor for batch in kept for tensor in batch),
+        "batches": fingerprint(tensor for batch in fixed for tensor in batch),
     }
     finished = ResumeFile(resume, question)
     points = list(product(*axes))
@@ -149,7 +149,7 @@ def landscape(
         for done, point in enumerate(points, start=1):
             if done > len(finished.rows):
                 moved = _moved(weights, chosen, point)
-                total = sum(float(objective(model, moved, *b)) * len(b[0]) for b in kept)
+                total = sum(float(objective(model, moved, *b)) * len(b[0]) for b in fixed)
                 mean = total / images if np.isfinite(total) else np.inf
                 finished.add({"point": point, "nll": mean})
             on_point(done, len(points))

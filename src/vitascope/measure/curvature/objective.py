@@ -116,8 +116,8 @@ def logits_at(model: nn.Module, params: Weights, images: Tensor) -> Tensor:
         return tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype, copy=True)
 
     still = {name: w for name, w in model.named_parameters() if name not in params}
-    kept = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
-    return logits_of(run_with(model, {**kept, **params}, images.to(dtype)))
+    unmoved = {name: cast(tensor) for name, tensor in (*still.items(), *model.named_buffers())}
+    return logits_of(run_with(model, {**unmoved, **params}, images.to(dtype)))
 
 
 def objective(

@@ -95,17 +95,17 @@ class HessianProducts:
     def within(self, names: Sequence[str]) -> Product:
         """The product with vectors over the named weights alone, H_bb v. (n,) -> (n,)"""
         leaves = [self.weights[name] for name in names]
-        places = {name: place for place, name in enumerate(self.weights)}
+        places = {name: index for index, name in enumerate(self.weights)}
 
         def product(vector: Tensor) -> Tensor:
             along = unflattened(vector, leaves)
             result = self.weight_decay * vector
             for gradients in self.gradients:
                 mine = [gradients[places[name]] for name in names]
-                found = torch.autograd.grad(
+                products = torch.autograd.grad(
                     mine, leaves, along, retain_graph=True, materialize_grads=True
                 )
-                result += flat(found)
+                result += flat(products)
             return result
 
         return product

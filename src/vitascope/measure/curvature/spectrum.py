@@ -105,11 +105,11 @@ class HessianSpectrum:
         """
         values = self.eigenvalues.ravel()
         sides = {"negative": values[values < 0], "positive": values[values >= 0]}
-        found = {}
+        counts = {}
         for name, part in sides.items():
             far = reach if reach is not None else float(np.abs(part).max(initial=0.0)) or 1.0
-            found[name] = side(part, values.size, bins, -far if name == "negative" else far)
-        return found
+            counts[name] = side(part, values.size, bins, -far if name == "negative" else far)
+        return counts
 
     @classmethod
     def merge(cls, parts: Iterable["HessianSpectrum"]) -> "HessianSpectrum":

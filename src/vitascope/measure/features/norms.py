@@ -142,9 +142,9 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         tokens = Layout(described.layout, described.grid, prefix).as_tokens(tensor)
         self._add("tokens", unit, tokens[:, :prefix].float().norm(dim=-1).double().sum(0))
 
-    def _add(self, what: str, unit: str, value: Tensor) -> None:
-        known = self.sums[what]
-        known[unit] = known.get(unit, 0.0) + value.cpu()
+    def _add(self, quantity: str, unit: str, value: Tensor) -> None:
+        sums = self.sums[quantity]
+        sums[unit] = sums.get(unit, 0.0) + value.cpu()
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add the attention to patches that are high in the stream before the layer."""
@@ -153,8 +153,8 @@ class StreamingNorms(StreamingInstrument, name="norms"):
             return  # pooled keys, or maps and features come in passes of their own
         share = weights.mean((1, 2))[:, placed]  # (B, N)
         for name, value in (("drawn", share * self.latest), ("even", self.latest / share.shape[1])):
-            known = self.attention[name]
-            known[layer] = known.get(layer, 0.0) + float(value.double().sum())
+            sums = self.attention[name]
+            sums[layer] = sums.get(layer, 0.0) + float(value.double().sum())
 
     def end_batch(self, images: Tensor) -> None:
         """Forget the stream: the next batch starts at the first layer."""
@@ -163,8 +163,8 @@ class StreamingNorms(StreamingInstrument, name="norms"):
     def result(self, num_images: int) -> TokenNorms:
         """Means over images."""
         mean = {
-            what: {unit: (value / num_images).numpy() for unit, value in sums.items()}
-            for what, sums in self.sums.items()
+            quantity: {unit: (value / num_images).numpy() for unit, value in sums.items()}
+            for quantity, sums in self.sums.items()
         }
         return TokenNorms(
             quantiles=mean["quantiles"],

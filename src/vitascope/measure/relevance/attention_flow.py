@@ -149,9 +149,9 @@ def follow_back(
         drawn = (rows @ weights.to(rows).unflatten(0, (-1, windows))).flatten(1)[:, step.key]
         seen = TokenLink.between(step.before, step.key_places).back(drawn)
         past = TokenLink.between(step.before, step.after[:num_queries])
-        kept = past.back(relevance[:, :num_queries])
+        reached = past.back(relevance[:, :num_queries])
         waiting = relevance[:, num_queries:]  # patches that are not queries
-        relevance = attention * seen + shortcut * kept
+        relevance = attention * seen + shortcut * reached
         if waiting.shape[1]:
             relevance[:, ~step.before[:, 0].isnan()] += waiting
     return relevance, steps[0].before

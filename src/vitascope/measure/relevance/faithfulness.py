@@ -54,12 +54,12 @@ def curves(
         shares: Of the places, from 0 to 1.
     """
     count = order[0].numel()
-    found: tuple[list[Tensor], list[Tensor]] = ([], [])
+    both: tuple[list[Tensor], list[Tensor]] = ([], [])
     for share in shares:
         taken = (order < round(share * count)).unsqueeze(1).to(images)  # (B, 1, h, w)
         mask = nn.functional.interpolate(taken, size=images.shape[-2:], mode="nearest")
-        for changed, out in zip((images * (1 - mask), images * mask), found, strict=True):
+        for changed, out in zip((images * (1 - mask), images * mask), both, strict=True):
             logits = capture.logits_of(model(changed))
             out.append(logits.double().softmax(1).gather(1, classes[:, None])[:, 0])
-    deletion, insertion = (torch.stack(values, 1) for values in found)
+    deletion, insertion = (torch.stack(values, 1) for values in both)
     return deletion, insertion

@@ -152,7 +152,7 @@ class Explainer:
             return logits.gather(1, classes[0][:, None])[:, 0]
 
         attending = set(self.methods) - {"grad-cam"}
-        found = capture.gradients(
+        gradients = capture.gradients(
             self.model,
             images,
             score,
@@ -163,7 +163,7 @@ class Explainer:
         maps = {}
         for method in list(self.methods):
             try:
-                maps[method] = self._map(method, found).detach()
+                maps[method] = self._map(method, gradients).detach()
             except UserError as error:
                 self.left_out[method] = str(error)
                 self.methods.remove(method)
@@ -171,44 +171,44 @@ class Explainer:
             raise UserError(next(iter(self.left_out.values())))
         return maps, classes[0]
 
-    def _map(self, method: str, found: capture.Gradients) -> Tensor:
+    def _map(self, method: str, gradients: capture.Gradients) -> Tensor:
         if method == "grad-cam":
             if self.layer is None:
-                self.layer = last_used(self.outputs, found.feature_gradients)
+                self.layer = last_used(self.outputs, gradients.feature_gradients)
             image, slope = (
                 self.layer.layout.as_image(part[self.layer.name])  # type: ignore[arg-type]
-                for part in (found.features, found.feature_gradients)
+                for part in (gradients.features, gradients.feature_gradients)
             )
             return grad_cam(image, slope)
-        read, places = self._read(found)
-        names = list(found.maps)
+        read, places = self._read(gradients)
+        names = list(gradients.maps)
         if method == "rollout":
-            maps = [mean_over_heads(found.maps[name]) for name in names]
+            maps = [mean_over_heads(gradients.maps[name]) for name in names]
             weights = {"attention": 0.5, "shortcut": 0.5}
         else:
-            maps = [self._weighted(name, found) for name in names]
+            maps = [self._weighted(name, gradients) for name in names]
             weights = {"attention": 1.0, "shortcut": 1.0}
         tokens = [self.coordinates[name] for name in names]
         flowed, at = follow_back(read, places, maps, tokens, **weights)
         return on_grid(flowed, at)
 
-    def _weighted(self, name: str, found: capture.Gradients) -> Tensor:
-        gradient = found.map_gradients[name]
+    def _weighted(self, name: str, gradients: capture.Gradients) -> Tensor:
+        gradient = gradients.map_gradients[name]
         if gradient is None:
             raise UserError(f"the gradient of {name}'s attention map cannot be found")
-        return gradient_weighted(found.maps[name], gradient)
+        return gradient_weighted(gradients.maps[name], gradient)
 
-    def _read(self, found: capture.Gradients) -> tuple[Tensor, Tensor]:
+    def _read(self, gradients: capture.Gradients) -> tuple[Tensor, Tensor]:
         """Share of each token in the gradient behind the last layer, and the tokens' places.
 
         In class attention these are the class tokens alone.
         """
-        last = self.coordinates[list(found.maps)[-1]].query[0]
+        last = self.coordinates[list(gradients.maps)[-1]].query[0]
         if last.isnan().all():
-            batch = len(next(iter(found.features.values())))
+            batch = len(next(iter(gradients.features.values())))
             return last.new_full((batch, len(last)), 1 / len(last)), last
         for output in reversed(self.outputs):
-            gradient = found.feature_gradients.get(output.name)
+            gradient = gradients.feature_gradients.get(output.name)
             if gradient is not None and bool(gradient.any()):
                 norms = output.layout.as_tokens(gradient).norm(dim=-1)
                 return norms / norms.sum(1, keepdim=True).clamp(min=1e-30), output.coordinates
@@ -242,7 +242,7 @@ def relevance(
     images, batches = first_images(batches, model)
     explain = Explainer(ModelStructure(model, images, **known), methods)
     maps: dict[str, list[Tensor]] = {}
-    found: dict[str, dict[str, list[Tensor]]] = {
+    curves_of: dict[str, dict[str, list[Tensor]]] = {
         f"{order}{curve}": {} for order in ("", "random_") for curve in ("deletion", "insertion")
     }
     classes: list[Tensor] = []
@@ -264,19 +264,19 @@ def relevance(
             for curve, mine, other in zip(
                 ("deletion", "insertion"), pair, grids[grid], strict=True
             ):
-                found[curve].setdefault(method, []).append(mine.cpu())
-                found[f"random_{curve}"].setdefault(method, []).append(other.cpu())
+                curves_of[curve].setdefault(method, []).append(mine.cpu())
+                curves_of[f"random_{curve}"].setdefault(method, []).append(other.cpu())
             if done < num_kept:
-                kept = values[: num_kept - done]
-                top = kept.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
-                maps.setdefault(method, []).append((kept / top).cpu())
+                first = values[: num_kept - done]
+                top = first.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
+                maps.setdefault(method, []).append((first / top).cpu())
         if done < num_kept:
             pictures.append(_small(batch[: num_kept - done], statistics))
         classes.append(answers.cpu())
         done += len(batch)
     whole = {
         name: {method: torch.cat(parts).numpy() for method, parts in by_method.items()}
-        for name, by_method in found.items()
+        for name, by_method in curves_of.items()
     }
     return Relevance(
         maps={method: torch.cat(parts).numpy() for method, parts in maps.items()},

@@ -205,7 +205,7 @@ def _answers(
             classes_of(answer, batch.labels)
             logits.append(answer.cpu().numpy())
             labels.append(batch.labels.cpu().numpy())
-    found = np.concatenate(logits)
-    if not np.isfinite(found).all():
+    values = np.concatenate(logits)
+    if not np.isfinite(values).all():
         raise UserError("calibration needs finite logits; the model puts out infinite ones")
-    return found, np.concatenate(labels)
+    return values, np.concatenate(labels)

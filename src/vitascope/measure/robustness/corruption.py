@@ -162,17 +162,17 @@ def corruption(
                 )
                 yield (name, level), space.normalised(made)
 
-    found = accuracy_on_changed_images(model, batches, change)
+    measured = accuracy_on_changed_images(model, batches, change)
     return _result(
-        found.accuracy,
+        measured.accuracy,
         names,
         levels,
-        clean=found.clean,
+        clean=measured.clean,
         constants=table,
         comparable=shape == (224, 224, 1000) and table == "imagenet",
-        num_images=found.num_images,
+        num_images=measured.num_images,
         seed=seed,
-        share=np.mean(list(found.changed.values()), axis=0),
+        share=np.mean(list(measured.changed.values()), axis=0),
     )
 
 
@@ -202,9 +202,9 @@ def corruption_of_sets(
         on_step(f"{name} {level}", len(wanted) - done)
         images, batches = first_images(sets(name, level), model)
         shape = shape or _size_and_classes(model, images)
-        found = accuracy_on_changed_images(model, batches, lambda batch: ())
-        accuracy[name, level] = found.clean
-        counts.add(found.num_images)
+        measured = accuracy_on_changed_images(model, batches, lambda batch: ())
+        accuracy[name, level] = measured.clean
+        counts.add(measured.num_images)
     if len(counts) > 1:
         raise UserError(
             f"the sets have from {min(counts)} to {max(counts)} images; each should have as many"

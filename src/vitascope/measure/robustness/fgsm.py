@@ -65,14 +65,14 @@ class Attack:
     correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
     @classmethod
-    def of(cls, found: ChangedImageAccuracy, **how: Any) -> "Attack":
+    def of(cls, measured: ChangedImageAccuracy, **how: Any) -> "Attack":
         """From the accuracies on attacked images, by epsilon."""
         return cls(
-            clean=found.clean,
-            epsilons=tuple(found.accuracy),
-            accuracy=tuple(found.accuracy.values()),
-            num_images=found.num_images,
-            correct=found.correct,
+            clean=measured.clean,
+            epsilons=tuple(measured.accuracy),
+            accuracy=tuple(measured.accuracy.values()),
+            num_images=measured.num_images,
+            correct=measured.correct,
             **how,
         )
 
@@ -99,8 +99,8 @@ def gradient(model: nn.Module, pixels: Tensor, labels: Tensor, space: Pixels) ->
     with torch.enable_grad():
         leaf = pixels.detach().clone().requires_grad_(True)
         logits = capture.logits_of(differentiable_output(model, space.normalised(leaf)))
-        (found,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
-    return found
+        (grad,) = torch.autograd.grad(log_odds(logits, labels).sum(), leaf)
+    return grad
 
 
 def one_step(start: Tensor, pixels: Tensor, slope: Tensor, step: float, epsilon: float) -> Tensor:
@@ -139,8 +139,10 @@ def fgsm(
         for epsilon in epsilons:
             yield epsilon, space.normalised(one_step(pixels, pixels, slope, epsilon, epsilon))
 
-    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="fgsm")
-    return Attack.of(found, kind="fgsm", against=against, num_stuck=stuck[0], step_sizes=epsilons)
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="fgsm")
+    return Attack.of(
+        measured, kind="fgsm", against=against, num_stuck=stuck[0], step_sizes=epsilons
+    )
 
 
 def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:

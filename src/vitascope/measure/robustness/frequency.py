@@ -137,18 +137,18 @@ def frequency(
             noisy = pixels + filtered(spectrum, mask, rms).to(pixels)
             yield centre, space.normalised(noisy.clamp(0, 1) if clamp else noisy)
 
-    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="frequency")
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="frequency")
     return Frequency(
-        clean=found.clean,
-        frequencies=tuple(found.accuracy),
-        accuracy=tuple(found.accuracy.values()),
-        left_out=tuple(centre for centre in wanted if centre not in found.accuracy),
+        clean=measured.clean,
+        frequencies=tuple(measured.accuracy),
+        accuracy=tuple(measured.accuracy.values()),
+        left_out=tuple(centre for centre in wanted if centre not in measured.accuracy),
         window=window,
         rms=rms,
         clamp=clamp,
         seed=seed,
-        num_images=found.num_images,
-        correct=found.correct,
+        num_images=measured.num_images,
+        correct=measured.correct,
     )
 
 

@@ -109,12 +109,12 @@ def occlusion(
         for size in sizes:
             yield size, occlude(batch.images, size, black if fill == "black" else 0.0)
 
-    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="occlusion")
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="occlusion")
     return Occlusion(
-        clean=found.clean,
+        clean=measured.clean,
         sizes=sizes,
-        accuracy=tuple(found.accuracy[size] for size in sizes),
+        accuracy=tuple(measured.accuracy[size] for size in sizes),
         fill=fill,
-        num_images=found.num_images,
-        correct=found.correct,
+        num_images=measured.num_images,
+        correct=measured.correct,
     )

@@ -101,9 +101,9 @@ def pgd(
             )
             yield epsilon, space.normalised(attacked)
 
-    found = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="pgd")
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="pgd")
     return Attack.of(
-        found,
+        measured,
         kind="pgd",
         against=against,
         steps=steps,

@@ -48,5 +48,5 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         log_b = high
     else:
         log_b = brentq(slope, low, high, xtol=1e-12)
-    found = float(np.exp(-log_b))
-    return found if nll(logits / found, labels) < nll(logits, labels) else 1.0
+    temperature = float(np.exp(-log_b))
+    return temperature if nll(logits / temperature, labels) < nll(logits, labels) else 1.0

@@ -39,8 +39,8 @@ class ModelStructure:
     @cached_property
     def units(self) -> tuple[capture.Unit, ...]:
         """The parts of the model, in order of execution."""
-        known: dict[str, Any] = self.known
-        return capture.units(self.model, self.images, level=self.level, **known)
+        options: dict[str, Any] = self.known
+        return capture.units(self.model, self.images, level=self.level, **options)
 
     @cached_property
     def prefix_tokens(self) -> tuple[str, ...]:

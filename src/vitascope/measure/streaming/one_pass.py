@@ -147,12 +147,12 @@ def one_pass(
             on_batch(len(images))
         if not active:
             break
-    found = {}
+    results = {}
     for name, instrument in list(active.items()):
         value = tell(name, instrument.result, num_images)
         if name in active:
-            found[name] = value
-    return found
+            results[name] = value
+    return results
 
 
 def _wanted(instruments: Iterable[StreamingInstrument]) -> dict[str, list[str]]:
@@ -160,8 +160,8 @@ def _wanted(instruments: Iterable[StreamingInstrument]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for instrument in instruments:
         for layer, parts in instrument.maps.items():
-            known = wanted.setdefault(layer, [])
-            known += [part for part in parts if part not in known]
+            layer_parts = wanted.setdefault(layer, [])
+            layer_parts += [part for part in parts if part not in layer_parts]
     return wanted
 
 

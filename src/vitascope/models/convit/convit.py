@@ -179,10 +179,10 @@ class ConViT(GridViT):
         if index == self.num_gpsa_blocks and self.num_prefix_tokens:
             tokens = [token.expand(x.shape[0], -1, -1) for token in self.prefix_tokens()]
             x = torch.cat([*tokens, x], dim=1)
-        place = (grid,) if index < self.num_gpsa_blocks else ()
+        arguments = (grid,) if index < self.num_gpsa_blocks else ()
         if self.grad_checkpointing and self.training:
-            return checkpoint(self.blocks[index], x, *place)
-        return self.blocks[index](x, *place)
+            return checkpoint(self.blocks[index], x, *arguments)
+        return self.blocks[index](x, *arguments)
 
     def prefix_after(self, index: int) -> int:
         """None inside the GPSA blocks: the tokens join after them."""

@@ -62,10 +62,10 @@ def convit_from_resnet(model: nn.Module, *, num_stages: int = 1, **kwargs: Any) 
     >>> bool(torch.allclose(convit_from_resnet(resnet)(images), resnet(images), atol=1e-4))
     True
     """
-    found = convolutions_of(model, num_stages)
-    chosen = [name for name, reason in found.items() if reason is None]
+    convolutions = convolutions_of(model, num_stages)
+    chosen = [name for name, reason in convolutions.items() if reason is None]
     if not chosen:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items())
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in convolutions.items())
         raise UserError(
             f"no convolution of the last {num_stages} stages can become attention: "
             + (reasons or "there is none larger than 1 x 1")

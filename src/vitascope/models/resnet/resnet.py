@@ -196,13 +196,13 @@ class PreActResNet(nn.Module):
             raise UserError(f"output_fmt={output_fmt!r}; a ResNet has maps: NCHW")
         take, last = feature_take_indices(len(self.stages), indices)
         x = self.embed(x)
-        found = []
+        features = []
         for stage in range(last + 1 if stop_early else len(self.stages)):
             x = self.run_stage(stage, x)
             if stage in take:
                 final = stage == len(self.stages) - 1
-                found.append(self.act(self.norm(x)) if norm and final else x)
-        return found if intermediates_only else (self.act(self.norm(x)), found)
+                features.append(self.act(self.norm(x)) if norm and final else x)
+        return features if intermediates_only else (self.act(self.norm(x)), features)
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True

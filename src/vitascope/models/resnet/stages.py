@@ -38,16 +38,16 @@ def stage_kinds(kinds: Sequence[str] | None, depths: Sequence[int]) -> tuple[str
     ('cc', 'ccc')
     """
     listed = kinds is None or (isinstance(kinds, Sequence) and not isinstance(kinds, str))
-    words = (
+    stages = (
         tuple("c" * n for n in depths) if kinds is None or not listed else tuple(map(str, kinds))
     )
-    if not listed or [*map(len, words)] != [*depths] or set("".join(words)) - {"c", "a"}:
+    if not listed or [*map(len, stages)] != [*depths] or set("".join(stages)) - {"c", "a"}:
         example = ", ".join(repr("c" * (n - 1) + "a") for n in depths)
         raise UserError(
             f"kinds {kinds!r} do not fit stages of {tuple(depths)} blocks; give a word a stage of "
             f"the letters c (convolution) and a (attention), as ({example}), or other depths"
         )
-    return words
+    return stages
 
 
 def are_sizes(given: Any, least: int = 1) -> bool:

@@ -77,8 +77,8 @@ def _description(source: str | type[nn.Module]) -> dict[str, Any]:
     }
     theirs = timm.get_pretrained_cfg(source if isinstance(source, str) else like[source])
     names = ("num_classes", "interpolation", "mean", "std", "first_conv", "classifier")
-    kept = {name: getattr(theirs, name) for name in names}
-    return {**kept, "input_size": (3, 32, 32), "pool_size": None, "crop_pct": 1.0}
+    fields = {name: getattr(theirs, name) for name in names}
+    return {**fields, "input_size": (3, 32, 32), "pool_size": None, "crop_pct": 1.0}
 
 
 default_cfgs = generate_default_cfgs(

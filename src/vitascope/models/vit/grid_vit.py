@@ -74,7 +74,7 @@ class GridViT(VisionTransformer):
             raise UserError(f"output_fmt={output_fmt!r}; there are: NCHW, NLC")
         take, last = feature_take_indices(len(self.blocks), indices)
         x, grid = self.embed(x)
-        found: list[Any] = []
+        features: list[Any] = []
         for index in range(last + 1 if stop_early else len(self.blocks)):
             x = self.run_block(index, x, grid)
             if index in take:
@@ -83,5 +83,5 @@ class GridViT(VisionTransformer):
                 patches = seen[:, count:]
                 if output_fmt == "NCHW":
                     patches = patches.mT.unflatten(-1, tuple(grid)).contiguous()
-                found.append((patches, seen[:, :count]) if return_prefix_tokens else patches)
-        return found if intermediates_only else (self.norm(x), found)
+                features.append((patches, seen[:, :count]) if return_prefix_tokens else patches)
+        return features if intermediates_only else (self.norm(x), features)

@@ -84,8 +84,8 @@ def impulse_factors(
 ) -> tuple[Tensor, Tensor]:
     """Query and key weights of one head. (N, D) -> 2 x (d, D)"""
     u, s, vt = torch.linalg.svd(F.layer_norm(table, table.shape[-1:]), full_matrices=False)
-    kept = min(width, int((s > 1e-6 * s[0]).sum()))
-    inverse = vt[:kept].mT / s[:kept] @ u[:, :kept].mT  # (D, N)
+    rank = min(width, int((s > 1e-6 * s[0]).sum()))
+    inverse = vt[:rank].mT / s[:rank] @ u[:, :rank].mT  # (D, N)
     target = neighbour_matrix(grid, offset)
     noise = NOISE * torch.randn_like(target) * (target == 0)
     left, right = factors(inverse @ (SCALE * target + noise) @ inverse.mT, width)
@@ -113,5 +113,5 @@ def start_impulse(model: VisionTransformer) -> None:
                 layer.qkv.weight[:dim][rows].copy_(query)
                 layer.qkv.weight[dim : 2 * dim][rows].copy_(key)
             start_values(layer)
-    told: Any = model  # an attribute that says what the layers start with
-    told.locality = "soft at the start: every head looks at one neighbour (impulse)"
+    labelled: Any = model  # an attribute that says what the layers start with
+    labelled.locality = "soft at the start: every head looks at one neighbour (impulse)"

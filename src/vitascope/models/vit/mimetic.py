@@ -84,5 +84,5 @@ def start_mimetic(model: VisionTransformer) -> None:
                 layer.qkv.weight[:dim][rows].copy_(left.mT)
                 layer.qkv.weight[dim : 2 * dim][rows].copy_(right)
             start_values(layer)
-    told: Any = model  # an attribute that says what the layers start with
-    told.locality = "soft at the start: mimetic weights, patches that are alike and near"
+    labelled: Any = model  # an attribute that says what the layers start with
+    labelled.locality = "soft at the start: mimetic weights, patches that are alike and near"

@@ -286,10 +286,10 @@ class PVT(nn.Module):
             raise UserError(f"output_fmt={output_fmt!r}; a pyramid has maps: NCHW")
         take, last = feature_take_indices(len(self.stages), indices)
         ran = list(self.run_stages(x, last + 1 if stop_early else len(self.stages)))
-        found = [image.contiguous() for index, (_, image) in enumerate(ran) if index in take]
+        features = [image.contiguous() for index, (_, image) in enumerate(ran) if index in take]
         if norm and len(self.stages) - 1 in take:
-            found[-1] = self.norm(found[-1].movedim(1, -1)).movedim(-1, 1).contiguous()
-        return found if intermediates_only else (self.norm(ran[-1][0]), found)
+            features[-1] = self.norm(features[-1].movedim(1, -1)).movedim(-1, 1).contiguous()
+        return features if intermediates_only else (self.norm(ran[-1][0]), features)
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True

@@ -181,7 +181,7 @@ def gating(scale: Scale) -> Plan:
     """Fig. 9: ConViT-B with PSA in place of GPSA against DeiT-B."""
     fraction = scale.pick(paper=1.0, laptop=scale.small)
     roles = ("DeiT-B", "ConViT-B") if scale.is_paper else ("DeiT-S", "ConViT-S")
-    vit, convit = (scale.training(role, fraction=fraction) for role in roles)
+    vit, convit = (scale.affordable(role, fraction=fraction) for role in roles)
     psa = convit.but(model_args={"attention": "psa"})
     fixed = psa.but(model_args={"content_std": 0.0})
     runs = {"plain ViT": vit, "PSA": psa, "PSA, eq. 5": fixed, "GPSA": convit}

@@ -50,17 +50,17 @@ def defocus_blur(levels: Tensor, strength: tuple[float, float], draws: Draws) ->
 def scattered(height: int, width: int, reach: int, draws: Draws) -> Tensor:
     """Which pixel each pixel becomes a copy of after one round. (B, h * w) int64"""
     count, length = len(draws.indices), height * width
-    place = torch.arange(count * length).view(count, height, width)
+    index = torch.arange(count * length).view(count, height, width)
     rows, columns = height - 2 * reach, width - 2 * reach
     if rows <= 0 or columns <= 0:
-        return place.flatten(1) % length
+        return index.flatten(1) % length
     inner = (slice(None), slice(reach + 1, reach + 1 + rows), slice(reach + 1, reach + 1 + columns))
     move = draws.whole(-reach, reach, 2, rows, columns)
-    place[inner] += move[:, 0].mul_(width).add_(move[:, 1])
+    index[inner] += move[:, 0].mul_(width).add_(move[:, 1])
     visited = torch.zeros(count, height, width, dtype=torch.bool)
     visited[inner] = True
     # A source visited earlier (further down, or to the right) has changed: look where it looked.
-    source = place.flatten()
+    source = index.flatten()
     changed = visited.flatten()[source].logical_and_(source > torch.arange(len(source)))
     pending = changed.nonzero()[:, 0]
     while len(pending):

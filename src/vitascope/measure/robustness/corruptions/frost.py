@@ -31,8 +31,8 @@ PHOTOGRAPHS = (
 
 def frequencies() -> np.ndarray:
     """Of a transform's entries, in cycles per pixel. (n, n / 2 + 1) float32"""
-    found = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
-    return found.astype(np.float32)
+    radius = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
+    return radius.astype(np.float32)
 
 
 def fractal(rng: np.random.Generator, slope: float) -> np.ndarray:

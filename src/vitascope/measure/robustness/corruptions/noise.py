@@ -42,10 +42,10 @@ def gaussian_noise(levels: Tensor, deviation: float, draws: Draws) -> Tensor:
 
 def shot_noise(levels: Tensor, photons: float, draws: Draws) -> Tensor:
     """Poisson noise."""
-    place = levels.numpy().astype(np.uint32)
-    place <<= 16
-    place |= draws.words(*levels.shape[1:])
-    return torch.from_numpy(shot_table(photons).take(place))
+    index = levels.numpy().astype(np.uint32)
+    index <<= 16
+    index |= draws.words(*levels.shape[1:])
+    return torch.from_numpy(shot_table(photons).take(index))
 
 
 def impulse_noise(levels: Tensor, share: float, draws: Draws) -> Tensor:
