@@ -70,8 +70,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 _UNPAIRED = (
-    "Which images were right was not kept: the intervals take the models' test images as "
-    "different ones, and no model is recommended."
+    "This record does not keep which images were right. The intervals treat the test images of two "
+    "models as different, and no model is recommended."
 )
 
 
