@@ -24,6 +24,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).parents[1] / "build" / "notebooks")
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
+nb_output_stderr = "remove"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
