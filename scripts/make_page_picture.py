@@ -7,14 +7,16 @@ Chromium, scrolled from its answer to its figures and mistakes, and the pointer 
 of the explorer. Needs Chromium and Playwright.
 """
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from make_picture import opened
 from PIL import Image
-from playwright.sync_api import Page
+from playwright.sync_api import Page, sync_playwright
 
 WIDTH, HEIGHT = 1100, 800  # of the page, as it is opened
 SHOWN = 820  # pixels across, of the picture
@@ -30,9 +32,21 @@ PATH = (
 )  # of the pointer
 
 
+@contextmanager
+def opened(page: Path, width: int, height: int = HEIGHT) -> Iterator[Page]:
+    """The page in a browser of this size."""
+    names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    binary = next(found for name in names if name and (found := shutil.which(name)))
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=binary, args=["--disable-gpu"])
+        tab = browser.new_page(viewport={"width": width, "height": height})
+        tab.goto(page.resolve().as_uri())
+        yield tab
+        browser.close()
+
+
 def frames(tab: Page) -> Iterator[tuple[bytes, int]]:
     """Screenshots, each with the milliseconds it is shown."""
-    tab.set_viewport_size({"width": WIDTH, "height": HEIGHT})
     at = 0.0
     yield tab.screenshot(), REST
     halts = [tab.locator(halt).first for halt in HALTS if tab.locator(halt).count()]

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from make_picture import first_figure
+from make_page_picture import opened
 from PIL import Image
 from skimage import data
 from sklearn.datasets import load_sample_image
@@ -55,7 +55,9 @@ def main(weights: str) -> None:
     with TemporaryDirectory() as folder:
         kept.save(Path(folder) / "relevance")
         vitascope.commands.main(["report", folder, "--quiet"])
-        drawn = Image.open(BytesIO(first_figure(Path(folder) / "report.html"))).convert("RGB")
+        with opened(Path(folder) / "report.html", 1500) as tab:
+            shot = tab.locator("figure .row").first.screenshot()
+        drawn = Image.open(BytesIO(shot)).convert("RGB")
     drawn.save(OUT / "photographs.jpg", quality=70, optimize=True)
     print(found)
 

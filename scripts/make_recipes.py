@@ -19,7 +19,7 @@ DESCRIPTIONS = {
         "optimizer": "Any optimizer of timm.",
         "lr": "Learning rate at the top of the schedule.",
         "lr_batch": "The learning rate is given for this batch size and scaled to the one used; "
-        "off: it is used as it is.",
+        "null: it is used as it is.",
         "weight_decay": "Decay of weights; biases, norms and position tables have none.",
         "schedule": "Shape of the learning rate after the warm-up: cosine, linear or constant.",
         "schedule_by": "The learning rate changes once per epoch or at every step.",
@@ -131,7 +131,9 @@ def page() -> str:
         parts.append(f"## {title}")
         lines = [f"| setting | what it does | {head} |", "|---|---|" + "---|" * len(SHOWN)]
         for name, words in section.items():
-            cells = " | ".join(shown(each[name]) for each in values)
+            first, *others = (shown(each[name]) for each in values)
+            long = len(first) > 12
+            cells = " | ".join([first, *("same" if long and o == first else o for o in others)])
             lines.append(f"| `{name}` | {words} | {cells} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
