@@ -149,7 +149,9 @@ def advice(kept: Record) -> str:
             "**The test images contradict the choice of the validation images, so nothing is "
             f"recommended.** {against[0]}"
         )
-    text = " ".join([headline, *(each for each in sentences if each not in against)])
+    again = (f"{kept.values['images']['short']}.", "From random weights")  # shown elsewhere
+    rest = [each for each in sentences if each not in against and not each.startswith(again)]
+    text = " ".join([headline, *rest])
     for old, new in PLAIN.items():
         text = text.replace(old, new)
     return text
