@@ -37,14 +37,16 @@ def test_a_record_given_twice_is_shown_once(tmp_path):
     assert kinds_below(tmp_path, tmp_path / "one.json", tmp_path / "one") == ["study"]
 
 
-def test_other_json_is_passed_over_and_other_records_are_named(tmp_path):
+def test_other_json_is_passed_over_damaged_and_other_records_are_named(tmp_path):
     made_study().save(tmp_path / "one")
     (tmp_path / "state.json").write_text('{"step": 3}')
     (tmp_path / "broken.json").write_text('{"kind": ')
+    (tmp_path / "cut.json").write_text('{"kind": "study", "values": {}}')
     Record(kind="odd-one").save(tmp_path / "speed")
     found = find([tmp_path], KINDS)
     assert [source.record.kind for source in found.sources] == ["study"]
-    assert found.left_out == (f"{tmp_path / 'speed.json'}: a record of 'odd-one'",)
+    named = [reason.partition(":")[0] for reason in found.left_out]
+    assert named == [str(tmp_path / name) for name in ("broken.json", "cut.json", "speed.json")]
 
 
 def test_a_half_written_line_of_metrics_is_passed_over(tmp_path):

@@ -16,6 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
+from safetensors import SafetensorError
+
+from vitascope.errors import UserError
+
 try:
     import fcntl
 except ImportError:  # not on this system
@@ -35,10 +39,31 @@ def file_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)
 
 
+def check_writable(path: str | Path) -> None:
+    """Check, before any work is done, that a file or folder can be written at ``path``.
+
+    Raises:
+        UserError: If the folder that exists above it takes no new files.
+    """
+    path = Path(path)
+    folder = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if folder != path and not folder.is_dir():
+        raise UserError(f"cannot write to {path}: {folder} is not a folder")
+    folder = folder if folder.is_dir() else folder.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=folder))
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}: {folder}") from None
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """A file's name to write to, which takes the place of ``path`` when the block ends well."""
     path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with _copied_to(path) as written:
+            yield written
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
     folder, lock = _own_folder(path)
@@ -49,9 +74,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.chmod(written, 0o666 & ~_umask())
         os.replace(written, path)
         flush(path.parent)
+    except SafetensorError as error:  # what safetensors makes of a full disk
+        raise OSError(f"could not write {path}: {error}") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+@contextmanager
+def _copied_to(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that is copied to a device or a pipe, which stays what it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "written"
+        yield written
+        with open(written, "rb") as source, open(path, "wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 @contextmanager
@@ -137,6 +174,8 @@ def regular(path: str | os.PathLike[str]) -> Path:
     Raises:
         OSError: If it leads nowhere, or to a folder, a pipe, a socket or a device.
     """
+    if "\0" in os.fspath(path):
+        raise OSError("its name has a NUL character")
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError("it is a folder")

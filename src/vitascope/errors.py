@@ -5,8 +5,9 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
-__all__ = ["Interrupted", "UserError", "reason", "unknown"]
+__all__ = ["Interrupted", "UserError", "printable", "reason", "unknown"]
 
 
 class UserError(ValueError):
@@ -33,6 +34,20 @@ class Interrupted(KeyboardInterrupt):
         """Pickling, from a worker process to its parent."""
         how = partial(type(self), finished=self.finished)
         return how, (self.folder, self.step, self.signal_name)
+
+
+def printable(text: object) -> str:
+    """Return a text in which control characters are shown instead of sent to the terminal.
+
+    >>> printable("red\\x1b[31m, tab\\tand line")
+    'red\\\\x1b[31m, tab\\tand line'
+    """
+    return "".join(
+        c.encode("unicode_escape").decode()
+        if category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t"
+        else c
+        for c in str(text)
+    )
 
 
 def reason(error: BaseException) -> str:

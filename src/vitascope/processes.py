@@ -23,7 +23,8 @@ from vitascope.errors import Interrupted, UserError
 from vitascope.progress import Progress
 from vitascope.settings import Processes, check_value
 
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # a closed terminal; not on Windows
+_STOPS = (signal.SIGINT, signal.SIGTERM, _HANG_UP)
 
 
 def makespan(costs: Iterable[float], processes: int) -> float:
@@ -162,8 +163,9 @@ _told = threading.Event()  # in a worker: to stop; it begins nothing more
 
 
 def _become_worker() -> None:
-    """Prepare a worker: leave Ctrl-C to the parent, stop on SIGTERM or when the parent is gone."""
+    """Prepare a worker: it stops on SIGTERM or with its parent, which handles other signals."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(_HANG_UP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop_job)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     watch_parent()
@@ -228,15 +230,21 @@ def _wait(futures: Sequence["Future[Any]"], folders: Sequence[Path], watch: "_Wa
 
 @contextmanager
 def _told_to_stop() -> Iterator[None]:
-    """SIGTERM is taken like Ctrl-C."""
+    """Take SIGTERM and SIGHUP like Ctrl-C; ignored signals (``nohup``) stay ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    heard = [
+        number
+        for number in {signal.SIGTERM, _HANG_UP}
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TextIO
 
+from vitascope.errors import printable
+
 OnStep = Callable[[str, int, int], None]  # what is done, steps done, steps in all
 
 SECONDS = 30.0  # between two lines off a terminal
@@ -113,7 +115,7 @@ class Progress:
 
     def tell(self, line: str) -> None:
         """Print one line, above the bar if there is one."""
-        self.said = monotonic()
+        self.said, line = monotonic(), printable(line)
         if self.bar is not None:
             self.bar.write(line, file=self.stream)
         elif not self.quiet:

@@ -102,6 +102,8 @@ class Record:
     def save(self, path: str | Path) -> Path:
         """Write ``path.json`` (and ``path.safetensors``); return the JSON file's path."""
         path = Path(path)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path} is a device or a pipe; a record is files: give another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {name: np.ascontiguousarray(value) for name, value in self.arrays.items()}
         if arrays:

@@ -1,14 +1,45 @@
-"""Check that a model takes some images, by passing one of them through it."""
+"""Check what instruments are given: a model, and images that it takes."""
 
 from inspect import Parameter, signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from vitascope.capture.structure.features import evaluating
 from vitascope.errors import UserError, reason
 
-__all__ = ["try_image"]
+__all__ = ["require_hooks", "require_module", "try_image"]
+
+
+def require_module(model: Any) -> None:
+    """Refuse what is no ``nn.Module``, a model's name for instance.
+
+    Raises:
+        UserError: With what to give instead.
+    """
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"the model must be a torch.nn.Module, not {model!r:.80}; build one of a name with "
+            "vitascope.create_model(name), or open a run with vitascope.load(path).model"
+        )
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise UserError(
+            f"this {type(model).__name__} is on the meta device and has no weights; build it on "
+            "the CPU, or move it with to_empty() and load its weights"
+        )
+
+
+def require_hooks(model: Any) -> None:
+    """Refuse what is no ``nn.Module``, or one inside which nothing can be observed.
+
+    Raises:
+        UserError: With what to give instead.
+    """
+    require_module(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UserError(
+            "TorchScript hides what happens inside a model; give the nn.Module it was made from"
+        )
 
 
 def try_image(model: nn.Module, images: Tensor, name: str, advice: str) -> Any:
@@ -24,6 +55,8 @@ def try_image(model: nn.Module, images: Tensor, name: str, advice: str) -> Any:
     Raises:
         UserError: If the image does not go through, with the reason in one line.
     """
+    from vitascope.capture.structure.features import evaluating
+
     try:
         with evaluating(model):
             return model(images[:1])

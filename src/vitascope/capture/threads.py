@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from vitascope.capture.input_check import require_hooks
 from vitascope.errors import UserError
 
 _lock = threading.Lock()
@@ -25,6 +26,7 @@ def exclusive_access(model: nn.Module) -> Iterator[None]:
     Raises:
         UserError: If another thread does already.
     """
+    require_hooks(model)
     modules, me = list(model.modules()), threading.get_ident()
     with _lock:
         if any(_held.get(id(module), (me, 0))[0] != me for module in modules):

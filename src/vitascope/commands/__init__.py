@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, printable, unknown
 from vitascope.settings import recorded_as
 
 __all__ = ["COMMANDS", "main", "options_of"]
@@ -58,7 +58,7 @@ def plain_warnings() -> Iterator[None]:
 
     def worded(message: Warning | str, category: type[Warning], file: str, *more: object) -> str:
         if file.startswith(ours):
-            return f"note: {message}\n"
+            return printable(f"note: {message}\n")
         return before(message, category, file, *more)  # type: ignore[arg-type]
 
     warnings.formatwarning = worded  # type: ignore[assignment]
@@ -106,13 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with recorded_as(shlex.join(["vitascope", *words])), plain_warnings():
             _run(words[0], words[1:])
     except UserError as error:
-        print(f"vitascope: {error}", file=sys.stderr)
+        print(printable(f"vitascope: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"vitascope: {error}", file=sys.stderr)
+        print(printable(f"vitascope: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print(f"vitascope: {str(stop) or 'interrupted'}", file=sys.stderr)

@@ -3,14 +3,16 @@
 import ast
 import dataclasses
 import json
+import os
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields, make_dataclass
 from difflib import get_close_matches
 from inspect import cleandoc, getsource
 from io import StringIO
 from itertools import pairwise
+from numbers import Integral, Real
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill
@@ -29,7 +31,8 @@ from typing import (
 import tyro
 from tyro.conf import Positional
 
-from vitascope.errors import UserError, unknown
+from vitascope.atomic import check_writable
+from vitascope.errors import UserError, printable, unknown
 from vitascope.settings import check, command_line
 
 if TYPE_CHECKING:
@@ -54,7 +57,15 @@ def parse(kind: type[Request], name: str, words: Sequence[str]) -> Request:
     if unknown_words:
         raise UserError(f"{_unrecognized(kind, unknown_words)} ({name} --help tells more)")
     check(request, _option)
+    _check_out(request)
     return request
+
+
+def _check_out(request: Any) -> None:
+    """Refuse an ``out`` that cannot be written, before anything is computed."""
+    out = getattr(request, "out", None)
+    if isinstance(out, Path) and (out.is_file() or not out.exists() or out.is_dir()):
+        check_writable(out)
 
 
 def show(result: "Result", *, as_json: bool, quiet: bool) -> None:
@@ -63,7 +74,7 @@ def show(result: "Result", *, as_json: bool, quiet: bool) -> None:
         print(json.dumps(result.values, allow_nan=False))
         return
     lines = [result.summary, *(() if quiet else result.notes), result.written or ""]
-    print("\n".join(str(line) for line in lines if line))
+    print(printable("\n".join(str(line) for line in lines if line)))
 
 
 def _read(kind: type[Request], words: Sequence[str], name: str = "") -> tuple[Request, list[str]]:
@@ -195,7 +206,8 @@ def _taken(hint: Any) -> str:
     if get_origin(kind) is Literal:
         *most, last = map(str, get_args(kind))
         return f"{', '.join(most)} or {last}" if most else last
-    return {int: "a whole number", float: "a number"}.get(kind, "a value")
+    names = {int: "a whole number", float: "a number", bool: "True or False", Path: "a path"}
+    return names.get(kind, "a text")
 
 
 def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
@@ -218,23 +230,51 @@ def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
         raise UserError(f"{kind.__name__.lower()} needs {' and '.join(missing)}")
     made = kind(**{name: _fitted(value, hints[name], name) for name, value in words.items()})
     check(made)
+    _check_out(made)
     return made
 
 
 def _fitted(value: Any, hint: Any, name: str) -> Any:
-    """A value in the types of its field."""
-    taken = kinds(hint)
+    """Return a value in the type of its field.
+
+    Raises:
+        UserError: If the value has another type.
+    """
+    wrong = UserError(f"{name} takes {_taken(hint)}, not {value!r:.80}")
     if value is None:
+        if type(None) not in kinds(hint):
+            raise wrong
         return None
-    for kind in taken:
+    for kind in kinds(hint):
         if get_origin(kind) is tuple:
-            many = value if isinstance(value, list | tuple) else (value,)
-            return tuple(_fitted(item, get_args(kind)[0], name) for item in many)
-        if get_origin(kind) is Literal and value not in get_args(kind):
+            one, *others = get_args(kind)
+            given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+            many = tuple(value) if given else (value,)
+            if others != [...] and len(many) != 1 + len(others):
+                raise wrong
+            return tuple(_fitted(item, one, name) for item in many)
+        if get_origin(kind) is Literal:
+            if value in get_args(kind):
+                return value
             raise unknown(name, str(value), map(str, get_args(kind)))
-    if Path in taken:
-        return Path(value)
-    return str(value) if isinstance(value, Path) else value
+        if kind in _ACCEPTS and isinstance(value, _ACCEPTS[kind]):
+            if isinstance(value, bool) != (kind is bool):
+                continue
+            if isinstance(value, str) and "\0" in value:
+                raise UserError(f"{name} has a NUL character: {value!r:.80}")
+            if kind is Path and not os.fspath(value):
+                raise UserError(f"{name} is an empty path; give a file or a folder")
+            return value if isinstance(value, kind) else kind(value)
+    raise wrong
+
+
+_ACCEPTS: dict[type, Any] = {  # what a field's type takes from Python
+    bool: bool,
+    int: Integral,
+    float: Real,
+    Path: str | os.PathLike,
+    str: str | os.PathLike,
+}
 
 
 def kinds(hint: Any) -> list[Any]:

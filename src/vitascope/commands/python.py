@@ -139,6 +139,8 @@ def study(name: str, **options: Any) -> Result:
 
     The arguments are the options of `vitascope study NAME`.
     """
+    if not isinstance(name, str):
+        raise UserError(f"the study's name is a text, not {name!r:.80}; `vitascope study --list`")
     if name == "buildup":
         answer: Result = _answered(buildup.run, buildup.Buildup, f"study {name}", options)
     elif name == "spectra":

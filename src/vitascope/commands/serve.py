@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length")
         if length is None or "Transfer-Encoding" in self.headers:
             self._refuse(411, "say how long the image is (Content-Length)")
-        elif not (length.isascii() and length.isdigit()):
+        elif not (length.isascii() and length.isdigit() and len(length) < 20):
             self._refuse(400, "Content-Length is no number")
         elif int(length) > MOST_BYTES:
             self._refuse(413, f"the file is too large; at most {MOST_BYTES:,} bytes are taken")

@@ -13,7 +13,7 @@ from vitascope.commands import buildup, fields, spectra
 from vitascope.commands.engine import engine_of
 from vitascope.commands.parsing import parse, show
 from vitascope.commands.result import Result
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, printable, unknown
 from vitascope.settings import Count, Processes, Seed, Within, fields_of
 
 # Studies with options of their own: their options, and what answers them.
@@ -242,7 +242,7 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
         claims += map(tested, result.values["claims"])
         values.append(result.values)
         if not options.json:
-            print(f"{result}\n", flush=True)
+            print(printable(f"{result}\n"), flush=True)
     if values:
         page = write_folder_page(options.out)
         if options.keep is not None:

@@ -118,6 +118,11 @@ def run(options: Train) -> Result | None:
             f"Required options were not provided: {', '.join(missing)} "
             "(or --from with the folder of a comparison)"
         )
+    if options.task == "classification" and options.recipe in ("segmentation", "vqa"):
+        raise UserError(
+            f"the recipe {options.recipe} is for --task {options.recipe}; leave it out, or give "
+            "another"
+        )
     if options.pretrained and options.task == "classification":
         from vitascope.hub_access import check_weights_can_be_had
 

@@ -142,6 +142,13 @@ def inspect_subject(
     batches = session.batches(positions, request.batch_size, smallest=_SMALLEST_BATCH)
     first = next(iter(batches)).images.to(session.device)
     _check_wildcards(session.model, first, request)
+    if request.grid is not None and not any(
+        unit.grid is None for unit in capture.units(session.model, first[:1]) if unit.kind != "head"
+    ):
+        raise UserError(
+            f"--grid is for models whose tokens cannot be traced; those of {request.subject} can: "
+            "leave it out"
+        )
     notes = [*session.notes, *session.class_notes]
     options: dict[str, dict[str, Any]] = {
         name: {made.wildcards: getattr(request, made.wildcards)} for name, made in STREAMING.items()

@@ -46,6 +46,9 @@ def load(
     from vitascope.loading.opening import open_model, split_file
 
     if not isinstance(model, str | Path):
+        from vitascope.capture.input_check import require_module
+
+        require_module(model)
         opened = open_model(model, device=device)
         how = opened.preprocessing
         if how.size is None or how.mean is None or how.std is None:

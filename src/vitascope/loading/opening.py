@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,7 @@ def build(
     arguments |= kwargs
     without_size = {k: v for k, v in arguments.items() if k != "img_size"}
     model, arguments = _first_that_builds(name, [arguments, without_size], seed)
+    _check_arguments(model, kwargs)
     blank = torch.zeros(1, *dataset.train.size)
     capture.try_image(model, blank, name, "give --image-size, or another model")
     config = {k: list(v) if isinstance(v, tuple) else v for k, v in arguments.items()}
@@ -327,6 +329,24 @@ def build(
         preprocessing=Preprocessing(size=dataset.train.size),
         random=not arguments.get("pretrained"),
     )
+
+
+def _check_arguments(model: nn.Module, given: dict[str, Any]) -> None:
+    """Refuse what a constructor takes without a word: a switch that is a text, no layers at all.
+
+    Raises:
+        UserError: Naming the argument.
+    """
+    parameters = signature(type(model)).parameters
+    for name, value in given.items():
+        usual = parameters[name].default if name in parameters else None
+        if isinstance(usual, bool) and not isinstance(value, bool):
+            raise UserError(f"the model's {name} is true or false, not {value!r:.80}")
+        if name in _SIZES and isinstance(value, int) and value < 1:
+            raise UserError(f"the model's {name} must be at least 1, not {value}")
+
+
+_SIZES = ("depth", "embed_dim", "num_heads", "patch_size", "width")
 
 
 def _first_that_builds(
@@ -588,7 +608,14 @@ def _from_factory(module: str, function: str) -> OpenedModel:
             f"cannot open {module}:{function}: {error}; give a model's name, a run's folder, "
             "hf:NAME or package.module:function"
         ) from None
-    model, name = factory(), f"{module}:{function}"
+    name = f"{module}:{function}"
+    try:
+        model = factory()
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        raise UserError(
+            f"{name}() ended with {type(error).__name__}: {reason(error)}; it must return an "
+            "nn.Module and take no arguments"
+        ) from None
     if not isinstance(model, nn.Module):
         raise UserError(f"{name} returned {type(model).__name__}, not an nn.Module")
     check_weights(model, name)

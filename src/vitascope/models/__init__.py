@@ -51,7 +51,7 @@ def list_models(pattern: str | None = None) -> list[str]:
     """
     if pattern is None:
         return sorted(KNOWN)
-    base, changes, _, patch = read_name(pattern)
+    base, changes, _, patch = read_name(_text(pattern))
     theirs = [name for name in timm.list_models() if not name.startswith(PREFIX)]
     names = [*sorted(KNOWN), *(name for name in theirs if name not in KNOWN)]
     matching = [name for name in names if fnmatchcase(name, base)]
@@ -66,6 +66,12 @@ def list_models(pattern: str | None = None) -> list[str]:
 
 class UnknownArgument(UserError):
     """The model has no such argument."""
+
+
+def _text(name: Any) -> str:
+    if not isinstance(name, str):
+        raise UserError(f"a model's name is a text, not {name!r:.80}; list_models() has them")
+    return name
 
 
 def create_model(name: str, **kwargs: Any) -> nn.Module:
@@ -83,8 +89,12 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     >>> create_model("convit_micro", num_classes=10).num_classes
     10
     """
-    base, changes, suffix, patch = read_name(name)
+    base, changes, suffix, patch = read_name(_text(name))
     _check_suffixes(base, changes, patch)
+    for argument, least in (("num_classes", 0), ("in_chans", 1)):
+        value = kwargs.get(argument, least)
+        if not isinstance(value, int) or value < least:
+            raise UserError(f"{argument} must be a whole number of at least {least}, not {value!r}")
     if patch is not None:
         kwargs["patch_size"] = patch
     if suffix is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, reason
 from vitascope.record import Record, load, load_config, load_metrics
 
 SUMMARIES = ("compare", "pretrained", "study", "buildup", "spectra")  # they stand for runs below
@@ -103,7 +103,11 @@ def _take(search: _Search, path: Path) -> None:
 def _look_into(search: _Search, folder: Path, depth: int) -> None:
     summary = run = False
     for path in sorted(folder.glob("*.json")):
-        kind = _kind(path)
+        try:
+            kind = _kind(path)
+        except UserError as error:
+            search.left_out.append(str(error))
+            continue
         if kind is None or kind in _PARTS:
             continue
         if kind not in search.kinds:
@@ -130,16 +134,22 @@ def _look_into(search: _Search, folder: Path, depth: int) -> None:
 
 
 def _kind(path: Path) -> str | None:
-    """The kind of a record; None for any other JSON."""
+    """The kind of a record; None for any other JSON.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
     try:
         if path.stat().st_size > _MOST_BYTES:
-            return None
+            raise UserError(f"{path}: larger than a record can be")
         body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged: {reason(error)}") from None
+    if not isinstance(body, dict) or not {"kind", "values", "made"} & set(body):
         return None
-    if isinstance(body, dict) and {"kind", "values", "arrays", "made"} <= set(body):
-        return str(body["kind"])
-    return None
+    if not {"kind", "values", "arrays", "made"} <= set(body):
+        raise UserError(f"{path}: not a whole record")
+    return str(body["kind"])
 
 
 def _add(search: _Search, path: Path, record: Record) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from vitascope.data import Dataset, load
 from vitascope.data.held_out import held_out, one_fold
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, printable, reason, unknown
 from vitascope.inspection.while_training import Draw, picture_heads
 from vitascope.loading.hugging_face import PREFIX
 from vitascope.loading.model import OpenedModel
@@ -62,6 +62,8 @@ def recipe_from(name: str, epochs: int | None, changes: Sequence[str], **fields:
     given = pairs(changes, "--set")
     if "name" in given:
         raise UserError(f"--set cannot rename a recipe; choose one of {', '.join(RECIPES)}")
+    if epochs is not None and "epochs" in given:
+        raise UserError("--epochs and --set epochs=... both name the epochs; give one")
     overrides = given | {k: v for k, v in fields.items() if v is not None}
     return changed_recipe(name, epochs, overrides)
 
@@ -184,7 +186,7 @@ def train_model(
 
         opened = fit_head(opened, chosen_images(dataset, plan)[0])
     if not how.get("quiet"):
-        print(opened.line, file=sys.stderr)
+        print(printable(opened.line), file=sys.stderr)
     config = plain({**(opened.architecture or {}), "origin": opened.line})
     how["observers"] = _pictured(opened.model, dataset, plan, draw, quiet=how.get("quiet"))
     return train(opened.model, dataset, plan, out, seed=seed, model_config=config, **how)
@@ -200,7 +202,7 @@ def _pictured(
         return [picture_heads(model, dataset, plan.total_epochs, draw)]
     except UserError as error:
         if not quiet:
-            print(f"note: no pictures: {' '.join(str(error).split())}", file=sys.stderr)
+            print(f"note: no pictures: {reason(error)}", file=sys.stderr)
         return []
 
 

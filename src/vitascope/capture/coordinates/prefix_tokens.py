@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vitascope.capture.coordinates.tokens import one_image
+from vitascope.capture.input_check import require_module
 from vitascope.capture.structure.features import evaluating
 
 __all__ = ["prefix_tokens", "token_names"]
@@ -35,6 +36,7 @@ def prefix_tokens(model: nn.Module, example_input: Tensor) -> tuple[str, ...]:
     >>> prefix_tokens(Model(), torch.zeros(1, 3, 2, 2))
     ('class token', 'register 1', 'register 2')
     """
+    require_module(model)
     watch = _ConcatRecorder(model)
     with evaluating(model), watch:
         model(one_image(example_input))

@@ -202,6 +202,8 @@ def load(
     Raises:
         UserError: If there is no such source, or it cannot be used.
     """
+    if "\0" in source:
+        raise UserError(f"the data source {source!r:.80} has a NUL character; leave it out")
     if in_chans not in (None, 1, 3):
         raise UserError(f"in_chans {in_chans} is not possible; give 1 (grey) or 3 (colour)")
     if image_size is not None and image_size < 1:

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar, get_args
 from torch import Tensor, nn
 
 from vitascope.capture import evaluating, matching
+from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError, unknown
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast, Kind, ScaleForm
 from vitascope.layers.context_broadcasting.class_token import require_class_token
@@ -87,6 +88,7 @@ def broadcast(
     >>> broadcast_cost(model).parameters  # 4 layers of width 72
     288
     """
+    require_module(model)
     for option, given, possible in (
         ("kind", kind, Kind),
         ("position", position, Position),

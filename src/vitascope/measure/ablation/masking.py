@@ -128,6 +128,7 @@ def masking(
             model has that many, and all of them; every number in a model with fewer than 5.
         on_mask: Called before each pass with what is masked and the number of passes ahead.
     """
+    pairs = labelled_in(batches, model)
     gated = list(capture.gated_layers(model).values())
     if not gated and not position_embeddings(model):
         raise UserError(
@@ -139,7 +140,6 @@ def masking(
     for k in first:
         if not 1 <= k <= len(gated):
             raise UserError(f"cannot mask the first {k} gated layers: there are {len(gated)}")
-    pairs = labelled_in(batches, model)
     right: dict[str, np.ndarray] = {}
     if position_embeddings(model):
         on_mask("position embeddings", 2 + 2 * len(first))

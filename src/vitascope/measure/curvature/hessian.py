@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError
 from vitascope.measure.curvature.eigenvalues import Eigenpairs, largest
 from vitascope.measure.curvature.objective import fixed_batches
@@ -88,6 +89,7 @@ def hessian(
         resume: A file that keeps finished batches; a call with the same settings continues from it.
         on_batch: Called with each batch's number when it is done.
     """
+    require_module(model)
     _checked(num_eigenvalues, tolerance, weight_decay, dtype)
     settings = {
         "num_eigenvalues": num_eigenvalues,

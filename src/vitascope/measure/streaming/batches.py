@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError
 
 
@@ -30,12 +31,24 @@ def split(batch: Any) -> tuple[Tensor, Tensor | None]:
     )
 
 
+def _each(batches: Any) -> Iterable[Any]:
+    """Return the batches one by one; a tensor (B, C, H, W) is one batch."""
+    if isinstance(batches, Tensor):
+        if batches.ndim not in (4, 5):
+            raise UserError(f"images have the shape (B, C, H, W), not {tuple(batches.shape)}")
+        return [batches] if batches.ndim == 4 else batches
+    if not isinstance(batches, Iterable) or isinstance(batches, str | bytes):
+        raise UserError(
+            "give images as a tensor (B, C, H, W), or as batches such as a DataLoader yields, not "
+            f"{batches!r:.80}"
+        )
+    return batches
+
+
 def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterator[Tensor]:
     """The images of each batch, on the model's device; no batch is an error."""
-    if isinstance(batches, Tensor):
-        batches = [batches] if batches.ndim == 4 else batches
     empty = True
-    for batch in batches:
+    for batch in _each(batches):
         empty = False
         yield on_device(split(batch)[0], model)
     if empty:
@@ -47,7 +60,7 @@ def labelled_in(
 ) -> list[tuple[Tensor, Tensor]]:
     """Images with labels, kept for several passes."""
     pairs = []
-    for batch in batches:
+    for batch in _each(batches):
         images, labels = split(batch)
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
@@ -61,9 +74,7 @@ def first_images(
     batches: Iterable[Any], model: nn.Module | None = None
 ) -> tuple[Tensor, Iterable[Any]]:
     """The first batch's images, and all batches again."""
-    if isinstance(batches, Tensor):
-        batches = [batches]
-    iterator = iter(batches)
+    iterator = iter(_each(batches))
     first = next(iterator, None)
     if first is None:
         raise UserError("no images to measure on: the batches are empty")
@@ -82,6 +93,14 @@ def normal_tensor(tensor: Tensor) -> Tensor:
 
 
 def on_device(tensor: Tensor, model: nn.Module | None) -> Tensor:
-    """The tensor on the model's device, as one that has derivatives."""
+    """The tensor on the model's device, as one that has derivatives.
+
+    Raises:
+        UserError: For what is no model, and for images with NaN or infinity.
+    """
+    if model is not None:
+        require_module(model)
+    if not bool(torch.isfinite(tensor).all()):
+        raise UserError("the images have pixels that are NaN or infinite; leave those images out")
     parameter = next(model.parameters(), None) if model is not None else None
     return normal_tensor(tensor if parameter is None else tensor.to(parameter.device))

@@ -97,6 +97,15 @@ class Run:
         return self.folder / "model.safetensors"
 
 
+_OWN = ("metrics.jsonl", "checkpoint", "events", "weights")  # of a run that lost its config
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, without hidden files such as its lock."""
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in there if not path.name.startswith(".")]
+
+
 def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
     """Prepare ``folder`` for a run of ``config``; return the run if it is finished already.
 
@@ -117,6 +126,11 @@ def enter(folder: Path, config: Mapping[str, Any], resume: bool) -> Run | None:
                 "same config or choose another folder"
             )
         return load_run(folder, _KINDS) if (folder / "record.json").exists() else None
+    others = [path.name for path in _entries(folder) if path.name not in _OWN]
+    if others:
+        raise UserError(
+            f"{folder} holds other things ({listed(others, 3)}); choose a new folder for the run"
+        )
     with explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         body = {"format": FORMAT, **config, "made": provenance()}

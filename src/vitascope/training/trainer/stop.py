@@ -37,7 +37,7 @@ class StopRequest:
 
 @contextmanager
 def catch_stop_signals() -> Iterator[StopRequest]:
-    """Inside the block, Ctrl-C and SIGTERM set the request instead of interrupting a step.
+    """Inside the block, Ctrl-C, SIGTERM and SIGHUP set the request instead of interrupting a step.
 
     Ignored signals stay ignored: workers leave Ctrl-C to the process that started them.
     """
@@ -47,7 +47,7 @@ def catch_stop_signals() -> Iterator[StopRequest]:
         return
     heard = [
         number
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
         if signal.getsignal(number) is not signal.SIG_IGN
     ]
     before = {number: signal.signal(number, request) for number in heard}
