@@ -9,6 +9,7 @@ real images. `make results` writes them.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -271,7 +272,7 @@ def findings_in_words(studies: Sequence[Record]) -> str:
             if one.claim["verdict"] != verdict or (one.is_decided and not one.stands):
                 raise ValueError(f"{study}: {text!r} is no longer {verdict!r}; change FINDINGS")
         numbers = [f"{abs(one.claim['contrast']):.0f}" for one in support]
-        lines.append(f"- {sentence.format(*numbers)}")
+        lines.append(fill(f"- {sentence.format(*numbers)}", 100, subsequent_indent="  "))
     return "\n".join(lines)
 
 

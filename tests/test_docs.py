@@ -51,6 +51,11 @@ def text(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
+def unwrapped(page: Path) -> str:
+    """The text of a page without its line breaks."""
+    return " ".join(text(page).split())
+
+
 def links(page: Path) -> list[str]:
     """Targets outside of code."""
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", text(page), flags=re.DOTALL)
@@ -86,7 +91,7 @@ def test_a_page_asks_a_question_and_has_all_its_parts_on_few_lines(name):
     assert question.endswith("?")
     headings = re.findall(r"^## (.+)$", text(PAGES[name]), re.MULTILINE)
     assert tuple(heading for heading in headings if heading != SEEDS) == HEADINGS
-    assert len(text(PAGES[name]).splitlines()) <= 80
+    assert len(text(PAGES[name]).splitlines()) <= 100
     assert "../deviations.md#" in text(PAGES[name])
     assert f"measure.{name}(" in "".join(blocks(PAGES[name], "python"))
 
@@ -180,7 +185,7 @@ def test_the_page_on_frequency_noise_has_the_numbers_of_its_records():
             for where, inside in (("low", lambda f: f <= 0.3), ("high", lambda f: f >= 0.7))
         }
         for number in lost.values():
-            assert f" {number:.1f}" in text(PAGES["frequency"])
+            assert f" {number:.1f}" in unwrapped(PAGES["frequency"])
 
 
 def test_the_pages_on_units_count_those_of_their_records():
@@ -188,9 +193,8 @@ def test_the_pages_on_units_count_those_of_their_records():
         values = load(DOCS / "records" / f"inside-{model}-cifar10-variance").values
         steps = zip(values["kind"][1:], values["variance"], values["variance"][1:], strict=False)
         lower = [after < before for kind, before, after in steps if kind == "attention"]
-        assert f"{sum(lower)} of {len(lower)} attention units of" in text(PAGES["variance"]) or (
-            f"{sum(lower)} of {len(lower)} of `{model}_micro`" in text(PAGES["variance"])
-        )
+        count, page = f"{sum(lower)} of {len(lower)}", unwrapped(PAGES["variance"])
+        assert re.search(rf"{count} (attention units )?of `{model}_micro`", page)
 
 
 @pytest.mark.parametrize("page", [*EVERY, *RECORDS], ids=named)
@@ -257,7 +261,7 @@ def test_the_python_of_the_index_runs(capsys):
 
 
 def test_the_guide_gives_the_one_command_and_the_numbers_of_the_records():
-    guide = text(DOCS / "which-model.md")
+    guide = unwrapped(DOCS / "which-model.md")
     assert "vitascope compare --data photos/" in blocks(DOCS / "which-model.md", "bash")[0]
     few, many = load(DOCS / "records" / "digits").values["table"]
     names = ("ViT", "ConViT", "ResNet")
@@ -268,7 +272,7 @@ def test_the_guide_gives_the_one_command_and_the_numbers_of_the_records():
 
 
 def test_the_guide_has_the_numbers_of_the_studies_on_real_images():
-    guide, desk = text(DOCS / "which-model.md"), DOCS / "records" / "desk"
+    guide, desk = unwrapped(DOCS / "which-model.md"), DOCS / "records" / "desk"
     claims = {claim["text"]: claim for claim in load(desk / "locality-dial").values["claims"]}
     table = claims["+sincos is ahead of a plain ViT on 2 % of the images"]
     weights = claims["+mimetic is ahead of +sincos, its table alone, on 2 % of the images"]
@@ -285,7 +289,7 @@ def test_the_guide_has_the_numbers_of_the_studies_on_real_images():
 
 def test_the_page_on_attention_maps_has_the_costs_of_the_record():
     page, record = (
-        text(DOCS / "tutorials" / "attention-of-any-model.md"),
+        unwrapped(DOCS / "tutorials" / "attention-of-any-model.md"),
         ROOT / "benchmarks" / "records" / "capture.json",
     )
     values = json.loads(text(record))["values"]
