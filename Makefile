@@ -126,4 +126,4 @@ wheel: $(READY)
 	$(BIN)/pytest -m slow tests/test_wheel.py
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo build dist docs/api .pytest_cache .mypy_cache .ruff_cache

@@ -194,7 +194,7 @@ def _study(record: Record) -> str:
     covers = ", ".join(values["covers"])
     about = (
         f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
-        f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
+        f"Here: {values['scale']} scale, {Path(values['data']).name}, {len(values['seeds'])} seeds, "
         f"{runs_in_words(values)}; mean ± standard deviation."
     )
     about = f"{about} {note_on_units(record)}".strip()
