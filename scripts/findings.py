@@ -222,6 +222,26 @@ def note_on_units(study: Record) -> str:
     return OUR_UNIT if on_units and not any(name.endswith("-units") for name in tables) else ""
 
 
+# Sentences of older records, which keep the words of their time
+PLAIN = {
+    "which chose nothing": "which were not used for selection",
+    "do not tell it from": "cannot tell it from",
+    "not told from": "no measurable difference from",
+    "images tell little about": "images say little about",
+}
+
+
+def in_plain_words(text: str) -> str:
+    """Sentences of a record in today's words.
+
+    >>> in_plain_words("On the 9 test images, which chose nothing, a is ahead.")
+    'On the 9 test images, which were not used for selection, a is ahead.'
+    """
+    for old, new in PLAIN.items():
+        text = text.replace(old, new)
+    return text
+
+
 class Finding(NamedTuple):
     """A claim in words, its record's study, and whether its verdict stands the correction."""
 

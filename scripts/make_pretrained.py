@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from findings import in_plain_words
 
 from vitascope import record
 from vitascope.record import Record
@@ -53,13 +54,6 @@ therefore be a little too high, although the runs are others. The other images t
 choice. On CIFAR-10 and scenes the network of a row was chosen because its fine-tuning did best on
 validation images, so its gain is not that of the other networks. The tables above have both
 numbers for each."""
-# older records keep words that we no longer use
-PLAIN = {
-    "which chose nothing": "which were not used for selection",
-    "do not tell it from": "cannot tell it from",
-    "not told from": "no measurable difference from",
-    "images tell little about": "images say little about",
-}
 # name of the source, its record, and the comparison from scratch on the same images
 SOURCES = (
     ("ants and bees, 224 pixels", "pretrained-ants-bees-224", "scratch-ants-bees"),
@@ -152,9 +146,7 @@ def advice(kept: Record) -> str:
     again = (f"{kept.values['images']['short']}.", "From random weights")  # shown elsewhere
     rest = [each for each in sentences if each not in against and not each.startswith(again)]
     text = " ".join([headline, *rest])
-    for old, new in PLAIN.items():
-        text = text.replace(old, new)
-    return text
+    return in_plain_words(text)
 
 
 def title(kept: Record) -> str:

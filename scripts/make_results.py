@@ -10,13 +10,12 @@ the report and the terminal show. The findings of the README are written, too.
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-from findings import draw_leads, findings_in_words, inside_table, note_on_units
+from findings import draw_leads, findings_in_words, in_plain_words, inside_table, note_on_units
 
 from benchmarks.tables import ABOUT_RATIOS, bench_tables
 from vitascope.record import Record, load, write_text
@@ -86,31 +85,32 @@ def _comparison(record: Record) -> str:
         f"{len(values['seeds'])} seeds; in brackets the lead over {values['reference']}, in points "
         f"with its 95 % interval and in percent. Recipe `{values['recipe']['name']}`, {seen}.",
         as_markdown(accuracy_table(ComparisonRecord(record))),
-        f"**{advice['headline']}** " + " ".join(advice["sentences"]) if answered else _UNPAIRED,
-        *(
-            f"Gates, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)}."
-            for e in values["gates"]
-        ),
-        *(
-            f"Nonlocality in patches, {e['model']} at {100 * e['fraction']:g} % (a uniform head: "
-            f"{e['uniform']:.2f}): {_course(record, e)}."
-            for e in values["nonlocality"]
-        ),
+        in_plain_words(f"**{advice['headline']}** {' '.join(advice['sentences'])}")
+        if answered
+        else _UNPAIRED,
+        _courses(record, "gates", "Gates"),
+        _courses(record, "nonlocality", "Nonlocality in patches"),
         f"`{values['command']}`",
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
-def _course(record: Record, entry: Mapping[str, Any]) -> str:
-    """First and last value of each layer, and of their mean."""
-    array = np.nanmean(record.arrays[entry["array"]], axis=2)  # (E, L), averaged over heads
-    layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
-    text = ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
-    gated = [e for e in record.values["gates"] if e["model"] == entry["model"]]
-    count = len(gated[0]["layers"]) if gated else len(layers)
-    first, last = array[0, :count].mean(), array[-1, :count].mean()
-    whose = "the GPSA layers" if gated else "all layers"
-    return f"{text}; the mean of {whose} goes from {first:.2f} to {last:.2f}"
+def _courses(record: Record, kind: str, title: str) -> str:
+    """A table of the first and last value of each layer, averaged over heads, model by model."""
+    rows = []
+    for entry in record.values[kind]:
+        array = np.nanmean(record.arrays[entry["array"]], axis=2)  # (epochs, layers)
+        layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
+        name = f"{entry['model']}, {100 * entry['fraction']:g} %"
+        uniform = [f"{entry['uniform']:.2f}"] if "uniform" in entry else []
+        rows.append([name, *uniform, *layers])
+    if not rows:
+        return ""
+    width = max(map(len, rows))
+    heads = ["uniform head"] if "uniform" in record.values[kind][0] else []
+    columns = ["model", *heads, *(f"layer {i}" for i in range(1, width - len(heads)))]
+    padded = [[*cells, *[""] * (width - len(cells))] for cells in rows]
+    return f"**{title}, from the first to the last epoch**\n\n{_table(columns, padded)}"
 
 
 def _along_units(record: Record) -> str:
@@ -194,8 +194,8 @@ def _study(record: Record) -> str:
     covers = ", ".join(values["covers"])
     about = (
         f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
-        f"Here: {values['scale']} scale, {Path(values['data']).name}, {len(values['seeds'])} seeds, "
-        f"{runs_in_words(values)}; mean ± standard deviation."
+        f"Here: {values['scale']} scale, {Path(values['data']).name}, "
+        f"{len(values['seeds'])} seeds, {runs_in_words(values)}; mean ± standard deviation."
     )
     about = f"{about} {note_on_units(record)}".strip()
     tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
@@ -337,7 +337,8 @@ def _title(name: str, record: Record) -> str:
     """The heading of a record's page."""
     if record.kind.startswith("bench-"):
         return f"Benchmark: {name}"
-    return f"Study {name}" if record.kind == "study" else name
+    kinds = {"study": "Study", "compare": "Comparison"}
+    return f"{kinds.get(record.kind, 'Measurement')}: {name}"
 
 
 def _page(name: str, record: Record, figures: Sequence[Path]) -> str:
