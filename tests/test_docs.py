@@ -197,6 +197,18 @@ def test_the_pages_on_units_count_those_of_their_records():
         assert re.search(rf"{count} (attention units )?of `{model}_micro`", page)
 
 
+@pytest.mark.parametrize("page", EVERY, ids=named)
+def test_no_two_sections_of_a_page_have_one_title(page):
+    prose = re.sub(r"```.*?```", "", text(page), flags=re.DOTALL)
+    titles = re.findall(r"^## (.+)$", prose, re.MULTILINE)
+    assert len(titles) == len(set(titles))
+
+
+def test_pretrained_results_do_not_recommend_what_their_test_images_contradict():
+    for section in text(DOCS / "pretrained-results.md").split("\n## "):
+        assert not (", though the " in section and "Take " in section)
+
+
 @pytest.mark.parametrize("page", [*EVERY, *RECORDS], ids=named)
 def test_nothing_names_a_path_of_the_machine_it_was_made_on(page):
     assert MACHINE_PATH.search(text(page)) is None
