@@ -22,8 +22,9 @@ from vitascope.papers.cost import budget, gigabytes, hours, size_of
 from vitascope.papers.plan import CellSpec, Claim, Plan, Reading, Study, TableSpec, Training
 from vitascope.papers.scale import LAPTOP, PAPER, SMOKE
 from vitascope.runs.cache import command, folder_of, recipe_of, run_of
-from vitascope.runs.executor import Engine, _launched, meeting_point, run_all, waves
+from vitascope.runs.executor import Engine, run_all, waves
 from vitascope.runs.readings import read
+from vitascope.runs.slurm import meeting_point, run_job
 from vitascope.runs.train_model import pairs, recipe_from
 from vitascope.training import load_run, recipe
 
@@ -133,7 +134,7 @@ def test_a_launched_run_is_trained_by_the_command_and_then_read(tmp_path, monkey
     training = TEACHER.but(validation=0.2)
     folder = folder_of(training, 0, tmp_path)
     job = {"training": training, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
-    _launched(job, Engine(gpus=2).launcher(f"{sys.executable} -m torch.distributed.run"))
+    run_job(job, Engine(gpus=2).launcher(f"{sys.executable} -m torch.distributed.run"))
     by_command = record.load(folder / "readings" / "final").values
     assert by_command["num_test"] == 287  # validation images
     here = run_of(training, 0, tmp_path / "here")
@@ -145,10 +146,10 @@ def test_of_several_nodes_the_first_reads(tmp_path, monkeypatch):
     folder = folder_of(TEACHER, 0, tmp_path)
     job = {"training": TEACHER, "readings": (FINAL,), "seed": 0, "grid": tmp_path, "out": folder}
     monkeypatch.setenv("SLURM_PROCID", "1")
-    _launched(job, "")
+    run_job(job, "")
     assert not folder.exists()
     monkeypatch.setenv("SLURM_PROCID", "0")
-    _launched(job, "")
+    run_job(job, "")
     assert (folder / "readings" / "final.json").exists()
 
 

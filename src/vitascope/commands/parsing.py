@@ -106,9 +106,10 @@ def _help_of(kind: Any) -> Any:
 
     Paragraphs wrap as one, and a default that says nothing (None, empty, False) is left out.
     """
-    definition: Any = ast.parse(getsource(kind)).body[0]
+    classes: list[Any] = [ast.parse(getsource(each)).body[0] for each in kind.__mro__[:-1]]
     texts = {
         ast.unparse(attribute.target): " ".join(str(ast.literal_eval(text.value)).split())
+        for definition in classes
         for attribute, text in pairwise(definition.body)
         if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
     }

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from vitascope.commands import buildup, fields, spectra
-from vitascope.commands.engine import engine_of
+from vitascope.commands.engine import EngineOptions, engine_of
 from vitascope.commands.parsing import parse, show
 from vitascope.commands.result import Result
 from vitascope.errors import UserError, printable, unknown
-from vitascope.settings import Count, Processes, Seed, Within, fields_of
+from vitascope.settings import Count, Seed, fields_of
 
 # Studies with options of their own: their options, and what answers them.
 SEARCHES: dict[str, tuple[type[Any], Callable[[Any], Result]]] = {
@@ -24,7 +24,7 @@ SEARCHES: dict[str, tuple[type[Any], Callable[[Any], Result]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyOptions:
+class StudyOptions(EngineOptions):
     """Reproduce a paper's tables and figures, at the size of a laptop or of the paper.
 
     The same table at both scales, with the paper's numbers next to ours, the spread over seeds, and
@@ -64,17 +64,7 @@ class StudyOptions:
     runs whose answers any of them kept."""
     out: Path = Path("runs/studies")
     """Folder for runs, records and figures."""
-    engine: Literal["local", "slurm"] = "local"
-    """Run on this machine, or as SLURM jobs (submitit)."""
     processes: fields.RunsAtATime = None
-    gpus: Annotated[int, Within(0, 1024)] = 8
-    """SLURM: GPUs per node and run."""
-    nodes: Processes = 1
-    """SLURM: nodes per run."""
-    hours: Annotated[float, Within(0, open_low=True)] = 72.0
-    """SLURM: time limit of a run."""
-    slurm: tuple[str, ...] = ()
-    """SLURM: more options of submitit, as NAME=VALUE: slurm_partition=gpu."""
     plan: bool = False
     """Print what would be run and what it costs (paper: GPU-hours and memory, computed; desk:
     core-hours, from timed steps), and stop."""
@@ -298,7 +288,8 @@ def planned(study: Any, options: StudyOptions) -> list[str]:
         )
         slow, fast = min(left.images_per_second.values()), max(left.images_per_second.values())
         lines.append(f"  one core trains {slow:,.0f} to {fast:,.0f} images a second")
-    launcher = engine_of(options).launcher() if scale.is_paper else ""
+    on_cluster = replace(options, engine="slurm")
+    launcher = engine_of(on_cluster).launcher() if scale.is_paper else ""
     lines += [
         f"  {line(training, scale.seeds[0], options.out, None, launcher)}"
         for training, _ in plan.wanted().values()

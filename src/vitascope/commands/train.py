@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import arg
 
 from vitascope.commands import fields
+from vitascope.commands.engine import EngineOptions, engine_of
+from vitascope.commands.parsing import typed_line
 from vitascope.commands.result import Result
 from vitascope.errors import UserError
 from vitascope.settings import Seed
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
+class Train(EngineOptions):
     """Train a model into a run folder; a run that was stopped resumes to bit-identical results.
 
     Examples:
@@ -127,17 +129,40 @@ def run(options: Train) -> Result | None:
         from vitascope.hub_access import check_weights_can_be_had
 
         check_weights_can_be_had([str(options.model)])
+    if options.engine == "slurm":
+        return _on_cluster(options)
+    engine_of(options)  # refuses options of a cluster
     from vitascope.threads import use_threads
 
     use_threads(options.threads)
     given = dict(vars(options))
-    for name in ("threads", "json", "from_comparison"):
+    for name in ("threads", "json", "from_comparison", *_CLUSTER):
         del given[name]
     given |= {"changes": given.pop("set"), "num_workers": given.pop("workers")}
     given["quiet"] = options.quiet or options.json
     if options.task == "classification":
         return _classification(options, given)
     return _other(options, given)
+
+
+_CLUSTER = tuple(each.name for each in dataclasses.fields(EngineOptions))
+
+
+def _on_cluster(options: Train) -> Result:
+    """Train in a SLURM job, and wait for it."""
+    from vitascope.runs.slurm import submit_command
+    from vitascope.training import load_run
+
+    usual: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(EngineOptions)}
+    here = dataclasses.replace(options, **usual, resume=True, quiet=True, json=False)
+    if (options.out / "config.yaml").exists() and not options.resume:
+        raise UserError(
+            f"{options.out} already holds a run; resume it (--resume) or choose another folder"
+        )
+    line = typed_line("train", here).removeprefix("vitascope ")
+    submit_command(f"vitascope {line}", options.out.parent, engine_of(options))
+    done = load_run(options.out)
+    return _trained(done, "top-1" if done.metric == "top1" else done.metric)
 
 
 def _recommended(options: Train, folder: Path) -> Train:
