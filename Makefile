@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # Compiled once, not by every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock test portable coverage slow lint browser demo bench studies results figures docs wheel clean
+.PHONY: setup lock test portable coverage slow cluster lint browser demo bench studies results figures docs wheel clean
 .NOTPARALLEL:
 
 # What the tests need, and all extras.
@@ -85,6 +85,14 @@ portable: $(READY) browser
 # large model, the long fuzz runs.
 slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
+
+# A real SLURM on this machine, started and stopped by the tests: Debian's packages, as root.
+cluster: $(READY)
+	@command -v slurmctld munged >/dev/null || { \
+		echo "Installing Debian's slurm-wlm and munge."; $(APT) update || true; \
+		DEBIAN_FRONTEND=noninteractive $(APT) install -y --no-install-recommends slurm-wlm munge \
+		>/dev/null; }
+	$(BIN)/pytest -m cluster tests/test_cluster.py
 
 # Which lines and branches of src/ the tests of `make test` run, and which test runs which line
 # (.coverage, for scripts/mutants.py). Commands that tests start in processes of their own count.

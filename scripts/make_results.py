@@ -83,7 +83,7 @@ def _comparison(record: Record) -> str:
     parts = [
         f"Top-1 on {values['data']['num_test']:,} test images, mean ± standard deviation over "
         f"{len(values['seeds'])} seeds; in brackets the lead over {values['reference']}, in points "
-        f"with its 95 % interval and in percent. Recipe `{values['recipe']['name']}`, {seen}.",
+        f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
         as_markdown(accuracy_table(ComparisonRecord(record))),
         in_plain_words(f"**{advice['headline']}** {' '.join(advice['sentences'])}")
         if answered

@@ -75,6 +75,8 @@ def made_up(
                     "mean": mean,
                     "std": float(np.std(tops, ddof=1)) if len(seeds) > 1 else None,
                     "num_seeds": len(seeds),
+                    "low": mean - 2.5,
+                    "high": min(100.0, mean + 2.5),
                     "gain": None if is_reference else gain,
                     "gain_low": None if is_reference or len(seeds) < 2 else gain - 1.6,
                     "gain_high": None if is_reference or len(seeds) < 2 else gain + 1.6,

@@ -70,7 +70,8 @@ def test_one_run_each_is_never_ahead_and_says_so():
     assert (entry.std, entry.verdict) == (None, "within noise")
     advice = advised(one)
     assert (advice.model, advice.confidence) == ("convit", "undecided")
-    assert "One seed" in advice.cautions[0]
+    assert "one seed" in advice.cautions[0]
+    assert "--seeds 0 1 2`" in advice.cautions[0]  # with the command
     assert set(advice.cautions) <= set(advice.sentences)
     assert advice.badge == "With caution: one seed"
 
@@ -221,7 +222,9 @@ def test_what_a_finer_grid_brings_and_costs_is_said_of_each_network():
         first,
     )
     assert "of 4 instead of 8 pixels, adds vit +20.0 points" in second
-    assert re.search(r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\], within noise, for 2", third)
+    assert re.search(
+        r"convit \+0\.8 points \[-\d+\.\d, \+\d+\.\d\] \(no measurable difference\) for 2", third
+    )
     assert not [s for s in advised(CLEAR).sentences if "finer grid" in s]
 
 
@@ -278,3 +281,28 @@ def test_perfect_scores_do_not_break_the_arithmetic():
         assert all(np.isfinite([entry.gain, entry.gain_low, entry.gain_high]))
     zero = {"vit": [[0, 0], [0, 0]], "convit": [[10, 10], [10, 10]]}
     assert np.isfinite(tabulate(cells(zero, num_test=50), "vit")[0].entry("convit").gain)
+
+
+def test_a_caution_has_the_command_that_helps_in_another_folder_where_it_needs_one():
+    rising = [("vit", [10, 20, 30, 40, 50, 60, 70, 80])]
+    typed = "vitascope compare --data photos --epochs 8 --out a"
+    known = {"command": typed, "out": "a", "epochs": 8}
+    (caution,) = advised(close(), trainings=Trainings(curves=rising, **known)).cautions
+    assert "`vitascope compare --data photos --epochs 16 --out a-longer`" in caution
+    one = {"vit": [[40], [80]], "convit": [[60], [90]]}
+    (caution,) = advised(one, trainings=Trainings(**known)).cautions
+    assert f"`{typed} --seeds 0 1 2`" in caution  # finished runs are used again
+
+
+def test_a_model_no_better_than_guessing_is_in_the_badge():
+    halves = {"vit": [[50, 51], [50, 51]], "convit": [[50, 51], [51, 52]]}
+    badge = advised(halves, num_test=100, trainings=Trainings(num_classes=2)).badge
+    assert "no better than guessing" in badge
+    assert "guessing" not in advised(halves, trainings=Trainings(num_classes=10)).badge
+
+
+def test_every_mean_has_its_interval():
+    (entry,) = (e for e in tabulate(cells(CLEAR), "vit")[1].entries if e.model == "convit")
+    level = accuracy(cells(CLEAR).correct(1.0)["convit"])
+    assert (entry.low, entry.high) == (level.low, level.high)
+    assert entry.low < entry.mean < entry.high

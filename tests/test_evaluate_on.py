@@ -180,7 +180,7 @@ def test_a_choice_of_images_keeps_its_sets_of_labels(tmp_path, capsys):
     assert len(top1) > 1  # some seeds draw more of the images on which everything is a hit
     assert told(capsys, *words)["top1"] == 0.5
     assert main(["evaluate", *words, "--on", "fgsm"]) == 2
-    assert "sets of labels" in capsys.readouterr().err
+    assert "several labels per image" in capsys.readouterr().err
 
 
 def test_published_corruptions_are_read_instead_of_made(tmp_path, capsys):

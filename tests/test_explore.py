@@ -233,7 +233,7 @@ def test_inspect_keeps_the_maps_of_a_run_or_says_that_there_are_none(comparison,
     run = fullest_run(comparison, "convit_micro")
     words = ["--images", "3", "--measures", "explorer", "--out", str(tmp_path)]
     assert main(["inspect", str(run), *words]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "report.html")
     assert 'id="ex-data"' in (tmp_path / "report.html").read_text(encoding="utf-8")
     record = load_record(tmp_path / "explorer")
     kept = load_record(comparison / "explorer" / "convit_micro")
@@ -255,12 +255,23 @@ def test_a_network_without_attention_has_maps_of_relevance_alone(digits):
     session = Session(opened=build("resnet_micro", digits), given=digits)
     record = explore(session, num_images=3)
     assert record.values["layers"] == []
-    assert [one["method"] for one in record.values["relevance"]] == ["grad-cam"]
+    assert [one["method"] for one in record.values["relevance"]] == ["grad-cam", "similarity"]
     explain = Explainer(ModelStructure(session.model, batch_of(record, digits)))
     truth = explain(batch_of(record, digits))[0]["grad-cam"]
     truth = truth / truth.amax((1, 2), keepdim=True)
     found = torch.from_numpy(record.arrays["relevance/grad-cam"]) / 255
     torch.testing.assert_close(found, truth, atol=0.003, rtol=0)
+
+
+def test_places_with_the_same_features_are_the_most_similar(digits):
+    session = Session(opened=build("resnet_micro", digits), given=digits)
+    record = explore(session, num_images=3)
+    (h, w), similar = record.values["relevance"][1]["grid"], record.arrays["relevance/similarity"]
+    assert similar.shape == (3, h * w, h, w)
+    places = similar.reshape(3, h * w, h * w)
+    assert (places.diagonal(axis1=1, axis2=2) == 255).all()  # each place and itself
+    np.testing.assert_array_equal(places, places.transpose(0, 2, 1))
+    assert (places.min(2) == 0).all()  # less the mean, each place has an opposite
 
 
 def test_a_network_without_features_on_a_grid_is_refused_in_a_line(digits):

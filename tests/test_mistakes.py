@@ -105,8 +105,9 @@ def test_the_lists_are_pictures_with_what_was_said_and_how_surely(found, images)
     raw = source.record.arrays[f"picture/{first['index']}"].tobytes()
     assert base64.b64decode(pictures[0][0]) == raw
     assert pictures[0][1] == f"Image labelled {first['label']}"
-    gallery = page[page.index('id="gallery-1"') :]
-    assert gallery.index(f"said {first['predicted']}") < gallery.index("87.5\u00a0% sure")
+    gallery = page[page.index('class="gallery"') :]
+    predicted = f"predicted {first['predicted']}"
+    assert gallery.index(predicted) < gallery.index("87.5\u00a0% confident")
     assert f"labelled {first['label']}, {100 * first['probability']:.1f}\u00a0%" in gallery
     assert f'<small title="{first["file"]}">{first["file"]}</small>' in gallery
     assert "has no pictures" not in page
@@ -115,7 +116,7 @@ def test_the_lists_are_pictures_with_what_was_said_and_how_surely(found, images)
 def test_without_their_pictures_the_lists_are_tables_that_say_so(found, images):
     gone = GoneFiles(images._pixels, images.labels, images.classes)
     page = page_of(source_of(found, gone))
-    assert "Surest mistakes" in page
+    assert "Most confident mistakes" in page
     assert page.count("The record has no pictures of them.") == 2
     assert 'id="gallery-1"' not in page
 
@@ -129,8 +130,8 @@ def test_a_pictures_bytes_and_names_from_outside_cannot_become_markup(found, ima
         source.record.arrays[f"picture/{1000 + index}"] = np.frombuffer(each, np.uint8)
     page = page_of(source)
     assert EVIL not in page
-    gallery = page[page.index('id="gallery-1"') : page.index('id="gallery-2"')]
-    assert gallery.count("<li>") == 12
+    gallery = page[page.index('class="gallery"') : page.index('id="gallery-2"')]
+    assert gallery.count("<li>") == 12  # six under the answer, the others folded
     assert gallery.count("<img") == 1
     assert gallery.count("No picture") == 11
 

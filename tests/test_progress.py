@@ -1,7 +1,9 @@
 """Progress on a terminal, in a log, and when nobody wants it."""
 
 import io
+import sys
 from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +36,15 @@ def test_progress_is_a_bar_plain_lines_or_nothing(terminal, quiet):
     assert ("half of it" in written) is not quiet
     assert ("img/s" in written) is (terminal and not quiet)
     assert quiet or terminal or written == "half of it\n"
+
+
+def test_a_notebook_has_a_bar(monkeypatch):
+    shell = SimpleNamespace(kernel=object(), config={})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    stream = stream_of(terminal=False)
+    with Progress("training", 200, stream=stream) as bar:
+        bar.advance(100)
+    assert "%|" in stream.getvalue()
 
 
 def test_a_log_gets_a_line_every_half_minute_with_the_time_left(clock):

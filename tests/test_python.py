@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
 import vitascope
 from vitascope.commands import main
@@ -235,6 +237,13 @@ def test_functions_say_what_they_take():
         assert (first.name, first.kind) == ("model", first.POSITIONAL_OR_KEYWORD)
         assert {each.kind for each in others} == {first.KEYWORD_ONLY}
     assert "data" in inspect.signature(vitascope.compare).parameters
+    first, *others = inspect.signature(vitascope.study).parameters
+    assert (first, "seeds" in others) == ("name", True)
+    for name in ("compare", "inspect", "evaluate", "train", "study"):
+        function = getattr(vitascope, name)
+        for each in inspect.signature(function).parameters:
+            assert f"{each}:" in function.__doc__ or each == "name"
+    assert re.search(r"folds: \S+ \w+", vitascope.compare.__doc__)  # its help
 
 
 def test_train_is_the_command(tmp_path):
@@ -301,11 +310,18 @@ def test_predict_takes_one_file_a_folder_pictures_and_tensors(run, files):
     answers = [(each.label, each.probability) for each in wanted]
     pictures = [Image.open(path) for path in files]
     tensor = torch.stack([torch.from_numpy(np.array(each))[None] for each in pictures])
-    for images in (pictures, tensor):
+    loader = DataLoader(TensorDataset(tensor, torch.zeros(len(files))), batch_size=2)
+    for images in (pictures, tensor, loader):
         found = vitascope.predict(run, images)
         assert [str(each.file) for each in found] == list("01234")
         assert [each.label for each in found] == [label for label, _ in answers]
         assert [each.probability for each in found] == pytest.approx([p for _, p in answers])
+
+
+def test_a_model_built_for_another_size_gets_images_of_that_size():
+    model = vitascope.create_model("vit_micro", num_classes=10, img_size=16, in_chans=1)
+    found = vitascope.inspect(model, data="digits", measures="entropy", images=4, quiet=True)
+    assert set(found.table()["measure"]) == {"entropy"}
 
 
 def test_a_result_has_its_run_and_its_table(tmp_path, files):

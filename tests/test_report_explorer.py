@@ -7,9 +7,10 @@ import re
 import pytest
 
 from explorer_making import explorer_record
-from report_making import made_up, write_page
+from report_making import made_up, report_of, write_page
 from report_records import write_inspection, write_run
 from vitascope.report.contents import KINDS, compose
+from vitascope.report.explorer.data import data_of
 from vitascope.report.explorer.page import EXPLORER_SCRIPT
 from vitascope.report.page import render_page
 from vitascope.report.records import find
@@ -27,9 +28,23 @@ def folder(tmp_path_factory):
 
 def test_a_comparisons_page_holds_its_explorer_right_after_the_answer(folder):
     html = write_page(folder).read_text(encoding="utf-8")
-    places = [html.index(words) for words in ("<h1>", 'id="explorer"', "<nav", 'id="figure-1"')]
+    places = [html.index(words) for words in ("<h1>", 'id="explorer"', 'id="figure-1"')]
     assert places == sorted(places)
     assert len(html.encode()) < 5_000_000
+
+
+def test_the_explorer_opens_on_the_recommended_model_next_to_the_runner_up(tmp_path):
+    record = made_up()
+    record.save(tmp_path / "compare")
+    (section,) = report_of(tmp_path).sections
+    best = record.values["recommendation"]["model"]
+    entries = record.values["table"][-1]["entries"]
+    others = [entry for entry in entries if entry["model"] != best]
+    assert section.explored == (best, max(others, key=lambda entry: entry["mean"])["model"])
+    records = [explorer_record(name) for name in ("vit_micro", "convit_micro", "resnet_micro")]
+    data = data_of(records, first=("resnet_micro", "vit_micro"))
+    shown = [data["models"][index]["label"] for index in data["shown"]]
+    assert shown == ["resnet_micro", "vit_micro"]
 
 
 def test_every_script_of_the_page_is_allowed_by_its_hash_and_no_other(folder):

@@ -86,7 +86,7 @@ def test_where_neither_images_nor_seeds_alone_would_decide_both_are_asked_for():
     found = recommend(right, COST)
     assert (found.needed.images, found.needed.seeds) == (None, None)
     images, seeds = found.needed.both
-    assert f"{images:,} more images to judge by, with {seeds} more seeds" in found.reason
+    assert f"{images:,} more images to choose by, with {seeds} more seeds" in found.reason
     assert images == 100 * seeds  # in proportion
 
 

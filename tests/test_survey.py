@@ -203,3 +203,17 @@ def test_classes_get_readable_names(photos, tmp_path):
     names.write_text("n01,stork\nn02,stork\n")
     with pytest.raises(UserError, match="two classes one name"):
         load(described(str(photos), None, str(names)), image_size=16)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([f"{number / 8 + 0.1:.3f}" for number in range(12)], "group the numbers into a few"),
+        (["cat", "cat;dog", "dog"] * 4, "several labels per image"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused_with_what_to_do(tmp_path, labels, says):
+    text = "path,label\n" + "".join(f"{i}.png,{label}\n" for i, label in enumerate(labels))
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(UserError, match=says):
+        load(f"csv:{tmp_path / 'a.csv'}", image_size=16)

@@ -186,6 +186,7 @@ class Figure:
     panels: tuple[Panel, ...]
     how: str = ""
     definition: str = ""
+    headline: str = ""  # what it means, in a few words
     wide: bool = False  # all of a page's width, among however many figures
 
 

@@ -1,8 +1,8 @@
-"""Progress of anything long: a bar with the time left on a terminal, plain lines elsewhere.
+"""Progress of anything long: a bar with the time left on a terminal or in a notebook.
 
 Work is counted in any unit (images, steps, multiply-adds): what matters for the time left is that
-equal amounts take about equally long. Off a terminal a line is printed every half minute, so a log
-shows that something happens; a quiet one prints nothing.
+equal amounts take about equally long. Elsewhere a plain line is printed every half minute, so a
+log shows that something happens; a quiet one prints nothing.
 """
 
 import sys
@@ -47,7 +47,7 @@ class Progress:
         self.said, self.running = self.began, False
         self.moved, self.last = self.began, 0.0  # when the last step ended, and how much it was
         self.bar: Any = None  # tqdm's
-        if not quiet and self.stream.isatty():
+        if not quiet and (self.stream.isatty() or in_notebook()):
             self.bar = _bar_of(self)(
                 total=total,
                 initial=start,
@@ -130,15 +130,25 @@ class Progress:
 
 
 def on_terminal(what: str, total: float) -> Progress:
-    """Progress of work that a command does on the way: on a terminal alone."""
-    return Progress(what, total, quiet=not sys.stderr.isatty())
+    """Progress of work that a command does on the way: without plain lines."""
+    return Progress(what, total, quiet=not (sys.stderr.isatty() or in_notebook()))
+
+
+def in_notebook() -> bool:
+    """Whether this is a notebook's process."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def _bar_of(progress: Progress) -> Any:
     """tqdm's bar, with the time left as :class:`Progress` has it."""
     from tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[type-arg]
+    kind: Any = tqdm
+    if in_notebook():
+        from tqdm.auto import tqdm as kind  # a widget where there are widgets
+
+    class Bar(kind):  # type: ignore[misc]
         @property
         def format_dict(self) -> Any:
             left = progress.left

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 NUM_BINS = 15
+TOO_WIDE = 60  # percentage points: an interval as wide as this says nothing
 
 
 def bin_sums(confidence: np.ndarray, hit: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:

@@ -192,6 +192,21 @@ def with_option(line: str, option: str, value: Any) -> str:
     return line if is_given else f"{line} {option} {shlex.quote(str(value))}"
 
 
+def with_changes(line: str, changes: Mapping[str, Any]) -> str:
+    """Return a command with options set to other values; those it has already are replaced.
+
+    >>> with_changes("vitascope compare --seeds 0 --data a", {"--seeds": (0, 1), "--out": "b c"})
+    "vitascope compare --data a --seeds 0 1 --out 'b c'"
+    """
+    kept, skipped = [], False
+    for word in shlex.split(line):
+        if word.startswith("--"):
+            skipped = word.partition("=")[0] in changes
+        if not skipped:
+            kept.append(word)
+    return command_line(kept, changes.items())
+
+
 @contextmanager
 def recorded_as(line: str) -> Iterator[None]:
     """Records made in this block, here or in processes started here, keep this command line."""

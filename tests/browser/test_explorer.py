@@ -245,11 +245,14 @@ def test_a_network_without_attention_shows_what_its_answers_rest_on(visit, tmp_p
     tab = settled(visit(path))
     transformer, network = tab.locator(".ex-card").all()
     assert "has no attention" in network.inner_text()
-    assert network.locator(".ex-rest").count() == 1
+    assert network.locator(".ex-rest").count() == 2
     assert transformer.locator(".ex-rest").count() == 3
-    canvas = network.locator(".ex-rest canvas")
+    canvas, similar = network.locator(".ex-rest canvas").all()
     assert "the prediction depends most on row" in canvas.get_attribute("aria-label")
-    before = canvas.evaluate(PIXELS)
+    before, other = canvas.evaluate(PIXELS), similar.evaluate(PIXELS)
+    point(tab, 0, 0)
+    assert canvas.evaluate(PIXELS) == before
+    assert similar.evaluate(PIXELS) != other  # features like those under the pointer
     press(tab, "ex-image", 1)
     settled(tab)
     assert canvas.evaluate(PIXELS) != before

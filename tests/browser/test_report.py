@@ -4,12 +4,16 @@ import pytest
 
 from report_making import made_up
 from vitascope.commands import main
-from vitascope.record import Record
 
 EVIL = "<img src=x onerror=window.hit=1>"  # as in the `evil` page
 PAGES = ("demo", "whole", "crowded", "evil")
 
 OVERFLOW = "document.scrollingElement.scrollWidth - window.innerWidth"
+CUT = """[...document.querySelectorAll("td, th")].filter(cell => {
+    const at = cell.getBoundingClientRect(), box = cell.closest(".scroll");
+    const edge = box ? box.getBoundingClientRect().right : innerWidth;
+    return !cell.closest("thead") && (at.right > Math.min(edge, innerWidth) + 1 || at.left < -1);
+}).map(cell => cell.textContent)"""  # cells that are out of sight
 HIDDEN = """names => [...document.querySelectorAll(names)]
     .filter(e => !e.checkVisibility() || e.getBoundingClientRect().width === 0)
     .map(e => e.outerHTML.slice(0, 120))"""
@@ -57,6 +61,8 @@ def test_everything_is_there_without_the_script(visit, demo):
     page = visit(demo, java_script_enabled=False)
     assert page.locator("h1").is_visible()
     assert page.locator("figure").count() > 2
+    for summary in page.locator("details.fold > summary").all():
+        summary.click()  # details are folded
     for figure in page.locator("figure").all():
         assert figure.is_visible()
     assert page.locator("#theme").is_hidden()  # a switch that could not switch
@@ -99,19 +105,37 @@ def test_no_width_scrolls_sideways(visit, request, name, width):
 
 
 @pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_a_wide_table_opens_at_its_first_column_beside_the_labels(visit, tmp_path, width):
+def test_no_table_hides_a_column(visit, tmp_path, width):
+    fractions = tuple(0.05 * (i + 1) for i in range(20))
     labels = ("ConViT", "ViT", "ResNet", "Mixer", "a longer name" * 4)
-    record = made_up(num_models=14, labels=labels)
-    advice = record.values["recommendation"] | {"model": "model_4"}
-    values = {**record.values, "recommendation": advice}
-    Record(kind="compare", values=values, arrays=record.arrays).save(tmp_path / "compare")
+    for name, shape in (
+        ("few", {}),
+        ("some", {"fractions": fractions[-8:]}),
+        ("many", {"fractions": fractions}),
+    ):
+        made_up(num_models=6, labels=labels, seeds=(0,), **shape).save(tmp_path / name / "compare")
     assert main(["report", str(tmp_path), "--quiet"]) == 0
     page = visit(tmp_path / "report.html", width=width, height=780)
-    box = page.locator(".scroll").first
-    corner, baseline = (box.locator("thead th").nth(i).bounding_box() for i in (0, 1))
-    assert corner["x"] == box.bounding_box()["x"]
-    assert corner["x"] + corner["width"] <= baseline["x"] + 0.5
-    assert box.evaluate("box => box.scrollWidth > box.clientWidth")  # there is more to scroll to
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert page.locator("table td").count() > 100
+    assert page.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_phone_shows_every_cell_of_every_table(visit, request, name):
+    page = visit(request.getfixturevalue(name), width=390, height=780)
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert page.evaluate(CUT) == []
+
+
+def test_the_first_screen_has_the_answer_and_commands_to_copy(visit, demo):
+    page = visit(demo, width=1280, height=900)
+    assert page.locator("h1").bounding_box()["y"] < 200
+    command = page.locator(".next pre").first
+    assert command.bounding_box()["y"] < 700
+    assert "vitascope predict" in command.inner_text()
+    command.get_by_role("button").click()
+    assert page.locator(".bars li").count() > 1
 
 
 @pytest.mark.parametrize("name", PAGES)

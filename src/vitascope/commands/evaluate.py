@@ -151,17 +151,24 @@ def _task(options: Evaluate, done: Any) -> Result:
 
 def _accuracy(options: Evaluate, subject: "str | nn.Module", how: dict[str, Any]) -> Result:
     from vitascope.inspection.evaluation import evaluate_subject
-    from vitascope.report.tables.models import evaluation_table
+    from vitascope.report.tables.models import at_chance, evaluation_headline, evaluation_table
     from vitascope.report.tables.table import as_text
 
     record = evaluate_subject(subject, options.data, seed=options.seed, **how)
     if options.out is not None:
         record.save(options.out)
+    inner = record.config.get("model") or {}
+    names, notes = [options.model], [*record.config["notes"], at_chance(record)]
     return Result(
         records={"evaluation": record},
-        summary=as_text(evaluation_table([record], [options.model], [None])),
+        summary="\n\n".join(
+            [
+                evaluation_headline([record], [str(inner.get("name") or options.model)]),
+                as_text(evaluation_table([record], names, [None])),
+            ]
+        ),
         values=dict(record.values),
-        notes=tuple(f"note: {note}" for note in record.config["notes"]),
+        notes=tuple(f"note: {note}" for note in notes if note),
     )
 
 

@@ -131,6 +131,7 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
         inspection = inspect_subject(asked, bar.show, model)
     from vitascope.report.instruments.robustness import READINGS
     from vitascope.report.instruments.summary import left_out, summary_table
+    from vitascope.report.sections.inspection import inspected
     from vitascope.report.tables.table import as_text
 
     read = [
@@ -153,6 +154,8 @@ def run(options: Inspect, model: "nn.Module | None" = None) -> Result:
         },
         notes=(*left_out(inspection.records), *(f"note: {note}" for note in inspection.notes)),
     )
+    if inspection.records:  # the answer first
+        result = replace(result, summary=f"{inspected(inspection.records)}\n\n{result.summary}")
     return result if options.out is None else replace(result, written=result.save(options.out))
 
 

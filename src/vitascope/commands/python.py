@@ -12,10 +12,13 @@
 the same records. Torch is loaded when one is called.
 """
 
+import ast
 import inspect as signatures
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from vitascope.commands import buildup, spectra
@@ -95,21 +98,42 @@ def _of_model(
 
 def _documented(function: Callable[P, R], name: str, kind: Any) -> Callable[P, R]:
     """Give a function the name, the parameters and the help of a command."""
-    hints = get_type_hints(kind) | {"model": "str | Path | nn.Module"}
-    parameters = [
-        each.replace(annotation=hints.get(each.name, Any))
+    parameters = _parameters(kind, model="str | Path | nn.Module")
+    function.__name__ = function.__qualname__ = name
+    _sign(function, parameters)
+    about = (kind.__doc__ or "").partition("Examples:")[0].rstrip()
+    function.__doc__ = f"{about}\n\n{_described(kind)}"
+    return function
+
+
+def _described(kind: Any) -> str:
+    """The help of a command's options as the arguments of a docstring."""
+    body: Any = ast.parse(dedent(signatures.getsource(kind))).body[0]
+    written: dict[str, str] = {
+        field.target.id: ast.literal_eval(text.value)
+        for field, text in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+    lines = ["    Args:"]
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        given = (getattr(each, "help", None) for each in getattr(hint, "__metadata__", ()))
+        text = written.get(name) or next(filter(None, given), "")
+        lines.append(f"        {name}: {' '.join(text.split())}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _parameters(kind: Any, **hints: Any) -> list[signatures.Parameter]:
+    """The fields of a command's options as parameters."""
+    known = get_type_hints(kind) | hints
+    return [
+        each.replace(annotation=known.get(each.name, Any))
         for each in signatures.signature(kind).parameters.values()
     ]
-    function.__name__ = function.__qualname__ = name
-    function.__signature__ = signatures.Signature(  # type: ignore[attr-defined]
-        parameters, return_annotation=Result
-    )
-    about = (kind.__doc__ or "").partition("Examples:")[0].rstrip()
-    function.__doc__ = (
-        f"{about}\n\n    The arguments are the options of `vitascope {name}`; `vitascope {name} "
-        "--help` describes each.\n"
-    )
-    return function
+
+
+def _sign(function: Any, parameters: list[signatures.Parameter]) -> None:
+    """Give a function the parameters that editors complete and ``help()`` shows."""
+    function.__signature__ = signatures.Signature(parameters, return_annotation=Result)
 
 
 def _answered(
@@ -149,3 +173,8 @@ def study(name: str, **options: Any) -> Result:
         run = partial(study_command.run, name)
         answer = _answered(run, study_command.StudyOptions, f"study {name}", options)
     return answer
+
+
+_NAME = signatures.Parameter("name", signatures.Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+study.__doc__ = f"{(study.__doc__ or '').rstrip()}\n\n{_described(study_command.StudyOptions)}"
+_sign(study, [_NAME, *_parameters(study_command.StudyOptions)])

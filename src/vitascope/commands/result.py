@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitascope.errors import UserError
+from vitascope.progress import in_notebook
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,14 +59,9 @@ class Result:
 
     def show(self) -> None:
         """Show the page in a notebook; elsewhere print the summary, and where the page is."""
-        try:
-            from IPython.core.getipython import get_ipython
+        if in_notebook():
             from IPython.display import HTML, display
-        except ImportError:
-            shell = None
-        else:
-            shell = get_ipython()
-        if shell is not None and hasattr(shell, "kernel"):
+
             display(HTML(self._repr_html_()))
             return
         print(self)

@@ -13,13 +13,13 @@ from vitascope import stats
 from vitascope.comparison.cautions import Trainings, cautions
 from vitascope.comparison.evidence import Evidence, FractionResults, tabulate
 from vitascope.comparison.patch_sizes import finer_grids
+from vitascope.reliability import TOO_WIDE
 from vitascope.stats.recommendation import SPELT_OUT, undecided_between
 
 FEW_TESTS = 500  # below these images in folds say more
 
 Metric = Literal["top1", "balanced"]
 METRICS: Mapping[Metric, str] = {"top1": "correct", "balanced": "balanced accuracy"}
-TOO_WIDE = 60  # points: an interval as wide as this says nothing
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ def advise(
     recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
     correct = reported.correct(most)
     level = stats.accuracy(correct[recommendation.model], **reported.kinds)
-    rows = tabulate(reported, reference)
+    rows, trainings = tabulate(reported, reference), trainings or Trainings()
     all_cautions = cautions(
         rows,
-        trainings or Trainings(),
+        trainings,
         margin,
         model=recommendation.model,
         chosen=chosen,
@@ -90,7 +90,7 @@ def advise(
             *_leads(recommendation.model, reported, chosen),
             *_grids(reported, cost),
             *notes,
-            *_few(chosen, reported),
+            *_few(chosen, reported, trainings),
             *_trend(rows, reference),
             *(each.sentence for each in others),
         ),
@@ -132,8 +132,8 @@ def _evidence(
     others = [name for name in correct if name != model]
     closest = max(others, key=lambda name: stats.accuracy(correct[name], **reported.kinds).value)
     lead = stats.difference(correct[model], correct[closest], **reported.kinds)
-    how = "ahead of" if lead.value >= 0 else "behind"
-    gap = f"{abs(lead.value):.1f} {_points(abs(lead.value))} {how} the next, {closest}"
+    how = "ahead of the next," if lead.value >= 0 else "behind"
+    gap = f"{abs(lead.value):.1f} {_points(abs(lead.value))} {how} {closest}"
     gap = f"level with the next, {closest}" if abs(lead.value) < 0.05 else gap
     line = f"Right on {measured}; {gap} {_between(lead, sign=lead.value < 0)}."
     if recommendation.verdict == "equivalent" and model != recommendation.best:
@@ -211,7 +211,7 @@ def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
     for grid in finer_grids(correct):
         fine, coarse = grid.names
         lead = stats.difference(correct[fine], correct[coarse], **reported.kinds)
-        noise = "" if _shown(lead) else ", within noise,"
+        noise = "" if _shown(lead) else " (no measurable difference)"
         sentences.append(
             f"A finer grid, patches of {grid.fine} instead of {grid.coarse} pixels, adds "
             f"{grid.model} {lead.value:+.1f} points {_interval(lead)}{noise} for "
@@ -226,6 +226,8 @@ def _shown(lead: stats.Estimate) -> bool:
 
 
 def _interval(lead: stats.Estimate) -> str:
+    if lead.high - lead.low > TOO_WIDE:
+        return "[too few images to tell]"
     return f"[{lead.low:+.1f}, {lead.high:+.1f}]"
 
 
@@ -233,7 +235,7 @@ def _each_lead(leads: Mapping[str, stats.Estimate]) -> list[str]:
     """One part of a sentence for each other model."""
     parts = []
     for other, lead in leads.items():
-        interval = f"{_interval(lead)}{'' if _shown(lead) else ', within noise'}"
+        interval = f"{_interval(lead)}{'' if _shown(lead) else ' (no measurable difference)'}"
         if abs(lead.value) < 0.05:
             parts.append(f"level with {other} {interval}")
             continue
@@ -273,12 +275,12 @@ def _grouped_leads(leads: Mapping[str, stats.Estimate]) -> list[str]:
     return parts
 
 
-def _few(chosen: Evidence, reported: Evidence) -> list[str]:
+def _few(chosen: Evidence, reported: Evidence, trainings: Trainings) -> list[str]:
     if chosen.folds is not None or reported.num_images >= FEW_TESTS:
         return []
     return [
-        f"{reported.called} tell little about small differences: with --folds 5 every image "
-        "of the training part is tested once."
+        f"{reported.called} cannot show small differences. With folds every training image is "
+        f"tested once: {trainings.again('folds', folds=5)}"
     ]
 
 
@@ -295,10 +297,10 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
         few_low, few_high, many_low, many_high = (end or 0.0 for end in ends)
         apart = few_low > many_high or few_high < many_low
         change = "grows" if few.points > entry.points else "shrinks"
-        how = f"{change} with fewer images" if apart else "does not change beyond the noise"
         sentences.append(
-            f"The lead of {entry.model} over {reference} {how}: {few.points:+.1f} points at "
-            f"{rows[0].num_images:,} images, {entry.points:+.1f} at {rows[-1].num_images:,}."
+            f"The lead of {entry.model} over {reference} {change} with fewer images: "
+            f"{few.points:+.1f} points at {rows[0].num_images:,} images, {entry.points:+.1f} at "
+            f"{rows[-1].num_images:,}{'.' if apart else ', but this may be chance.'}"
         )
     return sentences
 
@@ -306,8 +308,7 @@ def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
 def _says(row: FractionResults, reference: str) -> str:
     parts = []
     for entry in row.entries:
-        spread = f" ± {entry.std:.1f}" if entry.std is not None else ""
-        part = f"{entry.model} {entry.mean:.1f}{spread} %"
+        part = f"{entry.model} {entry.mean:.1f} % [{entry.low:.1f}, {entry.high:.1f}]"
         if entry.points is not None:
             part += f" ({entry.points:+.1f} points [{entry.points_low:+.1f}, "
             part += f"{entry.points_high:+.1f}] against {reference}: {entry.verdict})"

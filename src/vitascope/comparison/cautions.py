@@ -7,9 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from vitascope import stats
 from vitascope.comparison.evidence import Evidence, FractionResults
+from vitascope.settings import with_changes
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,28 @@ class Trainings:
     curves: Sequence[tuple[str, Sequence[float]]] = ()  # model, accuracy in percent over training
     never: Mapping[str, Sequence[str]] = field(default_factory=dict)  # classes a model never says
     leak: str = ""  # test images that were trained on, in words
+    command: str = "vitascope compare"  # that makes the comparison, with its --out
+    out: str = "runs/compare"
+    epochs: int = 0
+    num_classes: int = 0
+
+    def again(self, folder: str = "", **changes: object) -> str:
+        """Return the command with other options, in another folder where it needs one."""
+        out = {"--out": f"{self.out}-{folder}"} if folder else {}
+        options = {f"--{name}": value for name, value in changes.items()}
+        return f"`{with_changes(self.command, options | out)}`"
+
+    @property
+    def longer(self) -> str:
+        """The command that trains twice as long."""
+        return self.again("longer", epochs=2 * self.epochs) if self.epochs else "give more --epochs"
+
+
+def typed_command(made: Mapping[str, Any], other: str) -> str:
+    """Return the line that was typed to make a comparison; ``other`` where none is known."""
+    line = str(made.get("command") or "")
+    line = line if line.startswith("vitascope compare ") else other
+    return with_changes(line, {"--quiet": None, "--json": None})
 
 
 def cautions(
@@ -53,50 +77,67 @@ def cautions(
     """
     return (
         *_leak(trainings.leak),
-        *_one_seed(rows),
-        *_never(trainings.never),
-        *_rising(trainings.curves, margin),
+        *_guessing(model, reported, trainings),
+        *_one_seed(rows, trainings),
+        *_never(trainings),
+        *_rising(trainings, margin),
         *_falling(rows, margin),
-        *_same_images(chosen, reported, len(rows[-1].entries)),
-        *_turned(model, chosen, reported, may_be_behind),
+        *_same_images(chosen, reported, len(rows[-1].entries), trainings),
+        *_turned(model, chosen, reported, may_be_behind, trainings),
     )
 
 
 def _leak(leak: str) -> list[Caution]:
     if not leak:
         return []
-    sentence = f"{leak}; `vitascope data` names them: take them out of one of the two."
+    sentence = f"{leak}. `vitascope data` lists them; take them out of one of the two."
     return [Caution("test images in the training set", sentence)]
 
 
-def _one_seed(rows: Sequence[FractionResults]) -> list[Caution]:
+def _guessing(model: str, reported: Evidence, trainings: Trainings) -> list[Caution]:
+    """The recommended model is not shown to be better than guessing."""
+    level = stats.accuracy(reported.correct(reported.most)[model], **reported.kinds)
+    if trainings.num_classes < 2 or level.low > 100 / trainings.num_classes:
+        return []
+    sentence = (
+        f"{model} is not shown to be better than guessing one of {trainings.num_classes} classes. "
+        f"Train longer: {trainings.longer}"
+    )
+    return [Caution("no better than guessing", sentence, model)]
+
+
+def _one_seed(rows: Sequence[FractionResults], trainings: Trainings) -> list[Caution]:
     if max(entry.num_seeds for row in rows for entry in row.entries) > 1:
         return []
-    sentence = "One seed per model: the spread between runs is unknown, add --seeds 0 1 2."
+    sentence = (
+        "There is one seed per model, so the spread between runs is unknown. Add two: "
+        f"{trainings.again(seeds=(0, 1, 2))}"
+    )
     return [Caution("one seed", sentence)]
 
 
-def _never(never: Mapping[str, Sequence[str]]) -> list[Caution]:
+def _never(trainings: Trainings) -> list[Caution]:
     """Models that never predict some classes."""
     cautions = []
-    for model, classes in never.items():
+    for model, classes in trainings.never.items():
         if classes:
             names = ", ".join(classes[:5]) + (" and others" if len(classes) > 5 else "")
             sentence = (
-                f"{model} never predicts {names}: its accuracy is that of the other classes alone; "
-                "give more --epochs, more images of these, or --metric balanced."
+                f"{model} never predicts {names}: its accuracy is that of the other classes alone. "
+                "Add images of these classes, or choose by balanced accuracy: "
+                f"{trainings.again(metric='balanced')}"
             )
             cautions.append(Caution(f"classes never predicted ({model})", sentence, model))
     return cautions
 
 
-def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> list[Caution]:
+def _rising(trainings: Trainings, margin: float) -> list[Caution]:
     """Models whose last quarter of training still added more than the margin.
 
     Of two or three epochs it is the last one; of one nothing is known.
     """
     gains: dict[str, list[float]] = {}
-    for model, curve in curves:
+    for model, curve in trainings.curves:
         last = max(1, len(curve) // 4)
         gains.setdefault(model, []).append(
             curve[-1] - curve[-1 - last] if len(curve) > 1 else math.inf
@@ -109,7 +150,7 @@ def _rising(curves: Sequence[tuple[str, Sequence[float]]], margin: float) -> lis
         why = "it was measured after one epoch alone"
         if math.isfinite(rise):
             why = f"the last quarter of its training still added {rise:.1f} points"
-        sentence = f"{model} had not converged: {why}; give more --epochs."
+        sentence = f"{model} had not converged: {why}. Train longer: {trainings.longer}"
         cautions.append(Caution(f"not converged ({model})", sentence, model))
     return cautions
 
@@ -131,22 +172,25 @@ def _falling(rows: Sequence[FractionResults], margin: float) -> list[Caution]:
     return cautions
 
 
-def _same_images(chosen: Evidence, reported: Evidence, num_models: int) -> list[Caution]:
+def _same_images(
+    chosen: Evidence, reported: Evidence, num_models: int, trainings: Trainings
+) -> list[Caution]:
     """The images that chose the model also measure it."""
     if chosen is not reported or num_models < 2:
         return []
     sentence = (
-        f"The {chosen.called} chose the model and measure it too, which flatters the best of "
-        f"{num_models} a little."
+        f"The {chosen.called} were used both to choose the model and to measure it, which "
+        f"overstates the best of {num_models} a little."
     )
     if chosen.folds is not None:
-        sentence += " Images that took no part, in test/, would tell."
+        sentence += " Put images that play no part in the choice into test/ to measure it fairly."
         return [Caution("chosen and measured on the same images", sentence)]
-    return [Caution("chosen on the test images", f"{sentence} Leave --validation at 0.2.")]
+    sentence += f" Hold validation images out: {trainings.again('validation', validation=0.2)}"
+    return [Caution("chosen on the test images", sentence)]
 
 
 def _turned(
-    model: str, chosen: Evidence, reported: Evidence, may_be_behind: float
+    model: str, chosen: Evidence, reported: Evidence, may_be_behind: float, trainings: Trainings
 ) -> list[Caution]:
     """Another model is shown to be further ahead on images that were not used for selection."""
     if chosen is reported:
@@ -160,8 +204,8 @@ def _turned(
         if lead.low > may_be_behind and not lead.one_run:
             sentence = (
                 f"On the {reported.called} {other} is ahead of {model} by {lead.value:+.1f} points "
-                f"[{lead.low:+.1f}, {lead.high:+.1f}], though the {chosen.called} chose {model}: "
-                "choose by more images, with --folds 5."
+                f"[{lead.low:+.1f}, {lead.high:+.1f}], though the {chosen.called} chose {model}. "
+                f"Choose by more images: {trainings.again('folds', folds=5)}"
             )
             cautions.append(Caution("the test images disagree", sentence))
     return cautions

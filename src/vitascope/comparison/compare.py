@@ -12,6 +12,7 @@ page is made from.
 `vitascope compare --data digits` takes about four minutes on two cores.
 """
 
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,7 @@ import numpy as np
 
 from vitascope.atomic import file_name
 from vitascope.comparison.advice import advise
-from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
 from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
@@ -49,8 +50,11 @@ from vitascope.runs.cache import (
 from vitascope.runs.cost import START
 from vitascope.runs.executor import Engine, run_all
 from vitascope.runs.train_model import load_images
-from vitascope.settings import flat
+from vitascope.settings import command_line, flat
 from vitascope.training import Run, check_trainable, lock_folder
+
+PHOTOGRAPH = 64  # pixels a side from which images in colour are taken for photographs
+FEW_IMAGES = 20_000  # photographs below which a pretrained network usually wins
 
 
 def commands(question: Comparison, out: str | Path) -> list[str]:
@@ -135,7 +139,10 @@ def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
 
 def _check_labels(dataset: Dataset) -> None:
     if dataset.label_sets is not None:
-        raise UserError(f"{dataset.name} has sets of labels; a comparison needs one label an image")
+        raise UserError(
+            f"{dataset.name} has several labels per image, and a comparison needs one; give one "
+            "class folder or csv: label per image, or compare once per label (present or not)"
+        )
 
 
 def _check_groups(question: Comparison, dataset: Dataset) -> None:
@@ -190,7 +197,15 @@ def _answer(
         reference,
         margin=question.margin,
         metric=question.metric,
-        trainings=Trainings(curves=grown, never=done.never(), leak=leak),
+        trainings=Trainings(
+            curves=grown,
+            never=done.never(),
+            leak=leak,
+            command=typed_command(made, f"{question.command} --out {shlex.quote(str(done.out))}"),
+            out=str(done.out),
+            epochs=question.recipe.epochs,
+            num_classes=len(dataset.classes),
+        ),
         notes=[*plan.notes, *_rates_in_words(question)],
     )
     inside, arrays = _looks(question, done.out)
@@ -231,6 +246,7 @@ def _answer(
             **asdict(advice),
             "run": str(best.folder),
             "train": question.for_all_images(advice.model),
+            "next": next_steps(question, dataset, done.out),
         },
         "mistakes": wrong,
         "curves": curves,
@@ -259,6 +275,29 @@ def _answer(
     answer.save(done.out / "compare")
     _explore(done)
     return answer
+
+
+def next_steps(question: Comparison, dataset: Dataset, out: Path) -> list[list[str]]:
+    """What to do with the answer: in words, and the command."""
+    folder, final = shlex.quote(str(out)), shlex.quote(str(out / "model"))
+    steps = [
+        ["Classify images with it", f"vitascope predict {folder} IMAGES --out answers.csv"],
+        [
+            "Train it longer, on all training images",
+            f"vitascope train --from {folder} --epochs {2 * question.recipe.epochs} --out {final}",
+        ],
+    ]
+    channels, height, width = dataset.train.size
+    if channels == 3 and min(height, width) >= PHOTOGRAPH and len(dataset.train) < FEW_IMAGES:
+        options = [("--data", question.data), ("--out", f"{out}-pretrained")]
+        steps.append(
+            [
+                f"Pretrained networks usually win on photographs when there are fewer than about "
+                f"{FEW_IMAGES:,}. Compare them",
+                command_line(["vitascope", "compare", "--pretrained"], options),
+            ]
+        )
+    return steps
 
 
 def _rates_in_words(question: Comparison) -> list[str]:

@@ -87,6 +87,8 @@ class ModelResult:
     mean: float
     std: float | None  # over seeds; None with one
     num_seeds: int
+    low: float | None = None  # of the mean's 95 % interval
+    high: float | None = None
     points: float | None = None  # ahead of the reference
     points_low: float | None = None  # of the 95 % interval
     points_high: float | None = None
@@ -132,11 +134,14 @@ def _entry(
 ) -> ModelResult:
     images = stats.Images(evidence.num_images, **evidence.kinds)
     accuracies = 100 * images.mean(runs)
+    level = stats.accuracy(runs, **evidence.kinds)
     own: dict[str, Any] = {
         "model": model,
         "mean": float(accuracies.mean()),
         "std": float(accuracies.std(ddof=1)) if len(runs) > 1 else None,
         "num_seeds": len(runs),
+        "low": level.low,
+        "high": level.high,
     }
     if base is None:
         return ModelResult(**own)

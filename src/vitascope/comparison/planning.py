@@ -40,6 +40,15 @@ class PlanOptions:
     match: str | None = None  # "compute"
 
 
+def _several(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> _several(1, "run"), _several(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPlan:
     """The trainings of a comparison, and how long they are expected to take."""
@@ -67,17 +76,16 @@ class ComparisonPlan:
         """Describe what will be trained."""
         asked = self.question
         parts = [
-            f"{len(asked.models)} models ({', '.join(asked.models)})",
-            f"{len(asked.fractions)} fraction{'s' if len(asked.fractions) > 1 else ''}",
-            f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}",
-            *([f"{asked.folds} folds"] if asked.folds else []),
+            f"{_several(len(asked.models), 'model')} ({', '.join(asked.models)})",
+            _several(len(asked.fractions), "fraction"),
+            _several(len(asked.seeds), "seed"),
+            *([_several(asked.folds, "fold")] if asked.folds else []),
         ]
-        short = f", after {len(asked.models) * len(FACTORS)} short ones to tune"
-        epochs = asked.recipe.epochs
-        summary = (
-            f"{' x '.join(parts)}: {len(asked.runs())} runs of {epochs} epoch{'s' * (epochs > 1)}"
-        )
-        summary += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
+        runs, epochs = len(asked.runs()), asked.recipe.epochs
+        summary = f"{' x '.join(parts)}: {_several(runs, 'run')} of {_several(epochs, 'epoch')}"
+        if self.tune:
+            summary += f", after {len(asked.models) * len(FACTORS)} short ones to tune"
+        summary += f", about {in_words(self.seconds)}"
         return [summary, *self.notes]
 
     @property

@@ -7,7 +7,7 @@ fits one. It changes how sure the model is, never its answer.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,13 +99,14 @@ def predict(
     on_broken: Callable[[Path, UserError], None] | None = None,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
-    """The most likely classes of image files, ``top`` of each, the likeliest first.
+    """Return the most likely classes of images, ``top`` of each, the likeliest first.
 
     Args:
         model: As :func:`vitascope.loading.load` takes it; or what that returned. Classes without
             names are numbered from 0.
         files: An image or a folder, or several of them; or images of pillow's, or a tensor
-            (N, C, H, W) of uint8 or of numbers from 0 to 1, which are numbered from 0.
+            (N, C, H, W) of uint8 or of numbers from 0 to 1, or a ``DataLoader`` of such tensors,
+            which are numbered from 0.
         top: How many classes of each file.
         batch_size: Images at a time.
         device: cpu, cuda or mps; the best there is when left out.
@@ -149,9 +150,7 @@ def predict(
 
 def _named(files: Any) -> list[tuple[Path, Any]]:
     """Return each image with its file; images in memory have their number."""
-    from torch import Tensor
-
-    if isinstance(files, Tensor):
+    if not isinstance(files, str | Path | Sequence) and isinstance(files, Iterable):
         from vitascope.data.images import to_image
         from vitascope.data.sources.given import GivenImages
 

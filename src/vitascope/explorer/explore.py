@@ -7,7 +7,7 @@ The reader computes the mix (1 - g) content + g position, with the learned gates
 other layer stores the map it uses. What would make the record too large is left out, and named.
 
 Relevance maps are stored too: what the prediction on each image depends on, with the final weights.
-A network without attention has these alone.
+A network without attention has these, and which places have similar features.
 
 Deviation: entropy read off these maps is that of patches among patches (class tokens are dropped,
 rows made to sum to one again); the instrument counts class tokens.

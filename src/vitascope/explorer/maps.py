@@ -17,7 +17,8 @@ gated one whose positional map is not separable.
 Shapes: E epochs, n images, H heads, Q queries: those on a grid, then tokens without coordinates; K
 keys on a grid.
 
-Relevance maps show what each prediction depends on, one byte per place.
+Relevance maps show what each prediction depends on, one byte per place. A network without attention
+also shows which places have similar features.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ from vitascope.measure.relevance.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 
 MOST_QUERIES = 1024  # patches of a layer; more cannot be pointed at
+MOST_PLACES = 256  # of features that are compared with each other
 
 
 @dataclass(frozen=True)
@@ -271,4 +273,28 @@ def relevance_maps(
         top = values.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
         arrays[f"relevance/{method}"] = (255 * values / top).round().byte().cpu().numpy()
         described.append({"method": method, "grid": tuple(values.shape[1:])})
+    if explain.methods == ["grad-cam"]:  # nothing to show of attention
+        similar = similar_features(explain, images)
+        if similar is not None:
+            arrays["relevance/similarity"] = (255 * similar).round().byte().cpu().numpy()
+            described.append({"method": "similarity", "grid": tuple(similar.shape[2:])})
     return arrays, described
+
+
+def similar_features(explain: Explainer, images: Tensor) -> Tensor | None:
+    """How similar the features of each place are to those of all places, 0 to 1. (n, h * w, h, w)
+
+    The cosine of the features of two places, less their mean over the image; below 0 it is 0. They
+    are the features that Grad-CAM weights. None where there are too many places.
+    """
+    assert explain.layer is not None
+    name = explain.layer.name
+    with capture.evaluating(explain.model), capture.features(explain.model, name) as found:
+        explain.model(images)
+    features = explain.layer.layout.as_image(found[name]).float()  # (n, C, h, w)
+    h, w = features.shape[2:]
+    if h * w > MOST_PLACES:
+        return None
+    places = features.flatten(2) - features.flatten(2).mean(2, keepdim=True)
+    places = torch.nn.functional.normalize(places, dim=1)
+    return (places.mT @ places).clamp(0, 1).unflatten(2, (h, w))

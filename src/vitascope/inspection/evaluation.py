@@ -220,8 +220,8 @@ def evaluate_on(
     session, batches = opened.session, opened.batches
     if opened.label_sets is not None:
         raise UserError(
-            f"{session.source} has sets of labels, --on needs one label an image; "
-            "measure on imagenet:PATH, or without --on"
+            f"{session.source} has several labels per image, and --on needs one; measure on "
+            "imagenet:PATH, or without --on"
         )
     model = session.model
     if opened.class_map is not None:

@@ -648,11 +648,19 @@ def _torchvision_preprocessing(function: str) -> Preprocessing:
 
 def _from_module(model: nn.Module) -> OpenedModel:
     """A model that the caller built; what timm's description says of its images holds."""
-    name = type(model).__name__
+    name, stated = type(model).__name__, _stated(model)
     check_weights(model, name)
-    return OpenedModel(
+    opened = OpenedModel(
         name=name,
         model=model,
         config={"module": f"{type(model).__module__}.{type(model).__qualname__}"},
-        preprocessing=_stated(model),
+        preprocessing=replace(stated, size=None),
     )
+    if stated.size is not None:  # of the published weights: the model may be built for others
+        side = getattr(getattr(model, "patch_embed", None), "img_size", None)
+        height_width = side if isinstance(side, tuple) else stated.size[1:]
+        size = (opened.channels or stated.size[0], *height_width)
+        stated = replace(stated, size=size)
+        if size[0] != len(stated.mean or ()):
+            stated = replace(stated, mean=None, std=None)
+    return replace(opened, preprocessing=stated)

@@ -22,6 +22,8 @@ from vitascope.loading.model import FALLBACK, OpenedModel
 from vitascope.loading.opening import open_model
 from vitascope.training.classes import joined
 
+GUESSING = 1.2  # times the accuracy of guessing: below, a run has learned little
+
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
@@ -155,8 +157,20 @@ class Session:
     @property
     def notes(self) -> list[str]:
         """Notes that belong to every result, such as random weights."""
-        name = self.opened.name
-        return [f"random weights: {name} was built, not trained"] if self.opened.random else []
+        name, run = self.opened.name, self.opened.run
+        if self.opened.random:
+            return [
+                f"random weights: {name} was built, not trained, so this shows its architecture "
+                "and nothing it has learned; take a trained run, or `--pretrained`"
+            ]
+        top1 = None if run is None else run.final.get("top1")
+        guessing = 1 / max(len((run and run.classes) or ()), 1)
+        if top1 is None or guessing == 1 or top1 > GUESSING * guessing:
+            return []
+        return [
+            f"at chance: {name} is right on {100 * top1:.0f} % of its test images, and guessing on "
+            f"{100 * guessing:.0f} %, so it has learned little; train it longer"
+        ]
 
     @property
     def class_notes(self) -> list[str]:

@@ -251,6 +251,7 @@ def _record(
         "figures": [figure for figure, _ in figures],
         "num_runs": len(plan.wanted()) * len(scale.seeds),
         "kinds": kinds_of(plan),
+        "bands": "one standard deviation over seeds",  # of the figures, as in the tables
         **_spent(results),
         "command": command(study.name, scale),
     }

@@ -5,7 +5,7 @@ Each is a function of the results; a plan gives the rest of its arguments by
 """
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def attention_trace(scale: Scale) -> Reading:
 def over(
     x: Sequence[float], groups: Sequence[Sequence[float]], label: str, *, model: bool = True
 ) -> Series:
-    """A line through the means of groups of seeds, with their range; named after a model or not.
+    """A line through the means of groups of seeds, with a band of one standard deviation.
 
     >>> over([1, 2], [[1.0, 3.0], []], "a").y
     [2.0, None]
@@ -35,9 +35,13 @@ def over(
         model=label if model else None,
         x=list(x),
         y=[fmean(group) if group else None for group in groups],
-        low=[min(group) if group else None for group in groups],
-        high=[max(group) if group else None for group in groups],
+        low=[fmean(group) - _spread(group) if group else None for group in groups],
+        high=[fmean(group) + _spread(group) if group else None for group in groups],
     )
+
+
+def _spread(group: Sequence[float]) -> float:
+    return stdev(group) if len(group) > 1 else 0.0
 
 
 def lines(title: str, series: Sequence[Series], *, x: str, y: str, **axes: Any) -> Lines:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
+from vitascope.reliability import TOO_WIDE
 from vitascope.report.figures.axes import count, short
 
 
@@ -49,7 +50,17 @@ def code(words: str) -> Markup:
     >>> code("a < b: type `vitascope data`")
     Markup('a &lt; b: type <code>vitascope data</code>')
     """
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(words))))
+    return Markup(re.sub("`([^`]+)`", lambda part: f"<code>{typed(part[1])}</code>", escape(words)))
+
+
+def typed(command: str) -> Markup:
+    """A command for the page, its options not broken over two lines.
+
+    >>> typed("vitascope data a<b --json")
+    Markup('vitascope data a&lt;b <span class="option">--json</span>')
+    """
+    option = r'<span class="option">\1</span>'
+    return Markup(re.sub(r"(?<!\S)(--[\w-]+)", option, str(escape(command))))
 
 
 def signed(value: float) -> str:
@@ -72,6 +83,20 @@ def number(value: Any, digits: int | None = None) -> str:
         return "–"
     words = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
     return words.replace("-", "−")
+
+
+def interval(low: float | None, high: float | None, *, sign: bool = False) -> str:
+    """A 95 % interval in percentage points; one that spans nearly everything says nothing.
+
+    >>> interval(98.1, 100.0), interval(-2.0, 3.04, sign=True), interval(0.0, 100.0)
+    ('[98.1, 100.0]', '[−2.0, +3.0]', '(too few images to tell)')
+    """
+    if low is None or high is None:
+        return ""
+    if high - low > TOO_WIDE:
+        return "(too few images to tell)"
+    ends = (signed(end) if sign else number(end, 1) for end in (low, high))
+    return f"[{', '.join(ends)}]"
 
 
 def plural(amount: int, noun: str) -> str:
@@ -139,4 +164,5 @@ FILTERS: dict[str, Callable[..., str]] = {
     "plural": plural,
     "signed": signed,
     "tied": tied,
+    "typed": typed,
 }

@@ -2,8 +2,8 @@
 
 The page needs nothing but itself: style, script and drawings are inside, its content policy
 forbids any request, it opens from a disk, and everything on it is there without the script (but
-for the explorer, which says so). The answer comes first; a list of contents when there are several
-sections.
+for the explorer, which says so). The answer comes first, with what to do next; details are folded.
+A page of several sections has a list of contents.
 """
 
 from pathlib import Path
@@ -16,7 +16,6 @@ from vitascope.report.explorer.page import section as explorer_part
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.page_templates import asset, environment, script_hash
 from vitascope.report.records import find
-from vitascope.report.sections.section import Section
 
 _PAGE_BYTES = 4_500_000
 
@@ -56,7 +55,7 @@ def _render(report: PageContents, most: int) -> str:
     style, scripts, explorer = asset("style.css"), [asset("script.js")], Markup()
     if report.explorers:
         css = {name: style.css for name, style in report.styles.names.items()}
-        part = explorer_part(report.explorers, css)
+        part = explorer_part(report.explorers, css, first=report.lead.explored)
         explorer, style = part.html, f"{style}\n{part.style}"
         scripts.append(part.script)
     lead = report.lead
@@ -73,20 +72,8 @@ def _render(report: PageContents, most: int) -> str:
         own_hero=lead is not sections[0],
         explorer=explorer,
         contents=items if several else [],
-        links=[] if several else _links(sections[0]),
         items=items,
         made=report.time,
         source=sections[0].source if not several else "",
         left_out=report.left_out,
     )
-
-
-def _links(section: Section) -> list[tuple[str, str]]:
-    """The parts of a page's only section."""
-    found = [("claims", "Claims")] * bool(section.claims)
-    found += [(f"figure-{i + 1}", figure.title) for i, figure in enumerate(section.figures)]
-    found += [(f"gallery-{i + 1}", each.title) for i, each in enumerate(section.galleries)]
-    tables = "Table" if len(section.tables) == 1 else "Tables"
-    found += [("table-1", tables)] * bool(section.tables)
-    found += [("definitions", "Definitions")] * bool(section.terms)
-    return found + [("again", "How to reproduce it")] * bool(section.agains)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vitascope.report.figures.page_renderer import across, draw_panel, left_out, num_points, room
-from vitascope.report.formatting import FILTERS
+from vitascope.report.formatting import FILTERS, interval
 
 
 @lru_cache(maxsize=1)
@@ -23,7 +23,12 @@ def environment() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals.update(
-        across=across, draw_panel=draw_panel, room=room, left_out=left_out, num_points=num_points
+        across=across,
+        draw_panel=draw_panel,
+        interval=interval,
+        left_out=left_out,
+        num_points=num_points,
+        room=room,
     )
     return made
 

@@ -258,13 +258,16 @@ def _undecided(best: str, rivals: tuple[str, ...], needed: Needed, one_run: bool
         return f"{between}: one run each, and another seed may differ; add {needed.seeds} seeds."
     ways = [
         f"{number:,} more {unit}"
-        for number, unit in ((needed.images, "images to judge by"), (needed.seeds, "seeds of each"))
+        for number, unit in (
+            (needed.images, "images to choose by"),
+            (needed.seeds, "seeds of each"),
+        )
         if number is not None
     ]
     if needed.both is not None:
         ways = [
-            f"{needed.both[0]:,} more images to judge by, with {needed.both[1]} more seeds of each"
+            f"{needed.both[0]:,} more images to choose by, with {needed.both[1]} more seeds of each"
         ]
     if not ways:
         return f"{between}: they are too close for any sensible number of images and seeds."
-    return f"{between}: about {' or '.join(ways)} would decide."
+    return f"{between}: about {' or '.join(ways)} would settle it."

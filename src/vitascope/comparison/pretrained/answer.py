@@ -10,7 +10,7 @@
 
 Choice and report are those of a comparison from scratch (:func:`advise`): validation images, held
 out of the training images, or every training image out of its fold choose; test images, which
-chose nothing, tell how good it is and by how much it leads.
+were not used for selection, show how good it is and by how much it leads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ import numpy as np
 
 from vitascope import stats
 from vitascope.comparison.advice import advise
-from vitascope.comparison.cautions import Trainings
+from vitascope.comparison.cautions import Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
 from vitascope.comparison.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
@@ -105,7 +105,19 @@ def choose_pretrained(
         candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
-        trainings = Trainings(leak=look.leak if look.leaks else "")
+        trainings = Trainings(
+            leak=look.leak if look.leaks else "",
+            command=typed_command(
+                made,
+                command_line(
+                    ["vitascope", "compare", "--pretrained"],
+                    [("--data", question.data), ("--out", str(out))],
+                ),
+            ),
+            out=str(out),
+            epochs=question.recipe.epochs,
+            num_classes=len(images.classes),
+        )
         plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)

@@ -10,6 +10,7 @@ together: one patient, one video. An image without a group stands by itself.
 """
 
 import csv
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ EXTENSIONS = {
     ".webp",
 }
 
+MOST_FRACTIONS = 10  # different labels such as 0.35; with more they are quantities, not classes
 TRAIN, TEST = ("train", "training"), ("test", "val", "valid", "validation")
 
 
@@ -160,6 +162,7 @@ def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileIm
         if not line["path"] or not line["label"]:
             raise UserError(f"line {number} of {file} has no path or no label")
     classes = sorted({line["label"] for line in rows})
+    _check_classes(classes, file)
     paths = [_place(file.parent, line["path"]) for line in rows]
     images = FileImages(paths, [classes.index(line["label"]) for line in rows], classes)
     if column is not None:
@@ -174,6 +177,27 @@ def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileIm
     if inside.all():
         return images, None
     return images.take(np.flatnonzero(inside)), images.take(np.flatnonzero(~inside))
+
+
+def _check_classes(labels: Sequence[str], file: object) -> None:
+    """Refuse labels that are numbers to predict, or several labels in one.
+
+    Raises:
+        UserError: Saying what to do instead.
+    """
+    fractions = [label for label in labels if re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", label)]
+    if len(fractions) > MOST_FRACTIONS:
+        raise UserError(
+            f"the labels of {file} are numbers such as {fractions[0]}, and models here predict "
+            "classes; group the numbers into a few classes, such as low, medium and high"
+        )
+    for label in labels:
+        parts = [part.strip() for part in re.split(r"[;|]", label)]
+        if len(parts) > 1 and set(parts) & set(labels):
+            raise UserError(
+                f"{file} has several labels per image, such as {label!r}, and models here predict "
+                "one class; make a file for each label, with yes or no, and train one model each"
+            )
 
 
 def _place(folder: Path, path: str) -> Path:

@@ -20,11 +20,14 @@ RELEVANCE_NAMES = {
     "rollout": "Attention rollout",
     "gradient": "Gradient-weighted attention",
     "grad-cam": "Grad-CAM",
+    "similarity": "Features like those of the boxed place",
 }
 _PACKED = ("levels", "query", "key", "scale", "shares", "gate", "down", "across")
 
 
-def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> dict[str, Any]:
+def data_of(
+    records: Sequence[Record], css: Mapping[str, str] | None = None, first: Sequence[str] = ()
+) -> dict[str, Any]:
     """All that the script needs, in JSON types."""
     labels = labels_of(records)
     kinds = [kind_of(record.values) for record in records]
@@ -50,7 +53,9 @@ def data_of(records: Sequence[Record], css: Mapping[str, str] | None = None) -> 
                 "notes": [*values["notes"], *_missing(values["left_out"])],
             }
         )
-    shown = _first_pair(kinds)
+    names = [str(record.values["model"]) for record in records]
+    wanted = [names.index(name) for name in first if name in names]
+    shown = list(dict.fromkeys([*wanted, *_first_pair(kinds)]))[:2]
     return {"floor": stored_maps.FLOOR, "models": models, "images": images, "shown": shown}
 
 
@@ -137,6 +142,7 @@ def _relevance(record: Record, one: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": RELEVANCE_NAMES.get(method, method),
         "grid": one["grid"],
+        "pairs": method == "similarity",  # a map for each place
         "packed": _text(record.arrays[f"relevance/{method}"]),
     }
 

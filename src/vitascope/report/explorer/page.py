@@ -47,6 +47,7 @@ def section(
     css: Mapping[str, str] | None = None,
     live: Mapping[str, Any] | None = None,
     most: int = MOST_BYTES,
+    first: Sequence[str] = (),
 ) -> ExplorerPart:
     """The explorer of these records, as far as they fit in a page.
 
@@ -55,9 +56,11 @@ def section(
         css: The class that colours a model, by its name; chosen here when left out.
         live: Where a server answers for uploaded images: ``path``, ``token``, ``most`` bytes.
         most: Bytes of maps and images; beyond, whole records are left out, and named.
+        first: The models to open with.
     """
+    records = sorted(records, key=lambda record: record.values["model"] not in first)
     kept, left_out = within(records, most)
-    data = data_of(kept, css)
+    data = data_of(kept, css, first)
     words = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
     words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
     errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
@@ -125,6 +128,8 @@ def _still(record: Record) -> list[tuple[str, Markup]]:
     """
     layers, drawn = record.values["layers"], []
     for one in record.values.get("relevance") or ():
+        if one["method"] == "similarity":  # of one place to all: needs the script
+            continue
         row = record.arrays[f"relevance/{one['method']}"][0].astype(float)
         name = RELEVANCE_NAMES.get(one["method"], one["method"])
         svg = _svg(row / max(row.sum(), 1.0), None, row.shape, "Relevance of each place")

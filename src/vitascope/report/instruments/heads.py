@@ -39,8 +39,10 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     if len(models) == 1:
         name, far = ends[0]
         end = f" and {number(far[-1])} in its last" if len(far) > 1 else ""
-        reading = f"{name} attends {number(far[0])} patches away in its first attention layer{end} "
-        reading += f"(a uniform head: {number(models[0].values['uniform'][0])})."
+        reading = (
+            f"{name} attends {number(far[0])} patches away in its first attention layer{end}; "
+        )
+        reading += f"uniform attention would be {number(models[0].values['uniform'][0])} away."
     else:
         said = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
         reading = f"Attention distance, in patches, in the first and the last layer: {joined(said)}"
@@ -57,11 +59,35 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
     return Figure(
         name="nonlocality",
         title="Nonlocality: how far the heads look",
+        headline=_how_far(models),
         reading=reading,
         how=_shown(models) + (" Dashed: a head with uniform attention." if levels else ""),
         panels=(panel,),
         definition=NONLOCALITY,
     )
+
+
+def _how_far(models: Sequence[Seen]) -> str:
+    """Whether the first and the last layer look nearby or everywhere, in words."""
+    found = []
+    for seen in models:
+        uniform = seen.values["uniform"]
+        shares = [
+            far / most for far, most in zip(seen.values["per_layer"], uniform, strict=True) if most
+        ]
+        words = ["nearby" if s < 0.75 else "far" if s < 0.9 else "everywhere" for s in shares]
+        if len(set(words)) == 1:
+            found.append(f"all layers look {words[0]}")
+        elif words:
+            same = words[0] == words[-1]
+            last = "the first and the last look" if same else f"early layers look {words[0]}, the"
+            found.append(f"{last} {words[0]}" if same else f"{last} last looks {words[-1]}")
+    if len(models) == 1 or len(found) < len(models):
+        return sentence(found[0]) if found else ""
+    if len(set(found)) == 1:
+        return sentence(f"{found[0]} in all {len(models)} models")
+    named = [f"{seen.label}: {words}" for seen, words in zip(models, found, strict=True)]
+    return joined(named, 3).rstrip(".")
 
 
 def gates(models: Sequence[Seen]) -> Figure:

@@ -23,14 +23,15 @@ MOST_CLASSES = 40  # of a confusion matrix that is drawn
 MOST_PICTURES = 12  # of a list
 MOST_BYTES = 64_000  # of a picture
 COARSE = 24  # pixels a side, below which each is seen
+MISTAKES = "surest_mistakes"
 LISTS = {
-    "surest_mistakes": (
-        "Surest mistakes",
-        "Check these labels first: wrong with the lowest probability of the label.",
+    MISTAKES: (
+        "Most confident mistakes",
+        "Check these labels first: the model gave the label the lowest probability.",
     ),
     "least_sure_hits": (
-        "Least sure hits",
-        "Right with the lowest probability: more training images like these would help.",
+        "Least confident correct predictions",
+        "Correct with the lowest probability: more training images like these would help.",
     ),
 }
 Arrays = Mapping[str, np.ndarray]
@@ -43,6 +44,11 @@ class MistakeParts:
     figures: tuple[Figure, ...] = ()
     galleries: tuple[Gallery, ...] = ()
     tables: tuple[Table, ...] = ()
+
+    @property
+    def first(self) -> Gallery | None:
+        """The gallery of mistakes, for the first screen."""
+        return next((each for each in self.galleries if each.table.name == MISTAKES), None)
 
 
 def mistake_parts(
@@ -117,7 +123,7 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
             name="confusion",
             title=_of("Confusion matrix", model),
             reading=reading,
-            how="The diagonal counts correct predictions.",
+            how="Cells are percent of a row's images; correct predictions are on the diagonal.",
             panels=(panel,),
         ),
     )
@@ -155,7 +161,7 @@ def _listed(name: str, lines: Sequence[Mapping[str, Any]], model: str, caption: 
         name=name,
         title=_of(LISTS[name][0], model),
         corner="File",
-        columns=("Label", "Said", "Sure of it (%)", "Probability of the label (%)"),
+        columns=("Label", "Predicted", "Confidence (%)", "Probability of the label (%)"),
         rows=tuple(
             row(
                 str(line["file"]),
@@ -194,7 +200,7 @@ def _picture(
 ) -> Picture:
     label, said, file = (str(line[key]) for key in ("label", "predicted", "file"))
     sure = line.get("confidence", line["probability"] if label == said else None)
-    words = [f"{_percent(sure)}\u00a0% sure"] if sure is not None else []
+    words = [f"{_percent(sure)}\u00a0% confident"] if sure is not None else []
     if label != said:
         words.append(f"labelled {label}, {_percent(line['probability'])}\u00a0%")
     if "right" in line:
@@ -204,7 +210,7 @@ def _picture(
         source=_source(array),
         coarse=_coarse(array),
         alt=f"Image labelled {label}",
-        said=f"said {said}",
+        said=f"predicted {said}",
         words=tuple(words),
         file="/".join(PurePath(file).parts[-2:]),
         path=file,

@@ -1,5 +1,6 @@
 """A comparison of models over fractions of the images."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,14 +9,14 @@ from vitascope.report.figures.axes import count, short
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import duration
 from vitascope.report.instruments.heads import GATE, NONLOCALITY
-from vitascope.report.instruments.mistakes import chosen_models_mistakes
+from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
 from vitascope.report.sections.comparison_record import ComparisonRecord, Model
-from vitascope.report.sections.section import Again, Badge, ModelCard, Section, again
+from vitascope.report.sections.section import Again, Badge, Fold, ModelBar, Section, again
 from vitascope.report.tables.comparison import accuracy_table, cost_table
 
-_LEADS = 5  # sentences under the headline; all are in the record
+_MOST_BARS = 8  # models under the headline; all are in the tables
 _ACCURACY = {
     "top1": ("Top-1 accuracy", "The share of images whose most probable class is the right one."),
     "balanced": (
@@ -26,7 +27,7 @@ _ACCURACY = {
 }
 _CHOICE = {
     "validation": "Held out of the training images, to choose the model. Accuracies and leads are "
-    "measured on test images, which chose nothing.",
+    "measured on test images, which were not used for selection.",
     "held-out": "Every training image was held out once, in one of the folds, and tested by a "
     "model that had not seen it; the model is chosen on these images. Intervals take the overlap "
     "of the training sets into account (Nadeau and Bengio 2003).",
@@ -35,12 +36,16 @@ _CHOICE = {
 }
 _TERMS = (
     (
-        "Lead and relative gain",
-        "The lead is a − r points, with the mean accuracies a of the model and r of the "
-        "reference; the gain is 100 (a − r) / r, as in Table 2 of ConViT (arXiv 2103.10697). "
+        "Lead",
+        "a − r percentage points, with the mean accuracies a of the model and r of the reference. "
         "“Ahead” and “behind” mean that the 95 % interval of the lead, paired over the test images "
-        "and crossed with the seeds, excludes zero; otherwise, and always with one run per model, "
-        "it is within noise.",
+        "and crossed with the seeds, excludes zero. Otherwise, and always with one run per model, "
+        "there is no measurable difference.",
+    ),
+    (
+        "95 % interval",
+        "If the comparison were repeated with other test images and other seeds, 95 of 100 such "
+        "intervals would contain the true number. It is the only kind of spread on this page.",
     ),
     ("Fraction", "The same share of every class, drawn with the seed."),
     (
@@ -68,14 +73,14 @@ def section(source: Source, styles: Styles) -> Section:
     seeds = comparison.num_seeds
     badge = _badge(advice, seeds)
     chosen = comparison.values.get("chosen_by") or {}
-    choosing = [(f"{chosen['images']} images that chose", count(chosen["count"]))] if chosen else []
+    choosing = [(f"{chosen['images']} images", count(chosen["count"]))] if chosen else []
     held = chosen["count"] if chosen.get("images") == "validation" else 0
     channels = f", {data['size'][0]} channels" if data["size"][0] != 1 else ", grey"
     facts = (
         ("images", str(data["name"])),
-        ("to train on", count(data["num_train"] - held)),
+        ("training images", count(data["num_train"] - held)),
         *choosing,
-        *([("to test on", count(data["num_test"]))] if data["num_test"] else []),
+        *([("test images", count(data["num_test"]))] if data["num_test"] else []),
         ("classes", count(data["num_classes"])),
         (f"pixels{channels}", f"{data['size'][1]} × {data['size'][2]}"),
         ("seed per model" if seeds == 1 else "seeds per model", str(seeds)),
@@ -84,6 +89,20 @@ def section(source: Source, styles: Styles) -> Section:
     names = {figure.name for figure in figures}
     labels = {name: model.label for name, model in comparison.models.items()}
     wrong = chosen_models_mistakes(source.record, labels)
+    tables = (accuracy_table(comparison), cost_table(comparison), *wrong.tables)
+    galleries = [gallery.table.name for gallery in wrong.galleries]
+    drawn = names | {table.name for table in tables} | {*galleries}
+    sentences = tuple(advice.get("sentences") or ())
+    cautions = tuple(advice.get("cautions") or ())
+    others = tuple(each for each in sentences[1:] if each not in cautions)
+    folds = (
+        Fold(title="How the model was chosen, and what else to know", sentences=others),
+        Fold(title="Mistakes, class by class", names=("confusion", "classes", *LISTS)),
+        Fold(title="Learning curves", names=("learning",)),
+        Fold(title="Gates and nonlocality over training", names=("gates", "nonlocality")),
+        Fold(title="Cost", names=("cost",)),
+    )
+    bars = _bars(comparison)
     return Section(
         kind="compare",
         label="Comparison",
@@ -91,12 +110,18 @@ def section(source: Source, styles: Styles) -> Section:
         question=comparison.values.get("question") or "Which model for these images?",
         answer=advice["headline"],
         badge=badge,
-        leads=tuple((advice.get("sentences") or [])[:_LEADS]),
+        leads=sentences[:1],
+        cautions=cautions,
+        bars=tuple(bars[:_MOST_BARS]),
+        bars_title=_bars_title(comparison, len(bars)),
+        steps=_steps(source),
+        mistakes=wrong.first,
         facts=facts,
-        models=tuple(_card(model) for model in comparison.models.values()),
+        folds=tuple(fold for fold in folds if fold.sentences or set(fold.names) & drawn),
+        explored=_pair(advice.get("model"), comparison),
         figures=(*figures, *wrong.figures),
         galleries=wrong.galleries,
-        tables=(accuracy_table(comparison), cost_table(comparison), *wrong.tables),
+        tables=tables,
         terms=(
             *_choice_terms(comparison),
             *_TERMS,
@@ -136,12 +161,57 @@ def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
     return Badge(words="Undecided: the models are too close for these runs and test images")
 
 
-def _card(model: Model) -> ModelCard:
+def _bars(comparison: ComparisonRecord) -> list[ModelBar]:
+    """The models on the most images, the best first."""
+    rows = comparison.known_rows
+    entries = rows[-1].entries.values() if rows else ()
+    return [
+        ModelBar(
+            label=entry.model.label,
+            style=entry.model.style,
+            value=entry.mean,
+            low=entry.low,
+            high=entry.high,
+            note=_note(entry.model),
+        )
+        for entry in sorted(entries, key=lambda entry: -entry.mean)
+    ]
+
+
+def _bars_title(comparison: ComparisonRecord, number: int) -> str:
+    """What the bars are, and how many models they leave out."""
+    rows = comparison.known_rows
+    if not rows:
+        return ""
+    training = f"after training on {count(rows[-1].num_images)} images"
+    title = f"{comparison.measured} on {comparison.images}, {training}, with 95 % intervals."
+    more = number - _MOST_BARS
+    return f"{title} {more} more in the table." if more > 0 else title
+
+
+def _note(model: Model) -> str:
     size = f"{short(model.parameters)} parameters" if model.parameters else ""
-    locality = f"Locality {model.locality}" if model.locality else ""
-    return ModelCard(
-        label=model.label, style=model.style, notes=tuple(filter(None, (locality, size)))
-    )
+    locality = f"built-in locality: {model.locality}" if model.locality else ""
+    return ", ".join(filter(None, (locality, size)))
+
+
+def _steps(source: Source) -> tuple[tuple[str, str], ...]:
+    """What to do next; a record made before commands were kept in it has the run's alone."""
+    advice = source.record.values["recommendation"]
+    if "next" in advice:
+        return tuple((str(words), str(command)) for words, command in advice["next"])
+    if not advice.get("run"):
+        return ()
+    predict = f"vitascope predict {shlex.quote(str(advice['run']))} IMAGES --out answers.csv"
+    return (("Classify images with it", predict),)
+
+
+def _pair(model: str | None, comparison: ComparisonRecord) -> tuple[str, ...]:
+    """The recommended model and the best of the others, for the explorer."""
+    rows = comparison.known_rows
+    entries = sorted(rows[-1].entries.values(), key=lambda each: -each.mean) if rows else []
+    names = [entry.model.name for entry in entries]
+    return tuple(sorted(names, key=lambda name: name != model)[:2])
 
 
 def _again(comparison: ComparisonRecord) -> Again:

@@ -53,10 +53,9 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
     seeds = comparison.num_seeds
     if seeds > 1:
         bands = "Bands" if len(comparison.models) <= _FEW and len(rows) > 1 else "Whiskers"
-        how = f"{bands}: one standard deviation over {seeds} seeds on either side of the mean; "
-        how += "faint dots: single seeds."
+        how = f"{bands}: 95 % interval of the mean; faint dots: single seeds."
     else:
-        how = "One seed per model: the spread is not known, and small differences mean nothing."
+        how = "One seed per model: the intervals are without the spread over seeds."
     panels: tuple[Lines | Dots, ...] = ()
     if len(rows) > 1:
         panel = _by_images(comparison, rows)
@@ -77,18 +76,19 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
 
 
 def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
-    series = []
+    series, seeds = [], comparison.num_seeds
     for name, model in comparison.models.items():
         known = [(row.num_images, row.entries[name]) for row in rows if name in row.entries]
-        several = any(entry.std for _, entry in known)
+        lows, highs = ([getattr(e, end) for _, e in known] for end in ("low", "high"))
+        several = seeds > 1
         series.append(
             Series(
                 label=model.label,
                 style=model.style,
                 x=[images for images, _ in known],
                 y=[entry.mean for _, entry in known],
-                low=[entry.mean - (entry.std or 0) for _, entry in known] if several else None,
-                high=[entry.mean + (entry.std or 0) for _, entry in known] if several else None,
+                low=None if None in lows else lows,
+                high=None if None in highs else highs,
                 each=[entry.seeds for _, entry in known] if several else None,
             )
         )
@@ -150,15 +150,14 @@ def cost(comparison: ComparisonRecord) -> Figure:
         for entry in rows[-1].entries.values():
             price = getattr(entry.model, what)
             if price is not None:
-                spread = entry.std or 0.0
                 series.append(
                     Series(
                         label=entry.model.label,
                         style=entry.model.style,
                         x=[price],
                         y=[entry.mean],
-                        low=[entry.mean - spread],
-                        high=[entry.mean + spread],
+                        low=None if entry.low is None else [entry.low],
+                        high=None if entry.high is None else [entry.high],
                     )
                 )
         if series:
@@ -174,12 +173,12 @@ def cost(comparison: ComparisonRecord) -> Figure:
                 )
             )
     images = f"Accuracy with {count(rows[-1].num_images)} training images." if rows else ""
-    whiskers = " Whiskers: one standard deviation over seeds." if comparison.num_seeds > 1 else ""
+    whiskers = " Whiskers: 95 % interval."
     return Figure(
         name="cost",
         title="Accuracy against cost",
         reading=cost_reading(comparison),
-        how=images + whiskers,
+        how=images + (whiskers if rows else ""),
         panels=tuple(panels),
     )
 
@@ -191,7 +190,7 @@ def learning(comparison: ComparisonRecord) -> Figure:
     for what, form in _CURVES.items():
         words = form.format(f" on {chosen} images" if chosen else "")
         found = [(row, comparison.curves(row.fraction, what)) for row in comparison.rows]
-        ends = _ends(part for _, curves in found for c in curves for part in (c.low, c.high))
+        ends = _ends(seed for _, curves in found for c in curves for seed in c.seeds)
         for row, curves in found:
             series = tuple(
                 Series(
@@ -199,8 +198,7 @@ def learning(comparison: ComparisonRecord) -> Figure:
                     style=curve.model.style,
                     x=curve.epochs,
                     y=curve.mean,
-                    low=curve.low if curve.low != curve.high else None,
-                    high=curve.high if curve.low != curve.high else None,
+                    strands=curve.seeds if len(curve.seeds) > 1 and len(curves) <= _FEW else None,
                 )
                 for curve in curves
             )
@@ -217,7 +215,7 @@ def learning(comparison: ComparisonRecord) -> Figure:
                         marks=False,
                     )
                 )
-    bands = "; bands: lowest to highest seed" if len(comparison.models) <= _FEW else ""
+    bands = "; thin: single seeds" if len(comparison.models) <= _FEW else ""
     return Figure(
         name="learning",
         title="Learning curves",
@@ -324,8 +322,8 @@ def _lead(row: FractionRow, comparison: ComparisonRecord) -> str:
 
 
 def _sure(entry: Entry) -> str:
-    words = {"ahead": ", clear of the noise", "behind": ", clear of the noise"}
-    return words.get(entry.verdict, ", within noise" if entry.verdict == "within noise" else "")
+    words = {"within noise": ", no measurable difference"}
+    return words.get(entry.verdict, "")
 
 
 def cost_reading(comparison: ComparisonRecord) -> str:

@@ -34,13 +34,12 @@ class Entry:
     model: Model
     mean: float
     std: float | None
+    low: float | None  # of the mean's 95 % interval
+    high: float | None
     num_seeds: int
     points: float | None  # ahead of the reference, with its 95 % interval
     points_low: float | None
     points_high: float | None
-    gain: float | None  # the same in percent of the reference's accuracy
-    gain_low: float | None
-    gain_high: float | None
     verdict: str
     seeds: tuple[float, ...]
 
@@ -66,8 +65,7 @@ class Curve:
     model: Model
     epochs: Sequence[float]
     mean: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
+    seeds: Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -152,13 +150,12 @@ class ComparisonRecord:
             model=self.models[entry["model"]],
             mean=entry["mean"],
             std=entry.get("std"),
+            low=entry.get("low"),
+            high=entry.get("high"),
             num_seeds=entry.get("num_seeds", 1),
             points=entry.get("points"),
             points_low=entry.get("points_low"),
             points_high=entry.get("points_high"),
-            gain=entry.get("gain"),
-            gain_low=entry.get("gain_low"),
-            gain_high=entry.get("gain_high"),
             verdict=entry.get("verdict") or "",
             seeds=tuple(
                 cell["top1"]
@@ -211,7 +208,7 @@ class ComparisonRecord:
         return next((row for row in self.rows if math.isclose(row.fraction, fraction)), None)
 
     def curves(self, fraction: float, what: str) -> list[Curve]:
-        """``top1`` or ``train_nll`` over epochs for each model: mean, least, most over seeds."""
+        """``top1`` or ``train_nll`` over epochs for each model: the mean, and every seed."""
         if (fraction, what) not in self._curves:
             self._curves[fraction, what] = self._average(fraction, what)
         return self._curves[fraction, what]
@@ -235,8 +232,7 @@ class ComparisonRecord:
             epochs = sorted(set.intersection(*map(set, seeds))) if seeds else []
             if epochs:
                 table = np.array([[seed[epoch] for epoch in epochs] for seed in seeds], float)
-                parts = (table.mean(0), table.min(0), table.max(0))
-                found.append(Curve(model, epochs, *(part.tolist() for part in parts)))
+                found.append(Curve(model, epochs, table.mean(0).tolist(), table.tolist()))
         return found
 
     def traces(self, what: str) -> list[Trace]:

@@ -6,18 +6,23 @@ import numpy as np
 
 from vitascope.figure import Figure, Style
 from vitascope.record import Record
+from vitascope.reliability import TOO_WIDE
 from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles, apart
 from vitascope.report.formatting import number
 from vitascope.report.instruments.instrument import Seen
-from vitascope.report.instruments.mistakes import MistakeParts, mistake_parts
-from vitascope.report.instruments.per_layer import joined
+from vitascope.report.instruments.mistakes import LISTS, MistakeParts, mistake_parts
 from vitascope.report.instruments.robustness import reliability
 from vitascope.report.records import Source
-from vitascope.report.sections.inspection import labels_of, model_name
+from vitascope.report.sections.inspection import labels_of, model_name, next_steps
 from vitascope.report.sections.run import TERMS
-from vitascope.report.sections.section import Again, Section, again, made_by, pinned
-from vitascope.report.tables.models import evaluation_table, share_right
+from vitascope.report.sections.section import Again, Fold, ModelBar, Section, again, made_by, pinned
+from vitascope.report.tables.models import (
+    at_chance,
+    evaluation_headline,
+    evaluation_table,
+    right_interval,
+)
 from vitascope.settings import command_line
 
 
@@ -31,25 +36,29 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     names = labels_of([{"evaluation": source} for source in sources])
     chosen = apart([styles.of(model_name(source)) for source in sources])
     order = sorted(range(len(names)), key=lambda i: -sources[i].record.values["top1"])
-    several, first = len(names) > 1, f"{names[order[0]]} is right"
-    shares = [_right(sources[i].record) for i in order]
-    said = [f"{names[i]} {share}" for i, share in zip(order[1:], shares[1:], strict=True)]
-    lead = f"{first} most often: {shares[0]}" if several else f"{first} on {shares[0]}"
-    answer = joined([lead, *said], 3)
-    leads = ["The 95 % interval is for this number of images, without the spread over seeds."]
+    several, best = len(names) > 1, sources[order[0]].record
+    leads = [f"Right on {_right(best)}."]
     if several:
-        leads.insert(0, _ahead(*(sources[i].record for i in order[:2])))
+        leads.append(_ahead(*(sources[i].record for i in order[:2])))
+    cautions = [caution for source in sources if (caution := at_chance(source.record))]
     figures = _figures(sources, names, chosen)
     record = sources[0].record
     wrong = MistakeParts() if several else mistake_parts(record.values, record.arrays)
     figures += wrong.figures
+    mistakes = Fold(title="Mistakes, class by class", names=("confusion", "classes", *LISTS))
     return Section(
         kind="evaluation",
         label="Evaluation" if not several else "Evaluations",
         title=f"How good {names[0]} is" if not several else f"How good {len(names)} models are",
         question="How often is it right?" if not several else "Which is right most often?",
-        answer=answer,
+        answer=evaluation_headline([source.record for source in sources], names),
         leads=tuple(leads),
+        cautions=tuple(cautions),
+        bars=tuple(_bar(sources[i].record, names[i], chosen[i]) for i in order) if several else (),
+        bars_title="Top-1 accuracy, with the 95 % interval for that number of images.",
+        steps=() if several else next_steps(sources[0], evaluated=True),
+        mistakes=wrong.first,
+        folds=(mistakes,) if wrong != MistakeParts() else (),
         figures=figures,
         galleries=wrong.galleries,
         tables=(evaluation_table([s.record for s in sources], names, chosen), *wrong.tables),
@@ -63,8 +72,16 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
 
 
 def _right(record: Record) -> str:
-    images = count(record.values["num_images"])
-    return f"{share_right(record)} % of {images} images ({record.config.get('data')})"
+    low, high = right_interval(record)
+    top1, images = number(100 * record.values["top1"], 1), count(record.values["num_images"])
+    inside = f"95 % interval {number(low, 1)} to {number(high, 1)}"
+    inside = "too few images to tell" if high - low > TOO_WIDE else inside
+    return f"{top1} % ({inside}) of {images} images of {record.config.get('data')}"
+
+
+def _bar(record: Record, name: str, style: Style) -> ModelBar:
+    low, high = right_interval(record)
+    return ModelBar(label=name, style=style, value=100 * record.values["top1"], low=low, high=high)
 
 
 def _ahead(first: Record, second: Record) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitascope.figure import Figure
+from vitascope.record import Record
 from vitascope.report.figures.axes import count
 from vitascope.report.figures.page_renderer import room
 from vitascope.report.figures.style import Styles, apart
@@ -99,7 +100,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     chosen = apart([styles.of(model_name(_any(session))) for session in inspections])
     drawn = list(_figures(inspections, names, chosen))
     figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
-    several = len(inspections) > 1
+    several, shown = len(inspections) > 1, drawn[0 if drawn[0].headline else 1 : 2]
     what = names[0] if not several else f"{len(names)} models"
     records = [source.record for session in inspections for source in session.values()]
     images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
@@ -117,8 +118,10 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         num_models=len(inspections),
         title=f"Inside {what}",
         question=f"What do the instruments measure in {what}?",
-        answer=drawn[0].reading,
-        leads=tuple(figure.reading for figure in drawn[1:3]) if len(names) < 4 else (),
+        answer=drawn[0].headline or drawn[0].reading,
+        leads=tuple(figure.reading for figure in shown) if len(names) < 4 else (),
+        cautions=tuple(cautions(records)),
+        steps=() if several else next_steps(_any(inspections[0])),
         facts=tuple((key, value) for key, value in facts if value),
         figures=figures,
         tables=tuple(_tables(inspections, names)),
@@ -129,6 +132,37 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
             for again in _agains(s, n if several else "")
         ),
     )
+
+
+def inspected(records: Mapping[str, Record]) -> str:
+    """The answer of one model's records, for a terminal."""
+    sources = [Source(path=Path(f"{name}.json"), record=each) for name, each in records.items()]
+    return section(sources, Styles()).answer
+
+
+def cautions(records: Sequence[Record]) -> list[str]:
+    """What speaks against reading anything into the numbers: random weights, a run at chance."""
+    notes = [str(note) for record in records for note in record.config.get("notes") or ()]
+    return [
+        note[:1].upper() + note[1:]
+        for note in dict.fromkeys(notes)
+        if note.startswith(("random weights", "at chance"))
+    ]
+
+
+def next_steps(source: Source, *, evaluated: bool = False) -> tuple[tuple[str, str], ...]:
+    """What to do next with a run: use it, and measure it or look inside."""
+    config = source.record.config
+    subject, data = str(config.get("subject") or ""), config.get("data")
+    options = [("--data", data), ("--pretrained", config.get("pretrained"))]
+    if not config.get("run"):  # other subjects may be objects in memory
+        return ()
+    inside = [*options, ("--out", "inside")]
+    use = command_line(["vitascope", "predict", subject, "IMAGES"], [("--out", "answers.csv")])
+    look = command_line(["vitascope", "inspect", subject], inside)
+    measure = command_line(["vitascope", "evaluate", subject], options)
+    other = ("Look inside it", look) if evaluated else ("See how often it is right", measure)
+    return (("Classify images with it", use), other)
 
 
 def _figures(

@@ -9,15 +9,18 @@ from vitascope.record import Record
 from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.formatting import number
-from vitascope.report.instruments.mistakes import chosen_models_mistakes
+from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
-from vitascope.report.sections.section import Badge, Section, again, made_by
+from vitascope.report.sections.section import Badge, Fold, ModelBar, Section, again, made_by
 from vitascope.report.tables.pretrained import (
+    TUNED,
     called,
+    no_run,
     pretrained_headline,
-    pretrained_next,
+    pretrained_steps,
     pretrained_table,
     shortened,
+    used_as,
 )
 
 BADGES = {
@@ -55,6 +58,15 @@ def section(source: Source, styles: Styles) -> Section:
     values, data = record.values, record.values["data"]
     chosen = values["chosen_by"]
     wrong = chosen_models_mistakes(record, called(values))
+    sentences = leads(record)
+    cautions = tuple(shortened(str(each), values) for each in values["recommendation"]["cautions"])
+    others = tuple(each for each in sentences[1:] if each not in cautions)
+    folds = (
+        Fold(title="How the model was chosen, and what else to know", sentences=others),
+        Fold(title="Mistakes, class by class", names=("confusion", "classes", *LISTS)),
+    )
+    tables = (*wrong.tables, *(gallery.table for gallery in wrong.galleries))
+    names = {figure.name for figure in wrong.figures} | {table.name for table in tables}
     return Section(
         kind="pretrained",
         label="Pretrained backbones",
@@ -62,10 +74,16 @@ def section(source: Source, styles: Styles) -> Section:
         question=str(values["question"]),
         answer=pretrained_headline(record),
         badge=_badge(record),
-        leads=(*pretrained_next(record), *leads(record)),
+        leads=(*sentences[:1], *no_run(record)),
+        cautions=cautions,
+        bars=_bars(record, styles),
+        bars_title="The best candidates, each used the better way, with 95 % intervals.",
+        steps=tuple(pretrained_steps(record)),
+        mistakes=wrong.first,
+        folds=tuple(fold for fold in folds if fold.sentences or set(fold.names) & names),
         facts=(
             ("training images", count(data["num_train"])),
-            (f"{chosen['images']} images that chose", count(chosen["count"])),
+            (f"{chosen['images']} images", count(chosen["count"])),
             ("test images", count(data["num_test"])),
             ("classes", count(len(data["classes"]))),
             ("candidates", count(len(values["table"]))),
@@ -87,6 +105,25 @@ def section(source: Source, styles: Styles) -> Section:
         ),
         source=source.path.name,
     )
+
+
+def _bars(record: Record, styles: Styles) -> tuple[ModelBar, ...]:
+    """The best candidates, each with its better usage."""
+    bars = []
+    for line in record.values["table"]:
+        key = "fine_tuned" if used_as(line) == TUNED else "linear"
+        ends = (line.get("intervals") or {}).get(key)
+        bars.append(
+            ModelBar(
+                label=called(record.values)[line["model"]],
+                style=styles.of(line["model"]),
+                value=100 * line[key],
+                low=ends["low"] if ends else None,
+                high=ends["high"] if ends else None,
+                note=f"{used_as(line)}, {line['parameters'] / 1e6:.1f} M parameters",
+            )
+        )
+    return tuple(sorted(bars, key=lambda bar: -bar.value)[:6])
 
 
 def _badge(record: Record) -> Badge:

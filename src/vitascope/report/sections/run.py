@@ -112,7 +112,11 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         n for n, s in zip(names, sources, strict=True) if s.record.values.get("unfinished")
     ]
     seeds = {s.record.seed for s in sources}
-    leads = [f"Not finished: {', '.join(open_runs)}."] if open_runs else []
+    leads = []
+    cautions = [f"Not finished: {', '.join(open_runs)}."] if open_runs else []
+    folder = str(sources[0].folder)
+    predict = command_line(["vitascope", "predict", folder, "IMAGES"], [("--out", "answers.csv")])
+    inside = command_line(["vitascope", "inspect", folder], [("--out", "inside")])
     several = len(names) > 1
     titles = names if several else [""]
     question = "Which training ends best?" if several else f"How good did {names[0]} become?"
@@ -129,6 +133,10 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         answer=answer,
         badge=Badge(words="Not finished") if open_runs else None,
         leads=tuple(leads),
+        cautions=tuple(cautions),
+        steps=()
+        if several or open_runs
+        else (("Classify images with it", predict), ("Look inside it", inside)),
         facts=_facts(sources),
         figures=figures,
         tables=(_table(sources, names, styles),),

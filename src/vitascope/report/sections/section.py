@@ -44,12 +44,24 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCard:
-    """A model with its style and a few words about it."""
+class ModelBar:
+    """A model's accuracy in percent, with its 95 % interval where it is known."""
 
     label: str
     style: Style
-    notes: tuple[str, ...] = ()
+    value: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""  # a few words about the model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Details that a reader opens: sentences, and figures, tables and galleries by name."""
+
+    title: str
+    names: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +85,12 @@ class Section:
     question: str
     answer: str
     badge: Badge | None = None
-    leads: tuple[str, ...] = ()
+    leads: tuple[str, ...] = ()  # the evidence, in a line or two
+    cautions: tuple[str, ...] = ()  # reasons not to trust the answer
+    bars: tuple[ModelBar, ...] = ()
+    bars_title: str = ""
+    steps: tuple[tuple[str, str], ...] = ()  # what to do next, and the command
+    mistakes: Gallery | None = None  # the first of its pictures stand under the answer
     facts: tuple[tuple[str, str], ...] = ()  # what, and how much
     claims: tuple[JudgedClaim, ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -83,7 +100,16 @@ class Section:
     agains: tuple[Again, ...] = ()
     source: str = ""  # the file the numbers are in
     num_models: int = 1  # drawn together in each figure
-    models: tuple[ModelCard, ...] = ()  # shown under the answer
+    folds: tuple[Fold, ...] = ()
+    explored: tuple[str, ...] = ()  # the models that the explorer opens with
+
+    @property
+    def unfolded(self) -> tuple[str, ...]:
+        """The names of the figures, galleries and tables that are shown at once."""
+        tables = (*(gallery.table for gallery in self.galleries), *self.tables)
+        folded = {name for fold in self.folds for name in fold.names}
+        names = [*(figure.name for figure in self.figures), *(table.name for table in tables)]
+        return tuple(name for name in names if name not in folded)
 
 
 def again(record: Record, command: str = "", **more: Any) -> Again:

@@ -21,6 +21,7 @@ from vitascope.report.tables.study import (
 )
 from vitascope.report.tables.study import correction as correct_claims
 from vitascope.report.tables.study import tally as tally_verdicts
+from vitascope.settings import command_line, with_changes
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -35,10 +36,8 @@ _VERDICTS = (
     "undecided if we should have seen it, or if the paper gives no number.",
 )
 _SPREAD = ("±", "One standard deviation over seeds.")
-_ONE_SEED = (
-    "One seed: another one may differ. No claim about the models can be decided; run three or "
-    "more (--seeds 0 1 2)."
-)
+_ONE_SEED = "There is one seed, so no claim about the models can be decided. Run three:"
+_LARGER = {"smoke": "laptop", "laptop": "desk", "desk": "paper"}  # the next scale
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -82,12 +81,14 @@ def section(source: Source, styles: Styles) -> Section:
     ]
     said = tally(claims)
     taken = (f"{runs_in_words(values)}.",) if values.get("earlier") else ()
-    single = (_ONE_SEED,) if claims and len(seeds) == 1 else ()
+    line = str(values.get("command") or "")
+    more = f" `{with_changes(line, {'--seeds': (0, 1, 2)})}`" if line else " add --seeds 0 1 2."
+    single = (f"{_ONE_SEED}{more}",) if claims and len(seeds) == 1 else ()
     terms = (_VERDICTS, _SPREAD)
     scale = _SCALES.get(str(values.get("scale")))
     said_to_hold = str(values.get("claim") or "")
     claimed = claim_in_words(covers, said_to_hold) if said_to_hold else ""
-    made = again(record, str(values.get("command") or ""), seed=seeds or record.seed)
+    made = again(record, line, seed=seeds or record.seed)
     return Section(
         kind="study",
         label="Study",
@@ -95,7 +96,9 @@ def section(source: Source, styles: Styles) -> Section:
         question=f"{title} {claimed}".strip(),
         answer=f"{said}." if claims else said_to_hold or title,
         badge=Badge(words=scale, sign="△") if scale else None,
-        leads=tuple(filter(None, (*single, correction(claims), *_main_claims(claims), *taken))),
+        leads=tuple(filter(None, (correction(claims), *_main_claims(claims), *taken))),
+        cautions=single,
+        steps=_steps(line, str(values.get("scale"))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
         claims=claims,
         figures=figures,
@@ -104,6 +107,15 @@ def section(source: Source, styles: Styles) -> Section:
         agains=(made,),
         source=source.path.name,
     )
+
+
+def _steps(line: str, scale: str) -> tuple[tuple[str, str], ...]:
+    """The same study at the next scale."""
+    if not line or scale not in _LARGER:
+        return ()
+    study = line.split(" ")[:3]  # images, seeds and epochs are the scale's own
+    larger = command_line(study, [("--scale", _LARGER[scale]), ("--plan", True)])
+    return ((f"See what the next scale, {_LARGER[scale]}, would take", larger),)
 
 
 def _figure(source: Source, item: Mapping[str, Any], styles: Styles) -> Figure:
@@ -115,7 +127,8 @@ def _figure(source: Source, item: Mapping[str, Any], styles: Styles) -> Figure:
     panels = tuple(_styled(panel, styles) for panel in figure.panels)
     hows = [figure.how]
     if any(isinstance(p, Lines) and any(line.low for line in p.series) for p in panels):
-        hows.append("Bands: the spread over seeds.")
+        bands = source.record.values.get("bands") or "lowest to highest seed"
+        hows.append(f"Bands: {bands}.")
     if any(isinstance(panel, Dots) for panel in panels):
         hows.append("Small dots: single seeds; rings: the paper's numbers.")
     return replace(figure, panels=panels, how=" ".join(filter(None, hows)))

@@ -1,57 +1,58 @@
-"""The tables of a comparison: accuracy with the gain over the reference, and what it costs."""
+"""The tables of a comparison: accuracy with the lead over the reference, and what it costs."""
 
 from vitascope.report.figures.axes import count, short
-from vitascope.report.formatting import number, signed
+from vitascope.report.formatting import interval, number, signed
 from vitascope.report.sections.comparison_record import ComparisonRecord, Entry
 from vitascope.report.tables.table import Cell, Table, as_text, row
 
 
 def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:
-    """Top-1 of each model on each share of the images; ``intervals`` adds those of the gains."""
+    """Accuracy of each model on each share of the images; ``intervals`` adds those of the leads."""
+    shares = comparison.rows
+    best = [max((e.mean for e in share.entries.values()), default=0.0) for share in shares]
     rows = []
-    for share in comparison.rows:
-        best = max((entry.mean for entry in share.entries.values()), default=0.0)
-        several = len(share.entries) > 1
-        cells = []
-        for name in comparison.models:
-            entry = share.entries.get(name)
-            bold = several and entry is not None and entry.mean == best
-            cells.append(_cell(entry, intervals, bold))
-        rows.append(row(f"{share.share} ({count(share.num_images)})", cells))
-    models = comparison.models.values()
-    entries = [entry for share in comparison.rows for entry in share.entries.values()]
-    spread = any(entry.std is not None for entry in entries)
-    caption = f"Mean{' ± standard deviation over seeds' if spread else ''}"
+    for model in comparison.models.values():
+        own = [share.entries.get(model.name) for share in shares]
+        cells = [
+            _cell(entry, intervals, len(share.entries) > 1 and entry.mean == top)
+            if entry
+            else Cell(words="")
+            for entry, share, top in zip(own, shares, best, strict=True)
+        ]
+        rows.append(row(model.label, cells, style=model.style))
+    entries = [entry for share in shares for entry in share.entries.values()]
+    spread = " [95 % interval]" if any(entry.low is not None for entry in entries) else ""
+    if not spread and any(entry.std is not None for entry in entries):
+        spread = " ± standard deviation over seeds"
+    caption = f"Mean{spread} on {comparison.images}"
     if comparison.reference:
-        gains = " with its 95 % interval" if intervals else ""
-        lead = f"lead over {comparison.reference.label}, in points{gains} and in percent"
-        caption += f"; {lead}"
+        caption += f"; lead over {comparison.reference.label} in percentage points"
     return Table(
         name="accuracy",
         title=f"{comparison.measured} (%)",
-        caption=f"{caption}; on {comparison.images}. Bold: highest mean of a row.",
-        corner="Training images",
-        columns=tuple(model.label for model in models),
-        styles=tuple(model.style for model in models),
+        caption=f"{caption}. Bold: highest mean of a column.",
+        corner="Model",
+        columns=tuple(f"{share.share} ({count(share.num_images)} images)" for share in shares),
         rows=tuple(rows),
         beside="lead",
     )
 
 
-def _cell(entry: Entry | None, intervals: bool, bold: bool) -> Cell:
-    """Mean ± spread over seeds; beside it the gain, its interval and the verdict."""
-    if entry is None:
-        return Cell(words="")
-    spread = "" if entry.std is None else f" ± {number(entry.std, 1)}"
-    note = ""
+def _cell(entry: Entry, intervals: bool, bold: bool) -> Cell:
+    """The mean; next to it the lead and its verdict."""
+    words, note = number(entry.mean, 1), ""
+    if entry.low is not None:
+        words += f" {interval(entry.low, entry.high)}"
+    elif entry.std is not None:
+        words += f" ± {number(entry.std, 1)}"
     if entry.points is not None:
-        note = f"{signed(entry.points)} points"
-        if intervals and entry.points_low is not None and entry.points_high is not None:
-            note += f" [{signed(entry.points_low)}, {signed(entry.points_high)}]"
-        note += f", {signed(entry.gain)} %" if entry.gain is not None else ""
-        note += f", {entry.verdict}" if entry.verdict else ""
+        note = signed(entry.points)
+        if intervals and entry.points_low is not None:
+            note += f" {interval(entry.points_low, entry.points_high, sign=True)}"
+        verdict = {"within noise": "no measurable difference"}.get(entry.verdict, entry.verdict)
+        note += f", {verdict}" if verdict else ""
     tone = entry.verdict if entry.verdict in ("ahead", "behind") else ""
-    return Cell(words=number(entry.mean, 1) + spread, note=note, bold=bold, tone=tone)
+    return Cell(words=words, note=note, bold=bold, tone=tone)
 
 
 def cost_table(comparison: ComparisonRecord) -> Table:
@@ -80,8 +81,12 @@ def cost_table(comparison: ComparisonRecord) -> Table:
 
 
 def comparison_text(comparison: ComparisonRecord) -> str:
-    """For a terminal: the accuracies and the recommendation."""
+    """For a terminal: the answer, the accuracies, what else to know, and what to do next."""
     advice = comparison.values["recommendation"]
-    table = as_text(accuracy_table(comparison, intervals=False))
+    cautions, sentences = advice["cautions"], advice["sentences"]
+    more = [each for each in sentences[1:] if each not in cautions]
     badge = [f"{advice['badge']}."] if advice.get("badge") else []
-    return "\n".join([table, "", advice["headline"], *badge, *advice["sentences"]])
+    table = as_text(accuracy_table(comparison, intervals=False))
+    steps = [f"{words}: `{command}`" for words, command in advice.get("next") or ()]
+    answer = [advice["headline"], *badge, *sentences[:1], *cautions]
+    return "\n".join([*answer, "", table, "", *more, "", *steps])

@@ -9,7 +9,7 @@ from vitascope.figure import Style
 from vitascope.record import Record
 from vitascope.reliability import wilson
 from vitascope.report.figures.axes import count
-from vitascope.report.formatting import number
+from vitascope.report.formatting import interval, number
 from vitascope.report.tables.table import Cell, Table, row
 
 
@@ -81,12 +81,36 @@ def throughput_table(record: Record) -> Table:
     )
 
 
-def share_right(record: Record) -> str:
-    """Top-1 in percent with Wilson's 95 % interval, which is not empty at 0 or 100 %."""
+def right_interval(record: Record) -> tuple[float, float]:
+    """Wilson's 95 % interval of top-1 in percent, which is not empty at 0 or 100 %."""
     images = np.array(int(record.values["num_images"]))
     low, high = wilson(images * float(record.values["top1"]), images)
-    inside = ", ".join(number(100 * float(end), 1) for end in (low, high))
-    return f"{number(100 * record.values['top1'], 1)} [{inside}]"
+    return 100 * float(low), 100 * float(high)
+
+
+def share_right(record: Record) -> str:
+    """Top-1 in percent with its 95 % interval."""
+    return f"{number(100 * record.values['top1'], 1)} {interval(*right_interval(record))}"
+
+
+def at_chance(record: Record) -> str:
+    """Say so where a model is not shown to be better than guessing."""
+    classes = len(record.values.get("per_class") or ())
+    low, _ = right_interval(record)
+    if classes < 2 or low > 100 / classes:
+        return ""
+    return (
+        f"This is no better than guessing one of the {classes} classes, so it says nothing about "
+        "the model. Train it longer, or check that the images belong to its classes: `vitascope "
+        "data IMAGES`"
+    )
+
+
+def evaluation_headline(records: Sequence[Record], names: Sequence[str]) -> str:
+    """Which model is right how often, in a few words."""
+    order = sorted(range(len(names)), key=lambda index: -records[index].values["top1"])
+    shares = [f"{names[i]}: {number(100 * records[i].values['top1'], 0)} % correct" for i in order]
+    return "; ".join([*shares[:3], *([f"{len(order) - 3} more"] if len(order) > 3 else [])])
 
 
 def evaluation_table(

@@ -10,8 +10,6 @@ from vitascope.report.tables.table import Cell, Table, as_text, row
 
 LINEAR, TUNED = "linear head", "fine-tuned"
 WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
-NAMED = 2  # rivals in a headline; more are counted
-METRICS = {"top1": "top-1", "balanced": "balanced accuracy"}
 
 
 def short_name(text: str) -> str:
@@ -66,15 +64,19 @@ def pretrained_table(
         ),
         rows=tuple(rows),
         caption=f"{_measured(values)}Behind the best: paired difference with its 95 % interval, of "
-        "each candidate with the better of linear head and fine-tuning by the images that chose; "
+        "each candidate with the better of linear head and fine-tuning, by the images that chose; "
         "below 0 it is ahead here. Bold: the recommended.",
     )
 
 
+def used_as(line: Mapping[str, Any]) -> str:
+    """The better way to use a candidate."""
+    return str(line.get("way", LINEAR if line["fine_tuned"] is None else TUNED))
+
+
 def _own(line: Mapping[str, Any]) -> float:
     """A candidate's accuracy, used the better way."""
-    better = line.get("way", LINEAR if line["fine_tuned"] is None else TUNED)
-    return float(line["fine_tuned"] if better == TUNED else line["linear"])
+    return float(line["fine_tuned"] if used_as(line) == TUNED else line["linear"])
 
 
 def way_of(record: Record) -> str:
@@ -88,8 +90,8 @@ def _measured(values: Mapping[str, Any]) -> str:
     reported, chosen = values["reported_on"], values["chosen_by"]
     words = f"Accuracies are on {reported['count']:,} {reported['images']} images"
     if reported["images"] == chosen["images"]:
-        return f"{words}, which chose too. "
-    return f"{words}; {chosen['count']:,} {chosen['images']} images chose. "
+        return f"{words}, which were also used to choose. "
+    return f"{words}; the model was chosen on {chosen['count']:,} {chosen['images']} images. "
 
 
 def called(values: Mapping[str, Any]) -> dict[str, str]:
@@ -118,55 +120,54 @@ def _behind(found: Mapping[str, float] | None) -> str:
 
 
 def pretrained_headline(record: Record) -> str:
-    """The recommendation in one sentence: which network, used how."""
-    values, found = record.values, record.values["recommendation"]
-    name, way = shortened(found["model"], values), way_of(record)
-    if found["verdict"] != "undecided" or not found["rivals"]:
-        said = str(found["headline"])
-        used = f"{found['model']} {WAYS[way]}"
-        return shortened(said.replace(f"{found['model']} ({way})", used, 1), values)
-    level, chosen, reported = found["accuracy"], values["chosen_by"], values["reported_on"]
-    rivals = [shortened(str(each), values) for each in found["rivals"]]
-    others = " or ".join(rivals) if len(rivals) <= NAMED else f"{len(rivals)} others"
-    by = "the" if chosen["images"] == reported["images"] else f"{chosen['count']:,}"
-    return (
-        f"Take {name} {WAYS[way]} for now: {number(level['mean'], 1)} % "
-        f"{METRICS[values['metric']]} [{number(level['low'], 1)}, {number(level['high'], 1)}] on "
-        f"{reported['count']:,} {reported['images']} images. Undecided: {by} {chosen['images']} "
-        f"images do not tell it from {others}."
-    )
+    """The recommendation in a few words: which network, used how."""
+    values, advice = record.values, record.values["recommendation"]
+    used = f"{advice['model']} {WAYS[way_of(record)]}"
+    named = f"{advice['model']} ({way_of(record)})"
+    return shortened(str(advice["headline"]).replace(f"{named}:", f"{used}:", 1), values)
 
 
-def pretrained_next(record: Record) -> list[str]:
-    """What to type to use the recommended way."""
-    values, found = record.values, record.values["recommendation"]
-    if "command" not in found:  # of the first records
+def pretrained_steps(record: Record) -> list[tuple[str, str]]:
+    """What to do with the recommended network: in words, and the command."""
+    values, advice = record.values, record.values["recommendation"]
+    steps = []
+    if advice.get("run") is not None:
+        right, reported = number(100 * advice["run_top1"], 1), values["reported_on"]
+        words = f"Classify images with it (this run is right on {right} % of "
+        words += f"{reported['count']:,} {reported['images']} images)"
+        steps.append((words, f"vitascope predict {advice['run']} IMAGES --out answers.csv"))
+    if advice.get("command"):
+        steps.append(("Train it on all training images", str(advice["command"])))
+    return steps
+
+
+def no_run(record: Record) -> list[str]:
+    """Say so where the recommended network cannot be trained here."""
+    advice = record.values["recommendation"]
+    if advice.get("command", "") is not None:
         return []
-    if found["command"] is None:
-        name = shortened(found["model"], values)
-        return [f"No run can be made of {name}: use its features in your own code."]
-    said = []
-    if found["run"] is not None:
-        right, reported = number(100 * found["run_top1"], 1), values["reported_on"]
-        said.append(
-            f"Use it: `vitascope predict {found['run']} FILES --out answers.csv`; this run has "
-            f"{right} % of {reported['count']:,} {reported['images']} images right."
-        )
-    return [*said, f"Train it on all training images: `{found['command']}`"]
+    name = shortened(advice["model"], record.values)
+    return [f"{name} cannot be fine-tuned here: use its features in your own code."]
 
 
 def pretrained_text(record: Record) -> str:
     """The table and the recommendation, for a terminal."""
-    values = record.values
-    found, skipped = values["recommendation"], values.get("skipped") or {}
-    more = [f"skipped: {', '.join(map(short_name, skipped))}"] if skipped else []
-    return "\n".join(
-        [
-            as_text(pretrained_table(record)),
-            pretrained_headline(record),
-            *(shortened(str(said), values) for said in [found["badge"], *found["sentences"]]),
-            *(shortened(str(said), values) for said in values.get("race_notes", ())),
-            *more,
-            *pretrained_next(record),
-        ]
-    )
+    values, advice = record.values, record.values["recommendation"]
+    first, *more = (shortened(str(said), values) for said in advice["sentences"])
+    skipped = ", ".join(map(short_name, values.get("skipped") or {}))
+    steps = [f"{words}: `{command}`" for words, command in pretrained_steps(record)]
+    lines = [
+        f"{pretrained_headline(record)}",
+        f"{shortened(str(advice['badge']), values)}.",
+        first,
+        "",
+        as_text(pretrained_table(record)),
+        "",
+        *more,
+        *(shortened(str(said), values) for said in values.get("race_notes", ())),
+        *([f"skipped: {skipped}"] if skipped else []),
+        *no_run(record),
+        "",
+        *steps,
+    ]
+    return "\n".join(lines)

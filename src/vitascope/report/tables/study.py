@@ -246,9 +246,13 @@ def runs_in_words(values: Mapping[str, Any]) -> str:
 
 
 def study_text(record: Record) -> str:
-    """For a terminal: the study's tables, and a line for each claim."""
+    """For a terminal: the verdicts, the study's tables, and a line for each claim."""
     values = record.values
+    counted = f"{tally([c['verdict'] for c in values['claims']])}."
+    left = correction(list(map(tested, values["claims"])))
+    answer = [f"{counted} {left}".strip()] if values["claims"] else []
     parts = [
+        *answer,
         f"{values['title']}  [{', '.join(values['covers'])}]",
         f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}, "
         f"{runs_in_words(values)}; mean ± standard deviation",
@@ -261,6 +265,4 @@ def study_text(record: Record) -> str:
         f"{c['text']}. {c['reading']}"
         for c in values["claims"]
     ]
-    counted = f"{tally([c['verdict'] for c in values['claims']])}."
-    left = correction(list(map(tested, values["claims"])))
-    return "\n\n".join([*parts, "\n".join(claims), f"{counted} {left}".strip()])
+    return "\n\n".join([*parts, "\n".join(claims)]).rstrip()

@@ -41,7 +41,8 @@ function controls() {
     function (n) { return n ? "The " + tokens[n - 1] + " looks" : "The patch under the pointer looks"; });
   $("ex-asks").hidden = !tokens.length;
   ["ex-l", "ex-h"].forEach(function (id) { $(id).parentNode.hidden = !layers; });
-  $("ex-legend").hidden = $("ex-gates").hidden = $("ex-pin").parentNode.hidden = $("ex-said").hidden = !layers;
+  $("ex-legend").hidden = $("ex-gates").hidden = $("ex-said").hidden = !layers;
+  $("ex-pin").parentNode.hidden = !pointed();
   function counted(n) { return Array.apply(null, Array(n)).map(function (_, k) { return String(k + 1); }); }
   choices("ex-layers", "ex-layer", counted(layers), state.layer, function (n) { state.layer = n; controls(); },
     function (n) { return "Layer " + (n + 1) + ": " + longest.layers[n].name; });
@@ -82,6 +83,7 @@ function pickers() {
 function tile(card, name, title) {
   var figure = make("figure", "ex-tile"), canvas = make("canvas");
   canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", title);
   figure.appendChild(canvas);
   var caption = make("figcaption", "", title);
   figure.appendChild(caption);
@@ -172,13 +174,15 @@ function restsOn(card, view) {  // maps of relevance of the image that is shown,
       figure.appendChild(canvas);
       figure.appendChild(make("figcaption", "", one.name));
       card.resting.appendChild(figure);
+      if (one.pairs) pointing(canvas);
     }
     if (!one.open) one.open = bytes(one.packed);
-    var h = one.grid[0], w = one.grid[1], row = one.open.subarray(view.image * h * w, (view.image + 1) * h * w), best = 0;
+    var h = one.grid[0], w = one.grid[1], at = one.pairs ? placeOf(part) : null, best = 0;
+    var from = (at ? view.image * h * w + at.y * w + at.x : view.image) * h * w, row = one.open.subarray(from, from + h * w);
     for (var k = 1; k < row.length; k++) if (row[k] > row[best]) best = k;
     var shown = card.resting.children[n].firstChild;
-    drawLight(shown, row, h, w, null);
-    shown.setAttribute("aria-label", one.name + ": the prediction depends most on row " + (Math.floor(best / w) + 1) + " of " + h + ", column " + (best % w + 1) + " of " + w);
+    drawLight(shown, row, h, w, at);
+    shown.setAttribute("aria-label", at ? one.name + ", row " + (at.y + 1) + " of " + h + ", column " + (at.x + 1) + " of " + w : one.name + ": the prediction depends most on row " + (Math.floor(best / w) + 1) + " of " + h + ", column " + (best % w + 1) + " of " + w);
   });
   while (card.resting.children.length > found.length) card.resting.removeChild(card.resting.lastChild);
 }
@@ -318,9 +322,8 @@ $("ex-picture").addEventListener("keydown", function (event) {
   if (!step) return;
   event.preventDefault();
   if (state.token) { state.token = ""; controls(); }
-  var view = shown().map(viewOf).filter(function (v) { return v.layer; })[0];
-  if (!view) return;
-  var at = queryOf(view.layer);
+  var at = pointed();
+  if (!at) return;
   state.fy = (Math.max(0, Math.min(at.h - 1, at.y + step[0])) + 0.5) / at.h;
   state.fx = (Math.max(0, Math.min(at.w - 1, at.x + step[1])) + 0.5) / at.w;
   refresh();

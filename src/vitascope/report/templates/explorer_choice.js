@@ -23,7 +23,7 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
   for (var p = 0; p < model.parts.length; p++) {
     var part = model.parts[p], image = part.images.indexOf(state.picture);
     if (image < 0) continue;
-    if (!part.layers.length) return { why: "This network has no attention.", part: part, image: image };
+    if (!part.layers.length) return { why: part.relevance.length ? "This network has no attention. Bright places: what its prediction depends on" + (placeOf(part) ? ", and features like those under the pointer." : ".") : "This network has no attention.", part: part, image: image };
     if (state.layer >= part.layers.length) return { why: "This model has " + part.layers.length + " attention layers.", part: part, image: image };
     var layer = opened(part.layers[state.layer]);
     if (state.head >= layer.heads) return { why: "This layer has " + layer.heads + " heads.", part: part, image: image };
@@ -33,6 +33,17 @@ function viewOf(model) {  // what there is to see of a model at the choice made,
     return { id: model.label + p, part: part, layer: layer, index: state.layer, epoch: epoch, image: image };
   }
   return { why: "This image was not given to this model." };
+}
+function placeOf(part) {  // the place that is pointed at in a network without attention, if its features are compared
+  var one = part.relevance.filter(function (found) { return found.pairs; })[0];
+  if (!one) return null;
+  var h = one.grid[0], w = one.grid[1];
+  return { y: Math.min(h - 1, Math.floor(state.fy * h)), x: Math.min(w - 1, Math.floor(state.fx * w)), h: h, w: w };
+}
+function pointed() {  // the grid that is pointed at: of the first model with attention, or of features
+  var views = shown().map(viewOf), first = views.filter(function (view) { return view.layer; })[0];
+  if (first) return queryOf(first.layer);
+  return views.map(function (view) { return view.part && placeOf(view.part); }).filter(Boolean)[0];
 }
 function queryOf(layer) {
   var only = !layer.Q, h = only ? layer.keys[0] : layer.grid[0], w = only ? layer.keys[1] : layer.grid[1];

@@ -77,10 +77,8 @@ function drawLight(canvas, row, kh, kw, query) {  // the image, lit where the pa
   if (query && !query.token) box(g, canvas.width, canvas.height, query);
 }
 function drawMain() {
-  var canvas = $("ex-picture"), g = drawPicture(canvas), first = null;
-  shown().some(function (model) { var view = viewOf(model); if (view.layer) first = view; return first; });
-  if (!first) return;
-  var query = queryOf(first.layer), n;
+  var canvas = $("ex-picture"), g = drawPicture(canvas), query = pointed(), n;
+  if (!query) return;
   g.strokeStyle = "rgba(255,255,255,.2)"; g.lineWidth = 1;
   g.beginPath();
   for (n = 1; n < query.w; n++) { g.moveTo(n / query.w * canvas.width, 0); g.lineTo(n / query.w * canvas.width, canvas.height); }

@@ -17,4 +17,20 @@
     stored(root.dataset.theme);
     name();
   });
+  Array.prototype.forEach.call(document.querySelectorAll("pre"), function (box) {
+    var copy = document.createElement("button"), text = box.textContent;
+    copy.type = "button"; copy.className = "copy"; copy.textContent = "Copy";
+    copy.setAttribute("aria-label", "Copy the command");
+    copy.addEventListener("click", function () {
+      function done() { copy.textContent = "Copied"; setTimeout(function () { copy.textContent = "Copy"; }, 1500); }
+      if (navigator.clipboard) { navigator.clipboard.writeText(text).then(done, function () {}); return; }
+      getSelection().selectAllChildren(box.firstChild);
+      if (document.execCommand("copy")) done();
+    });
+    box.className = "copied";
+    box.appendChild(copy);
+  });
+  Array.prototype.forEach.call(document.querySelectorAll("details.fold"), function (fold) {  // drawings in it may be linked to
+    if (location.hash && fold.querySelector(location.hash.replace(/[^#\w-]/g, ""))) fold.open = true;
+  });
 })();
