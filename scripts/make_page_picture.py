@@ -23,7 +23,7 @@ from playwright.sync_api import Page, sync_playwright
 WIDTH, HEIGHT = 1100, 800  # of the page, as it is opened
 SHOWN = 820  # pixels across, of the picture
 STEPS, STEP, REST = 8, 60, 1800  # frames of a scroll, milliseconds of a frame and of a halt
-HALTS = ("#answer figure", "[id*=gallery]")  # what is scrolled to, where the page has it
+HALTS = ("text=Most confident mistakes", "#explorer")  # what is scrolled to, where the page has it
 PATH = (
     (0.2, 0.3),
     (0.35, 0.35),
@@ -52,8 +52,7 @@ def frames(tab: Page) -> Iterator[tuple[bytes, int]]:
     at = 0.0
     yield tab.screenshot(), REST
     halts = [tab.locator(halt).first for halt in HALTS if tab.locator(halt).count()]
-    explorer = tab.locator("#explorer")
-    for place in [*halts, explorer]:
+    for place in halts:
         box = place.bounding_box()
         if box is None:
             continue
