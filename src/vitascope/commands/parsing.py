@@ -211,7 +211,7 @@ def _taken(hint: Any) -> str:
     return names.get(kind, "a text")
 
 
-def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
+def from_python(kind: type[Request], arguments: Mapping[str, Any]) -> Request:
     """A request of this kind; lists become tuples, one name for several a tuple, text a path.
 
     >>> from vitascope.commands.compare import Compare
@@ -223,13 +223,13 @@ def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
         UserError: If an argument is unknown or missing, or a value out of its range.
     """
     hints = get_type_hints(kind, include_extras=True)
-    for name in words:
+    for name in arguments:
         if name not in hints:
             raise unknown("argument", name, hints)
-    missing = [name for name in needed(kind) if name not in words]
+    missing = [name for name in needed(kind) if name not in arguments]
     if missing:
         raise UserError(f"{kind.__name__.lower()} needs {' and '.join(missing)}")
-    made = kind(**{name: _fitted(value, hints[name], name) for name, value in words.items()})
+    made = kind(**{name: _fitted(value, hints[name], name) for name, value in arguments.items()})
     check(made)
     _check_out(made)
     return made
@@ -304,11 +304,11 @@ def typed_line(command: str, request: Any) -> str:
     'vitascope inspect runs/a --images 8 --quiet'
     """
     hints = get_type_hints(type(request), include_extras=True)
-    words, options = ["vitascope", *command.split()], []
+    line, options = ["vitascope", *command.split()], []
     for field in fields(request):
         value = getattr(request, field.name)
         if Positional in getattr(hints[field.name], "__metadata__", ()):
-            words += map(str, value if isinstance(value, tuple) else [value])
+            line += map(str, value if isinstance(value, tuple) else [value])
         elif value != field.default:
             options.append((f"--{field.name.replace('_', '-')}", value))
-    return command_line(words, options)
+    return command_line(line, options)

@@ -86,7 +86,7 @@ class Survey:
 
     @property
     def leaks(self) -> bool:
-        """Whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
+        """Return whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
         return bool(self.exact_across) or self.near_across > MANY_ALIKE * sum(self.test)
 
     def values(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Survey:
 
 
 def _balance(imbalance: float) -> str:
-    """How much larger the largest class is.
+    """Return how much larger the largest class is.
 
     >>> _balance(1.02), _balance(1.6)
     ('of about the same size', 'the largest 1.6 times the smallest')

@@ -103,7 +103,7 @@ def class_iou(matrix: np.ndarray) -> np.ndarray:
 
 
 def starts(size: int, window: int) -> Iterator[int]:
-    """Where windows begin that cover an axis, overlapping by a third.
+    """Return where windows begin that cover an axis, overlapping by a third.
 
     >>> list(starts(20, 9)), list(starts(9, 9))
     ([0, 6, 11], [0])

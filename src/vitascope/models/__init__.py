@@ -134,7 +134,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
 
 
 def takes_patches(name: str) -> bool:
-    """Whether the name is of one of our transformers, whose patches may have any size.
+    """Return whether the name is of one of our transformers, whose patches may have any size.
 
     >>> takes_patches("convit_mini+cb"), takes_patches("resnet_mini")
     (True, False)
@@ -144,7 +144,7 @@ def takes_patches(name: str) -> bool:
 
 
 def _is_plain_vit(name: str) -> bool:
-    """Whether it is a ViT of ours with plain attention, the kind that takes changes."""
+    """Return whether it is a ViT of ours with plain attention, the kind that takes changes."""
     return name in OURS and OURS[name][0] in (VisionTransformer, VisionTransformerDistilled)
 
 

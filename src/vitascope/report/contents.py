@@ -40,8 +40,8 @@ class Builder:
 
     def sections(self, sources: Sequence[Source], styles: Styles) -> list[Section]:
         """The sections of these records."""
-        found = [self.together(sources, styles)] if self.together and sources else []
-        return found + ([self.each(source, styles) for source in sources] if self.each else [])
+        parts = [self.together(sources, styles)] if self.together and sources else []
+        return parts + ([self.each(source, styles) for source in sources] if self.each else [])
 
 
 BUILDERS = (  # in the page's order
@@ -173,13 +173,13 @@ def _order(source: Source) -> float:
 
 def _defined_once(sections: Sequence[Section]) -> list[Section]:
     """A word is explained in the first section that has it."""
-    known: set[str] = set()
-    found = []
+    defined: set[str] = set()
+    sections_out = []
     for section in sections:
-        terms = tuple(term for term in section.terms if term[0] not in known)
-        known |= {name for name, _ in terms}
-        found.append(replace(section, terms=terms))
-    return found
+        terms = tuple(term for term in section.terms if term[0] not in defined)
+        defined |= {name for name, _ in terms}
+        sections_out.append(replace(section, terms=terms))
+    return sections_out
 
 
 def _told_apart(sections: Sequence[Section]) -> list[Section]:

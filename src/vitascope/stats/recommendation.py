@@ -226,7 +226,7 @@ def scaled(
 
 
 def _least(now: int, most: int, distance: float, variance: Any) -> int | None:
-    """How many more than ``now`` make half of the interval shorter than ``distance``."""
+    """Return how many more than ``now`` make half of the interval shorter than ``distance``."""
 
     def decides(count: int) -> bool:
         return bool(variance(count).half_width() < distance)

@@ -133,7 +133,7 @@ def over_white_noise(half: np.ndarray, width: int) -> np.ndarray:
 
 
 def released_diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`diagonal`, at the frequencies of the released code: those sampled below pi.
+    """Like :func:`diagonal`, at the frequencies of the released code: those sampled below pi.
 
     >>> released_diagonal(np.zeros((4, 3)), 4)[0].tolist()
     [0.0, 0.5]
