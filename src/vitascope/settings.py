@@ -210,7 +210,7 @@ def _takes(value: Any, kind: Any) -> bool:
         return isinstance(value, _PLAIN[kind]) and of_switch and "\0" not in str(value)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return any(value is choice or value == choice for choice in inner)
+        return isinstance(value, str | int | None) and value in inner
     if origin in (tuple, list, Sequence, Iterable) and inner[:1] != (Any,):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             return False
