@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # Compiled once, not by every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock test portable coverage slow cluster lint browser demo bench studies results figures api docs wheel clean
+.PHONY: setup lock test portable coverage slow cluster lint browser demo bench studies results figures docs wheel clean
 .NOTPARALLEL:
 
 # What the tests need, and all extras.
@@ -112,20 +112,18 @@ studies: $(READY)
 	$(BIN)/vitascope study --all --scale laptop --out runs/studies
 
 results: $(READY)
-	PYTHONPATH=. $(BIN)/python scripts/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results.md
+	PYTHONPATH=. $(BIN)/python scripts/make_results.py docs/records/desk docs/records/studies docs/records benchmarks/records docs/results
 
 figures: $(READY)
 	$(BIN)/python scripts/make_figures.py $(RUNS)
 	$(BIN)/python scripts/make_result_figures.py
 
-api: $(READY)
-	$(BIN)/python scripts/make_api.py docs/api
-	$(BIN)/python scripts/make_architecture.py
-
 # The documentation site, build/site/index.html: a broken link or code that does not run is an error.
+# The API reference is made by the build, and the notebooks are run (again only when they change).
 docs: $(READY)
-	$(BIN)/pytest tests/test_docs.py tests/test_notebooks.py tests/test_readme.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/pytest tests/test_docs.py tests/test_readme.py
+	$(BIN)/python scripts/make_architecture.py
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/site
 	@echo build/site/index.html
 
 # The packages that are released, dist/*, and what is in them.
@@ -136,4 +134,4 @@ wheel: $(READY)
 	$(BIN)/pytest -m slow tests/test_wheel.py
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo build dist docs/api .pytest_cache .mypy_cache .ruff_cache

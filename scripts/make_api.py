@@ -1,4 +1,4 @@
-"""The API reference, docs/api/*.md, from the docstrings; `make api` runs it.
+"""The API reference, docs/api/*.md, from the docstrings; docs/conf.py runs it in each build.
 
 Griffe reads the source without running it and splits Google-style docstrings; this file only says
 what is listed and how it looks. One page per public package: a section for each module that its
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import griffe
+import make_recipes
 
 ROOT = Path(__file__).parents[1]
 PAGES = {  # file -> what is on it, in reading order
@@ -248,6 +249,13 @@ def pages() -> dict[str, str]:
             "",
             *short,
             "",
+            "```{toctree}",
+            ":hidden:",
+            "",
+            "commands",
+            *PAGES,
+            "```",
+            "",
         ]
     )
     return made
@@ -269,7 +277,7 @@ def _home(thing: griffe.Object | griffe.Alias) -> str:
 def main(folder: Path) -> None:
     """Write the pages and remove those of packages that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {**pages(), "commands.md": commands()}
+    made = {**pages(), "commands.md": commands(), "recipes.md": make_recipes.page()}
     for old in folder.glob("*.md"):
         if old.name not in made:
             old.unlink()

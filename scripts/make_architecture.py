@@ -1,4 +1,4 @@
-"""The table of imports in docs/architecture.md, from the code; `make api` runs it."""
+"""The table of imports in docs/architecture.md, from the code; `make docs` runs it."""
 
 import ast
 from graphlib import TopologicalSorter

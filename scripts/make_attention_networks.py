@@ -16,29 +16,28 @@ from attention_networks import Findings, all_networks, examine
 
 HEAD = """# Attention networks
 
-What Vitascope sees on networks that nobody chose by hand: a small model with attention of every
-timm file that computes attention, torchvision's, and Hugging Face's image models, all with
-random weights. Of every network these hold:
+What Vitascope captures and measures on networks that were not chosen by hand: a small model with
+attention from every timm file that computes attention, torchvision's, and Hugging Face's image
+models. All have random weights. For every network these are checked:
 
 - the output has the same bits while maps are recorded, and rows of a map sum to one;
 - heads and windows are the layer's own and do not depend on what else is in the batch;
 - the network itself multiplies its values by the map;
 - tokens have the image coordinates at which changed pixels change them;
 - a grating in the image has its frequency in the Fourier spectrum of the first unit;
-- CKA of a layer with itself is one, and the network without a unit that adds nothing is the
-  network as it is;
-- each reason of the last column is confirmed by an experiment of its own: no row of the map
-  follows the pixels that change, the map is as large for half the tokens, another seed gives other
+- CKA of a layer with itself is one, and leaving out a unit that adds nothing changes nothing;
+- each reason in the last column is confirmed by an experiment: no row of the map follows the
+  pixels that change, the map is as large for half the tokens, or another seed gives other
   features.
 
-`scripts/make_attention_networks.py` checks this and writes the table, in {minutes} minutes of one
-core; `make slow` checks it too.
+`scripts/make_attention_networks.py` checks this and writes the table, in {minutes} minutes on one
+core. `make slow` checks it, too.
 
 *Layers* are the attention computations of one forward pass. *Distance* counts those whose
-[nonlocality](instruments/nonlocality.md) is measured; the last column says why the others have
+[nonlocality](instruments/nonlocality.md) is measured. The last column says why the others have
 none, and why units are left out of [Fourier](instruments/fourier.md),
-[variance](instruments/variance.md), [norms](instruments/norms.md) and [CKA](instruments/cka.md).
-"features" stands for the first three. Units that give one vector an image, as every head does, are
+[variance](instruments/variance.md), [norms](instruments/norms.md) and [CKA](instruments/cka.md);
+"features" means the first three. Units that give one vector per image, as every head does, are
 not listed.
 
 | Network | Pixels | Layers | Distance | Left out, and what is particular |

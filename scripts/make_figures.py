@@ -5,7 +5,7 @@
 
 RUNS is the folder of a finished ``vitascope compare`` of vit_micro, convit_micro and resnet_micro
 (``make demo`` leaves one of digits in ``demo``); the records in the repository are of the CIFAR-10
-comparison of docs/results.md. From each model the run with seed 0 and the most images is taken.
+comparison of docs/results. From each model the run with seed 0 and the most images is taken.
 Writes ``docs/figures/instruments/NAME.png``, of few colours, and ``records/NAME.json``.
 """
 

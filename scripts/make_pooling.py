@@ -1,4 +1,4 @@
-"""A table of docs/statistics.md: may the spread between runs be taken from all models?
+"""A table of docs/statistics-formulas.md: may the spread between runs be taken from all models?
 
     PYTHONPATH=tests python scripts/make_pooling.py [TRIALS]
 

@@ -1,4 +1,4 @@
-"""The power curves of docs/statistics.md: how often a true lead is called one.
+"""The power curves of docs/statistics-formulas.md: how often a true lead is called one.
 
     PYTHONPATH=tests python scripts/make_power.py
 

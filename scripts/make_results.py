@@ -1,21 +1,21 @@
-"""Make `docs/results.md` from records: what was measured, when, and how to reproduce it.
+"""Make `docs/results/` from records: what was measured, when, and how to reproduce it.
 
-`make results` runs it: `PYTHONPATH=. python scripts/make_results.py FOLDER ... docs/results.md`.
-Each record becomes a section: studies first, those on real images before those on digits, in the
-papers' order; the rest by file name. A figure whose name starts with a record's name
-(``figures/digits-gates.png`` for ``digits.json``) is shown under it. The tables are those
-that the report and the terminal show.
+`make results` runs it: `PYTHONPATH=. python scripts/make_results.py FOLDER ... docs/results`. Each
+record becomes a page. The index lists studies first, those on real images before those on digits,
+in the papers' order, then the rest by file name. A figure whose name starts with a record's name
+(``figures/digits-gates.png`` for ``digits.json``) is shown on its page. The tables are those that
+the report and the terminal show. The findings of the README are written, too.
 """
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-from findings import draw_leads, inside_in_words, note_on_units
+from findings import draw_leads, findings_in_words, in_plain_words, inside_table, note_on_units
 
 from benchmarks.tables import ABOUT_RATIOS, bench_tables
 from vitascope.record import Record, load, write_text
@@ -36,12 +36,12 @@ from vitascope.report.tables.study import (
 )
 from vitascope.report.tables.table import Table, as_markdown, row
 
-__all__ = ["readme_with_counts", "results_page", "section", "verdicts_in_words"]
+__all__ = ["readme_with_findings", "results_pages", "section"]
 
 ELSEWHERE = {"pretrained"}  # kinds of records that have a page of their own
 README = Path(__file__).parents[1] / "README.md"
 LEADS = "leads.png"  # of all studies on real images
-MARKS = ("<!-- verdicts, by make results -->", "<!-- end of verdicts -->")
+MARKS = ("<!-- findings, by make results -->", "<!-- end of findings -->")
 
 
 def section(record: Record) -> str:
@@ -69,8 +69,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 _UNPAIRED = (
-    "Which images were right was not kept: the intervals take the models' test images as "
-    "different ones, and no model is recommended."
+    "This record does not keep which images were right. The intervals treat the test images of two "
+    "models as different, and no model is recommended."
 )
 
 
@@ -85,31 +85,32 @@ def _comparison(record: Record) -> str:
         f"{len(values['seeds'])} seeds; in brackets the lead over {values['reference']}, in points "
         f"with its 95 % interval. Recipe `{values['recipe']['name']}`, {seen}.",
         as_markdown(accuracy_table(ComparisonRecord(record))),
-        f"**{advice['headline']}** " + " ".join(advice["sentences"]) if answered else _UNPAIRED,
-        *(
-            f"Gates, {e['model']} at {100 * e['fraction']:g} %: {_course(record, e)}."
-            for e in values["gates"]
-        ),
-        *(
-            f"Nonlocality in patches, {e['model']} at {100 * e['fraction']:g} % (a uniform head: "
-            f"{e['uniform']:.2f}): {_course(record, e)}."
-            for e in values["nonlocality"]
-        ),
+        in_plain_words(f"**{advice['headline']}** {' '.join(advice['sentences'])}")
+        if answered
+        else _UNPAIRED,
+        _courses(record, "gates", "Gates"),
+        _courses(record, "nonlocality", "Nonlocality in patches"),
         f"`{values['command']}`",
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
-def _course(record: Record, entry: Mapping[str, Any]) -> str:
-    """First and last value of each layer, and of their mean."""
-    array = np.nanmean(record.arrays[entry["array"]], axis=2)  # (E, L), averaged over heads
-    layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
-    text = ", ".join(f"layer {i + 1} from {text}" for i, text in enumerate(layers))
-    gated = [e for e in record.values["gates"] if e["model"] == entry["model"]]
-    count = len(gated[0]["layers"]) if gated else len(layers)
-    first, last = array[0, :count].mean(), array[-1, :count].mean()
-    whose = "the GPSA layers" if gated else "all layers"
-    return f"{text}; the mean of {whose} goes from {first:.2f} to {last:.2f}"
+def _courses(record: Record, kind: str, title: str) -> str:
+    """A table of the first and last value of each layer, averaged over heads, model by model."""
+    rows = []
+    for entry in record.values[kind]:
+        array = np.nanmean(record.arrays[entry["array"]], axis=2)  # (epochs, layers)
+        layers = [f"{a:.2f} to {b:.2f}" for a, b in zip(array[0], array[-1], strict=True)]
+        name = f"{entry['model']}, {100 * entry['fraction']:g} %"
+        uniform = [f"{entry['uniform']:.2f}"] if "uniform" in entry else []
+        rows.append([name, *uniform, *layers])
+    if not rows:
+        return ""
+    width = max(map(len, rows))
+    heads = ["uniform head"] if "uniform" in record.values[kind][0] else []
+    columns = ["model", *heads, *(f"layer {i}" for i in range(1, width - len(heads)))]
+    padded = [[*cells, *[""] * (width - len(cells))] for cells in rows]
+    return f"**{title}, from the first to the last epoch**\n\n{_table(columns, padded)}"
 
 
 def _along_units(record: Record) -> str:
@@ -193,8 +194,8 @@ def _study(record: Record) -> str:
     covers = ", ".join(values["covers"])
     about = (
         f"**{values['title']}** {covers}. {claim_in_words(covers, values['claim'])} "
-        f"Here: {values['scale']} scale, {values['data']}, {len(values['seeds'])} seeds, "
-        f"{runs_in_words(values)}; mean ± standard deviation."
+        f"Here: {values['scale']} scale, {Path(values['data']).name}, "
+        f"{len(values['seeds'])} seeds, {runs_in_words(values)}; mean ± standard deviation."
     )
     about = f"{about} {note_on_units(record)}".strip()
     tables = [*map(study_table, values["tables"]), claims_table(values["claims"])]
@@ -253,7 +254,7 @@ def _overview(studies: Sequence[tuple[str, Record]]) -> str:
         counts = Counter(claim["verdict"] for claim in record.values["claims"])
         images = Path(str(record.values["data"])).name
         numbers = [str(counts[verdict] or "") for verdict in shown]
-        rows.append([f"[{name}](#{name})", ", ".join(record.values["covers"]), images, *numbers])
+        rows.append([f"[{name}]({name}.md)", ", ".join(record.values["covers"]), images, *numbers])
     scales = sorted({str(record.values["scale"]) for _, record in studies})
     hours = sum(record.values["training_seconds"] for _, record in studies) / 3600
     names = {record.values["study"] for _, record in studies}
@@ -262,13 +263,9 @@ def _overview(studies: Sequence[tuple[str, Record]]) -> str:
     counted = f"{tally([claim.verdict for claim in every])}. {correction(every)}".strip()
     asked = "One study" if len(names) == 1 else f"{len(names)} studies"
     words = (
-        f"{asked}{more} at the {' and '.join(scales)} scale: {counted} The papers' models, "
-        "images and epochs are far larger, so a disagreement says where a claim stops holding at "
-        "this size, not that the paper is wrong. Every claim is judged by itself: of 40 with "
-        "nothing behind them about one would seem to agree and one to disagree; what stands after "
-        "the correction for that is counted beside ([how](statistics.md)). Runs that studies share "
-        f"were trained once; counted for each study they are {hours:.1f} hours of one core that "
-        "was shared with other work."
+        f"{asked}{more} at the {' and '.join(scales)} scale: {counted} Each study's trainings, "
+        "counted for that study alone although studies share runs, took "
+        f"{hours:.1f} hours of one core on a machine that did other work, too."
     )
     marks = [verdict.capitalize() for verdict in shown]
     table = _table(["Study", "Covers", "Images", *marks], rows)
@@ -297,31 +294,74 @@ def _papers(claims: Sequence[CountedClaim], shown: Sequence[str]) -> str:
     return _table(["Paper", "Claims", *marks], rows)
 
 
-def results_page(folders: Sequence[Path], figures: Path) -> str:
-    """The whole page from folders of records."""
+NOTE = """Every claim of a paper is tested on networks that are far smaller than the paper's, on \
+smaller images and in shorter trainings. A claim that disagrees says where it stops holding at \
+this size; it does not say that the paper is wrong. [The words of a verdict](../statistics.md) are \
+explained on one page. If 40 claims had no effect behind them, about one would agree and one \
+disagree by chance. The numbers in brackets, "(corrected)", count the verdicts that remain \
+significant after correcting for multiple comparisons."""
+
+
+def results_pages(folders: Sequence[Path], figures: Path) -> dict[str, str]:
+    """The index and a page for each record, by file name."""
     paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
     loaded = [(path.stem, load(path)) for path in paths]
     records = _in_order([pair for pair in loaded if pair[1].kind not in ELSEWHERE])
-    parts = ["# Results", "Generated from records by `make results`; nobody edits this page."]
     studies = [pair for pair in records if pair[1].kind == "study"]
+    parts = ["# Results", "`make results` writes these pages from the records.", NOTE]
     for title, on_digits in (("real images", False), ("digits", True)):
         mine = [pair for pair in studies if _on_digits(pair[1]) == on_digits]
-        if mine:
-            parts += [f"## What holds on {title}", _overview(mine)]
-        if mine and not on_digits and (figures / LEADS).exists():  # of our own records
-            parts.insert(-1, shown_findings([record for _, record in mine], "figures"))
+        if not mine:
+            continue
+        parts.append(f"## What holds on {title}")
+        if not on_digits and (figures / LEADS).exists():  # of our own records
+            parts.append(shown_findings([record for _, record in mine]))
+        parts.append(_overview(mine))
+    rest = [name for name, record in records if record.kind != "study"]
+    if rest:
+        rows = [
+            [f"[{_title(name, record)}]({name}.md)"] for name, record in records if name in rest
+        ]
+        parts += ["## Comparisons, benchmarks and single measurements"]
+        parts += ["\n".join(f"- {cell}" for (cell,) in rows)]
+    names = "\n".join(name for name, _ in records)
+    parts.append(f"```{{toctree}}\n:hidden:\n\n{names}\n```")
     drawn = _owners(figures, [name for name, _ in records])
+    made = {"index.md": "\n\n".join(parts)}
     for name, record in records:
-        title = f"Benchmark: {name}" if record.kind.startswith("bench-") else name
-        parts += [f"## {title}", section(record)]
-        captions = {item["name"]: item for item in record.values.get("figures", ())}
-        for figure in drawn.get(name, []):
-            own = figure.stem.removeprefix(f"{name}-")
-            told = captions.get(own, {"title": own.replace("-", " "), "reading": ""})
-            parts.append(f"![{told['title']}](figures/{figure.name})")
-            if told["reading"]:
-                parts.append(f"<sub>{told['title']}. {told['reading']}</sub>")
-    return "\n\n".join(parts) + "\n"
+        made[f"{name}.md"] = _page(name, record, drawn.get(name, []))
+    return {name: f"{_papers_by_author(text)}\n" for name, text in made.items()}
+
+
+def _title(name: str, record: Record) -> str:
+    """The heading of a record's page."""
+    if record.kind.startswith("bench-"):
+        return f"Benchmark: {name}"
+    kinds = {"study": "Study", "compare": "Comparison"}
+    return f"{kinds.get(record.kind, 'Measurement')}: {name}"
+
+
+def _page(name: str, record: Record, figures: Sequence[Path]) -> str:
+    """The page of one record with its figures."""
+    parts = [f"# {_title(name, record)}", section(record)]
+    captions = {item["name"]: item for item in record.values.get("figures", ())}
+    for figure in figures:
+        own = figure.stem.removeprefix(f"{name}-")
+        caption = captions.get(own, {"title": own.replace("-", " "), "reading": ""})
+        parts.append(f"![{caption['title']}](../figures/{figure.name})")
+        if caption["reading"]:
+            parts.append(f"<sub>{caption['title']}. {caption['reading']}</sub>")
+    return "\n\n".join(parts)
+
+
+def _papers_by_author(text: str) -> str:
+    """Records shorten "How do vision transformers work?" to ViT; readers know it by its authors.
+
+    >>> _papers_by_author("ViT Fig. 6, ViT Table 1: the ViT | ViT | 3 |")
+    'Park & Kim Fig. 6, Park & Kim Table 1: the ViT | ViT | 3 |'
+    """
+    text = re.sub(r"\bViT (?=Fig\.|Table|App\.|section)", "Park & Kim ", text)
+    return re.sub(r"^\| ViT (?=\| \d+ \| \d+ \()", "| Park & Kim ", text, flags=re.MULTILINE)
 
 
 def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
@@ -334,41 +374,24 @@ def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:
     return found
 
 
-def readme_with_counts(readme: str, studies: Sequence[Record]) -> str:
-    """The README with the verdicts counted and the findings shown between its two marks.
-
-    Those on real images come first.
-    """
+def readme_with_findings(readme: str, studies: Sequence[Record]) -> str:
+    """The README with its findings between the two marks."""
     start, rest = readme.split(MARKS[0])
-    said = " ".join(
-        verdicts_in_words([r for r in studies if _on_digits(r) == digits], images)
-        for digits, images in ((False, "real images (CIFAR-10)"), (True, "the embedded digits"))
-    )
-    shown = shown_findings([record for record in studies if not _on_digits(record)], "docs/figures")
-    return f"{start}{MARKS[0]}\n{said}\n\n{shown}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
+    real = [record for record in studies if not _on_digits(record)]
+    text = f"{findings_in_words(real)}\n\n![{ALT}](docs/figures/{LEADS})"
+    return f"{start}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
 
 
-def shown_findings(studies: Sequence[Record], figures: str) -> str:
-    """The figure of the leads in accuracy, and what was seen inside the networks."""
+ALT = "Leads in accuracy on CIFAR-10 with their intervals: ConViT, kinds of locality, other changes"
+
+
+def shown_findings(studies: Sequence[Record]) -> str:
+    """The figure of the leads in accuracy, and a table of what was seen inside the networks."""
     return (
-        f"![Leads in accuracy on CIFAR-10 with their intervals: ConViT, kinds of locality, other "
-        f"changes]({figures}/{LEADS})\n\n"
-        "Inside the networks (✓ as claimed, ✗ the opposite, ? undecided; in brackets what does not "
-        f"stand the correction for several claims; + is as claimed):\n\n{inside_in_words(studies)}"
+        f"![{ALT}](../figures/{LEADS})\n\n### Inside the networks\n\n"
+        "A positive contrast supports the claim. A verdict in brackets is not significant after "
+        f"correcting for multiple comparisons.\n\n{inside_table(studies)}"
     )
-
-
-def verdicts_in_words(studies: Sequence[Record], images: str) -> str:
-    """One sentence: how many claims were tried on these images, how, and what became of them."""
-    claims = [tested(claim) for record in studies for claim in record.values["claims"]]
-    unseen = "not testable here"
-    counted = tally([claim.verdict for claim in claims]).replace(
-        unseen, f"{unseen} (the paper's effect is smaller than what we could see)"
-    )
-    seeds = sorted({len(record.values["seeds"]) for record in studies})
-    how = " to ".join(f"{number}" for number in dict.fromkeys((seeds[0], seeds[-1])))
-    left = correction(claims).replace("At a false discovery", "; at a false discovery")
-    return f"{len(studies)} studies on {images}, {how} seeds each: {counted}{left or '.'}"
 
 
 if __name__ == "__main__":
@@ -377,5 +400,10 @@ if __name__ == "__main__":
     studied = [record for record in found if record.kind == "study"]
     figures = target.parent / "figures"
     draw_leads([record for record in studied if not _on_digits(record)], figures / LEADS)
-    write_text(target, results_page(sources, figures))
-    write_text(README, readme_with_counts(README.read_text(), studied))
+    pages = results_pages(sources, figures)
+    for old in target.glob("*.md"):
+        if old.name not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        write_text(target / name, text)
+    write_text(README, readme_with_findings(README.read_text(), studied))

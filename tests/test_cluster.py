@@ -5,6 +5,7 @@ starts munged, slurmctld and two slurmd whose GPUs are empty files, and stops th
 run on CPUs with gloo.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -266,3 +267,12 @@ def test_a_killed_rank_is_restarted_and_the_run_resumes(two_hosts, tmp_path):
         _, err = rank.communicate(timeout=300)
         assert rank.returncode == 0, err[-2000:]
     assert len(metrics.read_text().splitlines()) == 30
+
+
+def test_a_comparison_is_made_by_jobs(slurm, tmp_path):
+    words = ["compare", "--data=digits", "--models", "vit_micro", "resnet_micro", "--epochs=1"]
+    more = ["--fractions=1", "--seeds", "0", "1", "--engine=slurm", "--gpus=0", "--out=c", "--json"]
+    code, out, err = vitascope(slurm, tmp_path, *words, *more)
+    assert code == 0, err
+    assert json.loads(out)["recommendation"]
+    assert len(list((tmp_path / "c" / "slurm").glob("*_result.pkl"))) == 4

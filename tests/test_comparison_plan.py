@@ -148,7 +148,7 @@ def test_rates_are_tuned_kept_and_used(tmp_path, capsys):
     words += ["--out", str(tmp_path / "c"), "--tune"]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert "1 model (resnet_micro) x 1 fraction x 1 seed: 1 runs of 4 epochs, after 4" in said.err
+    assert "1 model (resnet_micro) x 1 fraction x 1 seed: 1 run of 4 epochs, after 4" in said.err
     assert "Learning rates were chosen for each model" in said.out
     tuning = load(tmp_path / "c/tuning").values
     assert len(tuning["tried"]) == 4

@@ -60,7 +60,7 @@ def test_every_package_has_its_arrows():
 
 def test_the_table_of_imports_is_current():
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run `make api` and commit docs/architecture.md"
+    assert page(text) == text, "run `make docs` and commit docs/architecture.md"
 
 
 def test_every_file_that_the_architecture_names_exists():

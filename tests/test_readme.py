@@ -15,8 +15,8 @@ from vitascope.commands import main
 ROOT = Path(__file__).parents[1]
 GUIDES = [
     page
-    for room in ("tutorials", "explanation")
-    for page in sorted((ROOT / "docs" / room).glob("*.md"))
+    for folder in ("tutorials", "explanation")
+    for page in sorted((ROOT / "docs" / folder).glob("*.md"))
 ]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES]
 
@@ -45,8 +45,9 @@ def test_every_command_that_is_shown_is_understood(line):
 
 
 def test_the_python_example_runs(capsys):
-    (code,) = blocks(ROOT / "README.md", "python")
-    exec(compile(code, "README.md", "exec"), {})  # the README's own words
+    names: dict[str, object] = {}
+    for code in blocks(ROOT / "README.md", "python"):
+        exec(compile(code, "README.md", "exec"), names)  # the README's own words
     out = capsys.readouterr().out
     assert "blocks.0.attn" in out
     assert "share of position" in out
@@ -88,42 +89,42 @@ def test_the_readmes_table_has_the_numbers_of_the_records():
         return row[2]
 
     sizes = [
-        median("gpsa", f"convit_{size} {mode} / {peer}, 1 thread")
-        for peer in ("timm's ConViT", "same-width ViT")
-        for mode in ("inference", "training")
+        median("gpsa", f"convit_{size} inference / timm's ConViT, 1 thread")
         for size in ("tiny", "small", "base")
     ]
-    layer = median("gpsa", "GPSA layer, 64 x 64")
-    eigen = [median("hessian", f"five eigenvalues to {p} % / PyHessian") for p in ("1", "0.01")]
-    scipy = [median("hessian", f"five eigenvalues to {p} % / eigsh") for p in ("1", "0.01")]
-    corrupted = [median("corruptions", f"whole set, {side} px") for side in (32, 224)]
-    cka = [median("inspect", f"CKA of 26 units / {peer}") for peer in ("pytorch-cka", "torch-cka")]
-    steps = [
-        median("training", f"train with {name} augmentation / timm") for name in ("cifar", "laptop")
-    ]
+    eigen = median("hessian", "five eigenvalues to 1 % / PyHessian")
+    corrupted = median("corruptions", "whole set, 224 px")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in text.splitlines()]
-    assert [row[-2].strip() for row in rows if len(row) == 5][2:] == [
-        "{:.1f} / {:.1f} / {:.1f} times as fast at inference, {:.1f} / {:.1f} / {:.1f} in "
-        "training; {:.2f} / {:.2f} / {:.2f} and {:.2f} / {:.2f} / {:.2f} of the speed of a ViT as "
-        "wide".format(*sizes),
-        f"{layer:.1f} times as fast",
-        "{:.1f} / {:.1f} times as fast; as fast as SciPy's `eigsh`".format(*eigen),
-        "{:.1f} / {:.1f} times as fast".format(*corrupted),
-        "{:.1f} and {:.1f} times as fast".format(*cka),
-        "{:.2f} to {:.2f} times as fast".format(*sorted(steps)),
-    ]
-    assert scipy == pytest.approx([1, 1], abs=0.1)
+    assert "| {:.1f}, {:.1f} and {:.1f} times as fast |".format(*sizes) in text
+    assert f"| PyHessian | {eigen:.1f} times as fast |" in text
+    assert f"| imagecorruptions-imaug | {corrupted:.1f} times as fast |" in text
+
+
+def test_every_instrument_is_in_the_readmes_table_with_its_question():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "instruments").glob("*.md"):
+        question = page.read_text(encoding="utf-8").splitlines()[2]
+        assert f"| [{page.stem}](docs/instruments/{page.stem}.md) | {question} |" in text
 
 
 def test_links_between_the_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            made = "api/" in target  # written by the build of the site, which checks these links
+            assert made or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+def test_the_readme_is_short_and_has_few_intervals():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```|^\|.*$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"\]\([^)]*\)", "]", prose)
+    assert len(prose.split()) < 700
+    assert not re.findall(r"\[[+−-]?\d", prose)
+
+
+def test_the_readme_does_not_promise_a_package_that_no_index_has():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "pip install vitascope" not in text
 
 
 def test_the_citation_has_the_version_of_the_package():

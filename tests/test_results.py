@@ -1,10 +1,11 @@
-"""The results page is made from records alone."""
+"""The results pages are made from records alone."""
 
 from dataclasses import replace
 
 import findings
 import numpy as np
-from make_results import README, readme_with_counts, results_page, section, verdicts_in_words
+import pytest
+from make_results import README, readme_with_findings, results_pages, section
 
 from report_making import made_up
 from report_records import made_study
@@ -23,21 +24,20 @@ def test_a_comparison_shows_its_table_verdicts_and_command(tmp_path):
     assert all(f" {model['label']} |" in text for model in record.values["models"])
 
 
-def test_every_record_of_the_folder_is_a_section_with_its_figures(tmp_path):
+def test_every_record_of_the_folder_is_a_page_with_its_figures(tmp_path):
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "b-gates-over-time.png").write_bytes(b"")
     Record(kind="bench-gpsa", values={"speed": [["x / y", 1.0, 2.0, 3.0]], "memory": []}).save(
         tmp_path / "records" / "a"
     )
     Record(kind="odd", values={"depth": 3, "layers": ["p|q"]}).save(tmp_path / "records" / "b")
-    page = results_page([tmp_path / "records"], tmp_path / "figures")
-    assert (
-        page.index("## Benchmark: a")
-        < page.index("| x / y | 2.00 | 1.00 to 3.00 |")
-        < page.index("## b")
-    )
-    assert "![gates over time](figures/b-gates-over-time.png)" in page
-    assert "p\\|q" in page
+    pages = results_pages([tmp_path / "records"], tmp_path / "figures")
+    assert sorted(pages) == ["a.md", "b.md", "index.md"]
+    assert pages["a.md"].startswith("# Benchmark: a\n")
+    assert "| x / y | 2.00 | 1.00 to 3.00 |" in pages["a.md"]
+    assert "![gates over time](../figures/b-gates-over-time.png)" in pages["b.md"]
+    assert "p\\|q" in pages["b.md"]
+    assert "[Benchmark: a](a.md)" in pages["index.md"]
 
 
 def test_memory_is_shown_beside_the_peer_that_the_record_names():
@@ -81,13 +81,15 @@ def test_studies_come_first_in_the_papers_order_with_their_verdicts_counted(tmp_
     ordered("late", 7, ("agrees", "undecided")).save(tmp_path / "records" / "late")
     ordered("zeroth", 0, ("disagrees", "agrees", "agrees")).save(tmp_path / "records" / "zeroth")
     Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / "a")
-    page = results_page([tmp_path / "records"], tmp_path)
+    pages = results_pages([tmp_path / "records"], tmp_path)
+    page = pages["index.md"]
     assert "3 of 5 claims agree, 1 disagrees and 1 is undecided" in page
     assert "1.0 hours of one core" in page
     table = [line for line in page.splitlines() if line.startswith("| [")]
     assert [line.split("|")[4:7] for line in table] == [[" 2 ", " 1 ", "  "], [" 1 ", "  ", " 1 "]]
     assert {line.split("|")[3] for line in table} == {" digits "}
-    assert page.index("## zeroth") < page.index("## late") < page.index("## a\n")
+    assert page.index("\nzeroth\n") < page.index("\nlate\n") < page.index("\na\n")  # contents
+    assert {"zeroth.md", "late.md", "a.md"} < set(pages)
 
 
 def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
@@ -95,15 +97,15 @@ def test_one_study_on_two_sets_of_images_is_told_apart_by_its_file(tmp_path):
     other = ordered("sizes", 1, ("disagrees",))
     values = {**other.values, "data": "some/where/photos"}
     replace(other, values=values).save(tmp_path / "records" / "sizes-photos")
-    page = results_page([tmp_path / "records"], tmp_path)
+    page = results_pages([tmp_path / "records"], tmp_path)["index.md"]
     real, digits = page.index("## What holds on real images"), page.index("## What holds on digits")
     assert page.index("One study at the laptop scale: The one claim disagrees") > real
     assert page.index("One study at the laptop scale: The one claim agrees") > digits > real
-    assert page.index("## sizes-photos") < page.index("## sizes\n")
+    assert page.index("\nsizes-photos\n") < page.index("\nsizes\n")
     table = [line.split("|")[1:4:2] for line in page.splitlines() if line.startswith("| [")]
     assert table == [
-        [" [sizes-photos](#sizes-photos) ", " photos "],
-        [" [sizes](#sizes) ", " digits "],
+        [" [sizes-photos](sizes-photos.md) ", " photos "],
+        [" [sizes](sizes.md) ", " digits "],
     ]
 
 
@@ -112,9 +114,9 @@ def test_a_figure_belongs_to_the_longest_name_that_it_begins_with(tmp_path):
     (tmp_path / "figures" / "a-b-curve.png").write_bytes(b"")
     for name in ("a", "a-b"):
         Record(kind="odd", values={"depth": 3}).save(tmp_path / "records" / name)
-    page = results_page([tmp_path / "records"], tmp_path / "figures")
-    assert page.count("figures/a-b-curve.png") == 1
-    assert page.index("## a-b") < page.index("![curve](figures/a-b-curve.png)")
+    pages = results_pages([tmp_path / "records"], tmp_path / "figures")
+    assert "![curve](../figures/a-b-curve.png)" in pages["a-b.md"]
+    assert "a-b-curve.png" not in pages["a.md"]
 
 
 def test_a_studys_figure_has_the_caption_of_its_record(tmp_path):
@@ -125,8 +127,8 @@ def test_a_studys_figure_has_the_caption_of_its_record(tmp_path):
     replace(study, values={**study.values, "figures": [caption]}).save(
         tmp_path / "records" / "sizes"
     )
-    page = results_page([tmp_path / "records"], tmp_path / "figures")
-    shown = page.index("![Curves (Fig. 1)](figures/sizes-curve.png)")
+    page = results_pages([tmp_path / "records"], tmp_path / "figures")["sizes.md"]
+    shown = page.index("![Curves (Fig. 1)](../figures/sizes-curve.png)")
     assert shown < page.index("<sub>Curves (Fig. 1). Drawn of the seeds 0, 1.</sub>")
 
 
@@ -174,22 +176,21 @@ def test_a_claim_has_its_interval_detectable_effect_and_the_papers_in_the_table(
 def test_the_overview_counts_each_paper_alone_and_after_the_correction(tmp_path):
     study = ordered("x", 0, ())
     replace(study, values={**study.values, "claims": CLAIMS}).save(tmp_path / "x")
-    page = results_page([tmp_path], tmp_path)
+    page = results_pages([tmp_path], tmp_path)["index.md"]
     assert "| A | 3 | 1 (1) | 1 (0) | 0 | 1 |" in page
     assert "| B | 1 | 0 (0) | 0 (0) | 1 | 0 |" in page
 
 
-def test_the_verdicts_are_one_sentence_with_what_stands_after_the_correction():
-    studies = [
-        Record(kind="study", values={"claims": CLAIMS[:2], "seeds": [0, 1, 2]}),
-        Record(kind="study", values={"claims": CLAIMS[2:], "seeds": [0, 1, 2, 3, 4]}),
-    ]
-    assert verdicts_in_words(studies, "cats") == (
-        "2 studies on cats, 3 to 5 seeds each: 1 of 4 claims agrees, "
-        "1 disagrees, 1 is undecided and 1 is not testable here (the paper's effect is smaller "
-        "than what we could see); at a false discovery rate of 5 % per paper, 1 of 2 decided "
-        "claims stands: 1 agrees."
-    )
+def test_park_and_kims_paper_is_called_by_its_authors(tmp_path):
+    study = ordered("x", 0, ())
+    claims = [{**claim, "source": "ViT Fig. 6"} for claim in CLAIMS]
+    values = {**study.values, "claims": claims, "covers": ["ViT Fig. 6"]}
+    replace(study, values=values).save(tmp_path / "x")
+    pages = results_pages([tmp_path], tmp_path)
+    for page in pages.values():
+        assert "Park & Kim Fig. 6" in page
+        assert "ViT Fig. 6" not in page
+    assert "| Park & Kim | 4 |" in pages["index.md"]
 
 
 def chosen(monkeypatch):
@@ -202,12 +203,37 @@ def chosen(monkeypatch):
     return Record(kind="study", values={"study": "x", "claims": CLAIMS, "seeds": [0, 1, 2]})
 
 
-def test_the_findings_say_what_a_claims_record_says(monkeypatch):
+def test_the_table_of_findings_has_what_a_claims_record_has(monkeypatch):
     study = chosen(monkeypatch)
-    assert findings.inside_in_words([study]) == (
-        "- **Here** (five images, 3 seeds): ✓ words 0 +5.0 [+4.0, +6.0] points; "
-        "(✗) words 1 −2.0 [−3.9, −0.1] points; ? words 2 +0.5 [−1.5, +2.5] points."
-    )
+    assert findings.inside_table([study]).splitlines()[2:] == [
+        "| Here: five images, 3 seeds | words 0 | agrees | +5.0 [+4.0, +6.0] points |",
+        "|  | words 1 | (disagrees) | −2.0 [−3.9, −0.1] points |",
+        "|  | words 2 | undecided | +0.5 [−1.5, +2.5] points |",
+    ]
+
+
+def test_a_sentence_of_the_readme_takes_its_numbers_from_the_record(monkeypatch):
+    study = chosen(monkeypatch)
+    claims = [("x", "claim of A Table 1", "agrees"), ("x", "claim of B Fig. 1", "undecided")]
+    monkeypatch.setattr(findings, "FINDINGS", {"It helps by {} points.": claims})
+    assert findings.findings_in_words([study]) == "- It helps by 5 points."
+
+
+@pytest.mark.parametrize("verdict", ["disagrees", "undecided"])
+def test_a_sentence_of_the_readme_needs_the_verdict_that_it_states(monkeypatch, verdict):
+    study = chosen(monkeypatch)
+    claims = [("x", "claim of A Table 1", verdict)]
+    monkeypatch.setattr(findings, "FINDINGS", {"It hurts by {} points.": claims})
+    with pytest.raises(ValueError, match="no longer"):
+        findings.findings_in_words([study])
+
+
+def test_a_sentence_of_the_readme_needs_a_verdict_that_stays_after_the_correction(monkeypatch):
+    study = chosen(monkeypatch)
+    claims = [("x", "claim of A Table 2", "disagrees")]
+    monkeypatch.setattr(findings, "FINDINGS", {"It hurts.": claims})
+    with pytest.raises(ValueError, match="no longer"):
+        findings.findings_in_words([study])
 
 
 def test_a_lead_is_drawn_as_its_record_has_it(monkeypatch, tmp_path):
@@ -222,14 +248,14 @@ def test_a_lead_is_drawn_as_its_record_has_it(monkeypatch, tmp_path):
     assert (tmp_path / "leads.png").exists()
 
 
-def test_the_readme_counts_what_the_records_say():
+def test_the_readme_says_what_the_records_say():
     records = README.parent / "docs/records"
     paths = [
         path for name in ("desk", "studies") for path in sorted((records / name).glob("*.json"))
     ]
     studies = [load(path) for path in paths]
     text = README.read_text()
-    assert readme_with_counts(text, studies) == text, "make results writes it anew"
+    assert readme_with_findings(text, studies) == text, "make results writes it anew"
 
 
 def test_a_record_with_our_units_alone_says_so_and_one_with_the_papers_does_not():

@@ -83,3 +83,9 @@ def test_numbers_of_numpy_are_numbers():
         "convit_micro", data="digits", measures="gates", images=np.int64(8), quiet=True
     )
     assert list(done.records) == ["gates"]
+
+
+@pytest.mark.parametrize("image", ["", None, 3])
+def test_predict_refuses_what_is_no_image(image, model):
+    with pytest.raises(UserError, match="an image is a file"):
+        vitascope.predict(model, image)

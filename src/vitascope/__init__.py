@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vitascope.models import convit_from_resnet, create_model, list_models
     from vitascope.overlay import show
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "attention_from_convolution",
     "broadcast",

@@ -94,7 +94,7 @@ class Lines:
 
     @property
     def marked(self) -> bool:
-        """Whether points have marks."""
+        """Return whether points have marks."""
         few = max((len(line.x) for line in self.series), default=0) <= FEW_POINTS
         return few if self.marks is None else self.marks
 
@@ -291,7 +291,7 @@ def check_photographs(photographs: np.ndarray | None, count: int) -> None:
 
 
 def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
-    """What a class has fields for, with words as words and lists that do not change."""
+    """Return what a class has fields for, with words as words and lists that do not change."""
     values = {name: item[name] for name in (f.name for f in fields(made)) if name in item}
     for name in ("title", "label", "x_label", "y_label"):
         if name in values:

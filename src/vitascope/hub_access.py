@@ -27,7 +27,7 @@ _NOT_HAD = (LocalEntryNotFoundError, OfflineModeIsEnabled, urllib.error.URLError
 
 @lru_cache(maxsize=1)
 def reachable(endpoint: str) -> bool:
-    """Whether something answers there, also with an error; asked once in each process."""
+    """Return whether something answers there, also with an error; asked once in each process."""
     answered = threading.Event()
 
     def ask() -> None:
@@ -47,7 +47,7 @@ def reachable(endpoint: str) -> bool:
 
 
 def comes_from_hub(name: str) -> bool:
-    """Whether a model's pretrained weights can only come from the hub or its cache.
+    """Return whether a model's pretrained weights can only come from the hub or its cache.
 
     >>> [comes_from_hub(name) for name in ("resnet18", "timm:resnet18", "hf-hub:a/b@main")]
     [True, True, True]
@@ -66,7 +66,7 @@ def cached_repositories() -> set[str]:
 
 
 def may_be_cached(name: str) -> bool:
-    """Whether the weights of a model that comes from the hub may be in a cache.
+    """Return whether the weights of a model that comes from the hub may be in a cache.
 
     timm's are nearly all in ``timm/NAME.TAG``. A few have another owner or an address outside the
     hub, which timm's source names; importing it would take four seconds.
@@ -97,7 +97,7 @@ def _torch_checkpoints() -> set[str]:
 
 
 def _named_by_timm(texts: set[str]) -> bool:
-    """Whether one of these stands in the source of timm's models."""
+    """Return whether one of these stands in the source of timm's models."""
     spec = find_spec("timm") if texts else None
     folders = spec.submodule_search_locations or () if spec else ()
     sources = (file for folder in folders for file in Path(folder, "models").glob("*.py"))

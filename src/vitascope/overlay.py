@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.settings import checked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@checked
 def show(
     image: Any,
     map: Any,

@@ -28,7 +28,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, _HANG_UP)
 
 
 def makespan(costs: Iterable[float], processes: int) -> float:
-    """When the last of some jobs ends, handed to processes in their order as these become free.
+    """Return when the last job ends if processes take the jobs in their order.
 
     >>> [makespan([3.0, 3.0, 2.0], processes) for processes in (1, 2, 3)]
     [8.0, 5.0, 3.0]

@@ -135,7 +135,7 @@ def on_terminal(what: str, total: float) -> Progress:
 
 
 def in_notebook() -> bool:
-    """Whether this is a notebook's process."""
+    """Return whether this is a notebook's process."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 

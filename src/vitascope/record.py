@@ -220,7 +220,7 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 
 
 def _numbers(value: Any, kinds: Any = (int, float)) -> bool:
-    """Whether it is a list of numbers, of a size that images have."""
+    """Return whether it is a list of numbers, of a size that images have."""
     return isinstance(value, list) and all(
         isinstance(each, kinds) and abs(each) < 1_000_000 for each in value
     )

@@ -49,14 +49,14 @@ def reliability(sums: np.ndarray) -> dict[str, Any]:
 
 
 def with_intervals(sums: np.ndarray) -> dict[str, Any]:
-    """As :func:`reliability`, with ``bin_low`` and ``bin_high`` of each bin's accuracy."""
+    """Like :func:`reliability`, with ``bin_low`` and ``bin_high`` of each bin's accuracy."""
     low, high = wilson(sums[2], sums[0])
     ends = {"bin_low": tuple(low.tolist()), "bin_high": tuple(high.tolist())}
     return {**reliability(sums), **ends}
 
 
 def adaptive_sums(confidence: np.ndarray, hit: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:
-    """As :func:`bin_sums` with bins of equal numbers of images, by confidence. (3, M)
+    """Like :func:`bin_sums` with bins of equal numbers of images, by confidence. (3, M)
 
     >>> adaptive_sums(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1, 1, 0, 1]), 2).round(3).tolist()
     [[2.0, 2.0], [1.3, 1.7], [1.0, 2.0]]

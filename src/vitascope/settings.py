@@ -15,11 +15,24 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import partial
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from functools import lru_cache, partial, wraps
+from inspect import Parameter, signature
+from numbers import Integral, Real
+from pathlib import Path
+from types import SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from vitascope.errors import UserError
 
@@ -81,7 +94,12 @@ def check(settings: Any, called: Callable[[str], str] = str) -> None:
     hints = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):
         name, value = field.name, getattr(settings, field.name)
-        if value == () and field.default is not MISSING and field.default != ():
+        if (
+            isinstance(value, tuple)
+            and not value
+            and field.default is not MISSING
+            and field.default != ()
+        ):
             raise UserError(f"{called(name)} needs at least one value; leave it out for the usual")
         if is_dataclass(value):
             check(value, partial(_inside, called, name))
@@ -113,6 +131,133 @@ def check_value(value: Any, hint: Any, name: str) -> None:
             raise UserError(f"{name} must be {bounds}, not {value!r:.80}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{name} must be a finite number, not {value!r:.80}")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def checked(function: F) -> F:
+    """Check the types and ranges of a function's plain arguments at each call.
+
+    Numbers, texts, switches, choices and sequences of these are checked by their annotations, as
+    the command line checks its options. Other arguments (models, tensors, mappings) are not.
+
+    >>> @checked
+    ... def draw(seed: Seed, sizes: Iterable[float] = (0.5,)) -> str:
+    ...     return f"{seed} {sizes}"
+    >>> draw(3, sizes=[0.25])
+    '3 [0.25]'
+    >>> draw("3")
+    Traceback (most recent call last):
+    vitascope.errors.UserError: seed takes a whole number, not '3'
+    """
+    parameters = signature(function)
+
+    @lru_cache(maxsize=1)
+    def hints() -> dict[str, Any]:
+        given = {k: v for k, v in function.__annotations__.items() if k != "return"}
+        holder = SimpleNamespace(__annotations__=given)
+        return get_type_hints(holder, function.__globals__, include_extras=True)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = parameters.bind(*args, **kwargs).arguments
+        for name, value in given.items():
+            hint = hints().get(name)
+            kind = parameters.parameters[name].kind
+            if hint is not None and kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL):
+                check_type(value, hint, name)
+                check_value(value, hint, name)
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+_PLAIN: dict[type, Any] = {  # what is taken for each type
+    bool: bool,
+    int: Integral,
+    float: Real,
+    str: str,
+    Path: str | os.PathLike,
+}
+_CALLED = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+}
+
+
+def check_type(value: Any, hint: Any, name: str) -> None:
+    """Refuse a value that none of a field's plain types takes.
+
+    >>> check_type([1, "a"], tuple[int, ...] | None, "--seeds")
+    Traceback (most recent call last):
+    vitascope.errors.UserError: --seeds takes whole numbers, not [1, 'a']
+    """
+    members = types_in(hint)
+    if not any(_takes(value, member) for member in members):
+        raise UserError(f"{name} takes {taken(hint)}, not {value!r:.80}")
+
+
+def _takes(value: Any, kind: Any) -> bool:
+    """Return whether a plain type takes a value; True for types that are not plain."""
+    if kind is type(None):
+        return value is None
+    if kind in _PLAIN:
+        of_switch = isinstance(value, bool) == (kind is bool)
+        return isinstance(value, _PLAIN[kind]) and of_switch and "\0" not in str(value)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return isinstance(value, str | int | None) and value in inner
+    if origin in (tuple, list, Sequence, Iterable) and inner[:1] != (Any,):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            return False
+        fixed = origin is tuple and inner[1:] != (...,)
+        if isinstance(value, Iterator):
+            return True  # its items are checked when they are read
+        many = list(value) if isinstance(value, Collection) else []
+        if fixed and len(many) != len(inner):
+            return False
+        return all(any(_takes(item, part) for part in types_in(inner[0])) for item in many)
+    if origin is Mapping or origin is dict:
+        return isinstance(value, Mapping)
+    if origin is Callable:
+        return callable(value)
+    return True
+
+
+def taken(hint: Any) -> str:
+    """Describe the values that a type takes.
+
+    >>> taken(int | None), taken(tuple[float, float]), taken(Literal["a", "b"])
+    ('a whole number', '2 numbers', 'a or b')
+    """
+    kind = next(kind for kind in types_in(hint) if kind is not type(None))
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (tuple, list, Sequence, Iterable) and inner:
+        one, *others = inner
+        each = taken(one).removeprefix("a ")
+        many = f"{1 + len(others)} " if origin is tuple and others != [...] else ""
+        return f"{many}{each}" if get_origin(one) is Literal else f"{many}{each}s"
+    if origin is Literal:
+        *most, last = map(str, inner)
+        return f"{', '.join(most)} or {last}" if most else last
+    return _CALLED.get(kind, f"a {getattr(kind, '__name__', kind)}")
+
+
+def types_in(hint: Any) -> list[Any]:
+    """Return the types that an annotation takes, without what they are annotated with.
+
+    >>> types_in(Annotated[int, "seed"] | None)
+    [<class 'int'>, <class 'NoneType'>]
+    """
+    if get_origin(hint) is Annotated:
+        return types_in(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return [kind for part in get_args(hint) for kind in types_in(part)]
+    return [hint]
 
 
 def _ranges(hint: Any) -> list[Within]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitascope.commands import fields
-from vitascope.commands.engine import this_machine
+from vitascope.commands.engine import EngineOptions, engine_of
 from vitascope.commands.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.hub_access import check_weights_can_be_had
@@ -35,7 +35,7 @@ PRETRAINED_MODELS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare:
+class Compare(EngineOptions):
     """Find out which model, with how much built-in locality, suits your images.
 
     Trains every model on fractions of the images with several seeds, and answers with a table,
@@ -145,7 +145,7 @@ def run(options: Compare) -> Result:
     from vitascope.report.tables.comparison import comparison_text
 
     plan = made_from(options, PlanOptions)
-    answer = compared(question_of(options), options.out, this_machine(options), plan)
+    answer = compared(question_of(options), options.out, _engine(options), plan)
     keys = (
         *("table", "crossings", "recommendation", "models", "chosen_by", "left_out", "rates"),
         "rounds",
@@ -200,6 +200,17 @@ def question_of(options: Compare) -> Any:
     )
 
 
+def _engine(options: Compare) -> Any:
+    """Return where the runs are made.
+
+    Raises:
+        UserError: If a budget, which counts the time of this machine, is given for a cluster.
+    """
+    if options.engine != "local" and options.budget is not None:
+        raise UserError("--budget counts the time of this machine; leave it out with --engine")
+    return engine_of(options)
+
+
 def _pretrained(options: Compare) -> Result:
     """Probe and fine-tune pretrained networks, and recommend one."""
     _refuse_others(options)
@@ -211,7 +222,7 @@ def _pretrained(options: Compare) -> Result:
         answer = choose_pretrained(
             pretrained_question(options),
             options.out,
-            this_machine(options),
+            _engine(options),
             tell=bar.tell,
             on_image=bar.show,
         )

@@ -55,7 +55,7 @@ def engine_of(options: "Compare | StudyOptions | Train") -> Any:
     )
 
 
-def this_machine(options: "Compare | Buildup") -> Any:
+def this_machine(options: "Buildup") -> Any:
     """Runs side by side, in processes of this machine."""
     from vitascope.runs.executor import Engine
 

@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import json
 import os
-import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields, make_dataclass
@@ -12,7 +11,7 @@ from difflib import get_close_matches
 from inspect import cleandoc, getsource
 from io import StringIO
 from itertools import pairwise
-from numbers import Integral, Real
+from numbers import Integral, Number
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill
@@ -22,7 +21,6 @@ from typing import (
     Any,
     Literal,
     TypeVar,
-    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -33,7 +31,7 @@ from tyro.conf import Positional
 
 from vitascope.atomic import check_writable
 from vitascope.errors import UserError, printable, unknown
-from vitascope.settings import check, command_line
+from vitascope.settings import check, check_type, command_line, taken, types_in
 
 if TYPE_CHECKING:
     from vitascope.commands.result import Result
@@ -157,13 +155,13 @@ def _mistake(kind: Any, words: Sequence[str]) -> str:
         if name not in hints or not (option or values):
             continue
         given.add(name)
-        if bool in kinds(hints[name]):
+        if bool in types_in(hints[name]):
             continue  # a switch: what follows is another argument
         try:
             _read(make_dataclass("One", [(name, hints[name])]), [option, *values][not option :])
         except SystemExit:
             text = repr(" ".join(values)) if values else "nothing"
-            return f"{option or name.upper()} takes {_taken(hints[name])}, not {text}"
+            return f"{option or name.upper()} takes {taken(hints[name])}, not {text}"
     missing = [name for name in needed(kind) if name not in given]
     if not missing:
         return f"these words are not understood: {' '.join(words)}"
@@ -192,26 +190,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     yield option, values
 
 
-def _taken(hint: Any) -> str:
-    """Describe the values that a field takes.
-
-    >>> _taken(int | None), _taken(tuple[float, float]), _taken(Literal["a", "b"])
-    ('a whole number', '2 numbers', 'a or b')
-    """
-    kind = next(kind for kind in kinds(hint) if kind is not type(None))
-    if get_origin(kind) is tuple:
-        one, *others = get_args(kind)
-        each = _taken(one).removeprefix("a ")
-        many = "" if others == [...] else f"{1 + len(others)} "
-        return f"{many}{each}" if get_origin(one) is Literal else f"{many}{each}s"
-    if get_origin(kind) is Literal:
-        *most, last = map(str, get_args(kind))
-        return f"{', '.join(most)} or {last}" if most else last
-    names = {int: "a whole number", float: "a number", bool: "True or False", Path: "a path"}
-    return names.get(kind, "a text")
-
-
-def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
+def from_python(kind: type[Request], arguments: Mapping[str, Any]) -> Request:
     """A request of this kind; lists become tuples, one name for several a tuple, text a path.
 
     >>> from vitascope.commands.compare import Compare
@@ -223,72 +202,42 @@ def from_python(kind: type[Request], words: Mapping[str, Any]) -> Request:
         UserError: If an argument is unknown or missing, or a value out of its range.
     """
     hints = get_type_hints(kind, include_extras=True)
-    for name in words:
+    for name in arguments:
         if name not in hints:
             raise unknown("argument", name, hints)
-    missing = [name for name in needed(kind) if name not in words]
+    missing = [name for name in needed(kind) if name not in arguments]
     if missing:
         raise UserError(f"{kind.__name__.lower()} needs {' and '.join(missing)}")
-    made = kind(**{name: _fitted(value, hints[name], name) for name, value in words.items()})
+    made = kind(**{name: _fitted(value, hints[name], name) for name, value in arguments.items()})
     check(made)
     _check_out(made)
     return made
 
 
 def _fitted(value: Any, hint: Any, name: str) -> Any:
-    """Return a value in the type of its field.
+    """Return a value in the type of its field: one for several becomes a tuple, text a path.
 
     Raises:
         UserError: If the value has another type.
     """
-    wrong = UserError(f"{name} takes {_taken(hint)}, not {value!r:.80}")
-    if value is None:
-        if type(None) not in kinds(hint):
-            raise wrong
-        return None
-    for kind in kinds(hint):
-        if get_origin(kind) is tuple:
-            one, *others = get_args(kind)
-            given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
-            many = tuple(value) if given else (value,)
-            if others != [...] and len(many) != 1 + len(others):
-                raise wrong
-            return tuple(_fitted(item, one, name) for item in many)
-        if get_origin(kind) is Literal:
-            if value in get_args(kind):
-                return value
-            raise unknown(name, str(value), map(str, get_args(kind)))
-        if kind in _ACCEPTS and isinstance(value, _ACCEPTS[kind]):
-            if isinstance(value, bool) != (kind is bool):
-                continue
-            if isinstance(value, str) and "\0" in value:
-                raise UserError(f"{name} has a NUL character: {value!r:.80}")
-            if kind is Path and not os.fspath(value):
-                raise UserError(f"{name} is an empty path; give a file or a folder")
-            return value if isinstance(value, kind) else kind(value)
-    raise wrong
-
-
-_ACCEPTS: dict[type, Any] = {  # what a field's type takes from Python
-    bool: bool,
-    int: Integral,
-    float: Real,
-    Path: str | os.PathLike,
-    str: str | os.PathLike,
-}
-
-
-def kinds(hint: Any) -> list[Any]:
-    """The types that a field takes, without what they are annotated with.
-
-    >>> kinds(Annotated[int, "seed"] | None)
-    [<class 'int'>, <class 'NoneType'>]
-    """
-    if get_origin(hint) is Annotated:
-        return kinds(get_args(hint)[0])
-    if get_origin(hint) in (Union, types.UnionType):
-        return [kind for part in get_args(hint) for kind in kinds(part)]
-    return [hint]
+    several = next((kind for kind in types_in(hint) if get_origin(kind) is tuple), None)
+    if several is not None and value is not None:
+        given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        value = tuple(value) if given else (value,)
+    elif get_origin(types_in(hint)[0]) is Literal and isinstance(value, str):
+        choices = [choice for kind in types_in(hint) for choice in get_args(kind)]
+        if value not in choices:
+            raise unknown(name, value, map(str, choices))
+    elif isinstance(value, os.PathLike) and str in types_in(hint):
+        value = os.fspath(value)
+    check_type(value, hint, name)
+    if Path in types_in(hint) and value is not None:
+        if not os.fspath(value):
+            raise UserError(f"{name} is an empty path; give a file or a folder")
+        return Path(value)
+    if isinstance(value, Number) and not isinstance(value, int | float):  # one of numpy's
+        return int(value) if isinstance(value, Integral) else float(value)  # type: ignore[arg-type]
+    return value
 
 
 def needed(kind: Any) -> list[str]:
@@ -304,11 +253,11 @@ def typed_line(command: str, request: Any) -> str:
     'vitascope inspect runs/a --images 8 --quiet'
     """
     hints = get_type_hints(type(request), include_extras=True)
-    words, options = ["vitascope", *command.split()], []
+    line, options = ["vitascope", *command.split()], []
     for field in fields(request):
         value = getattr(request, field.name)
         if Positional in getattr(hints[field.name], "__metadata__", ()):
-            words += map(str, value if isinstance(value, tuple) else [value])
+            line += map(str, value if isinstance(value, tuple) else [value])
         elif value != field.default:
             options.append((f"--{field.name.replace('_', '-')}", value))
-    return command_line(words, options)
+    return command_line(line, options)

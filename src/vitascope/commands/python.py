@@ -124,9 +124,9 @@ def _described(kind: Any) -> str:
 
 def _parameters(kind: Any, **hints: Any) -> list[signatures.Parameter]:
     """The fields of a command's options as parameters."""
-    known = get_type_hints(kind) | hints
+    annotations = get_type_hints(kind) | hints
     return [
-        each.replace(annotation=known.get(each.name, Any))
+        each.replace(annotation=annotations.get(each.name, Any))
         for each in signatures.signature(kind).parameters.values()
     ]
 

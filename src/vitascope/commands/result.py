@@ -103,7 +103,7 @@ class Result:
 
     @property
     def _shown(self) -> bool:
-        """Whether there is anything that a page shows."""
+        """Return whether there is anything that a page shows."""
         from vitascope.report.contents import KINDS
 
         return any(record.kind in KINDS for record in self.records.values())

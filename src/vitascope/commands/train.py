@@ -190,7 +190,7 @@ def _recommended(options: Train, folder: Path) -> Train:
 
 
 def _opens_no_code(model: str) -> bool:
-    """Whether a model's name refers to weights alone, not to a Python function."""
+    """Return whether a model's name refers to weights alone, not to a Python function."""
     from vitascope.loading.opening import is_named, split_file
 
     return is_named(model) or Path(model).is_dir() or split_file(model)[1] is not None

@@ -176,7 +176,7 @@ def _between(estimate: stats.Estimate, sign: bool = False) -> str:
 
 
 def _badge(recommendation: stats.Recommendation, margin: float, against: Sequence[str]) -> str:
-    """How far the headline can be trusted; cautions come first."""
+    """Return how far the headline can be trusted; cautions come first."""
     if against:
         return f"With caution: {'; '.join(against)}"
     if recommendation.verdict == "clear":
@@ -236,7 +236,7 @@ def _grids(reported: Evidence, cost: Mapping[str, float]) -> list[str]:
 
 
 def _shown(lead: stats.Estimate) -> bool:
-    """Whether the interval excludes 0, and speaks of more than two single runs."""
+    """Return whether the interval excludes 0, and speaks of more than two single runs."""
     return (lead.low > 0 or lead.high < 0) and not lead.one_run
 
 
@@ -300,7 +300,7 @@ def _few(chosen: Evidence, reported: Evidence, trainings: Trainings) -> list[str
 
 
 def _trend(rows: Sequence[FractionResults], reference: str) -> list[str]:
-    """How each lead over the reference changes from the most images to the fewest."""
+    """Return how each lead over the reference changes from the most images to the fewest."""
     if len(rows) < 2:
         return []
     sentences = []

@@ -95,7 +95,7 @@ class BuildUp:
         return load_images(self.data, self.image_size, self.validation)
 
     def training(self, kinds: Kinds) -> Training:
-        """How the network of these kinds is trained."""
+        """Return how the network of these kinds is trained."""
         return Training(
             model=self.base,
             model_args={**self.model_args, "kinds": kinds},
@@ -137,7 +137,7 @@ def candidates(base: Kinds) -> Generator[Candidate, bool, Kinds]:
 
 
 def improves(trial: Sequence[float], before: Sequence[float], margin: float = 0.0) -> bool:
-    """Whether the mean over seeds is higher by more than the margin; a tie is no improvement.
+    """Return whether the mean over seeds is higher by more than the margin; a tie is not.
 
     >>> improves([90.0, 92.0], [91.0, 91.0]), improves([92.0], [91.0]), improves([92.0], [91.0], 1)
     (False, True, False)

@@ -382,7 +382,7 @@ def _answer(
 
 
 def next_steps(question: Comparison, dataset: Dataset, out: Path) -> list[list[str]]:
-    """What to do with the answer: in words, and the command."""
+    """Return what to do with the answer: in words, and the command."""
     folder, final = shlex.quote(str(out)), shlex.quote(str(out / "model"))
     steps = [
         ["Use it", f"vitascope predict {folder} IMAGES --out answers.csv"],

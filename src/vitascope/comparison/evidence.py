@@ -63,7 +63,7 @@ class Evidence:
         return max(run.fraction for run in self.runs)
 
     def trained_on(self, fraction: float) -> int:
-        """How many images a fraction is."""
+        """Return how many images a fraction is."""
         return max(run.num_images for run in self.runs if run.fraction == fraction)
 
     def correct(self, fraction: float) -> Mapping[str, np.ndarray]:

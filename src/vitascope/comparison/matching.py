@@ -52,7 +52,7 @@ def _matched(name: str, wanted: int, cost: Callable[[str, dict[str, Any]], int])
 
 
 def _width(name: str) -> tuple[Callable[[int], dict[str, Any]], int]:
-    """How a width is said to a model, as a multiple of its smallest step, and its usual width."""
+    """Return a function from width to a model's arguments, and the model's usual width."""
     model, made_with = OURS.get(read_name(name).base, (None, {}))
     if model is None:
         raise UserError(f"--match: {name} has no width that can be set; models of ours have")

@@ -42,6 +42,15 @@ class PlanOptions:
     match: str | None = None  # "compute"
 
 
+def _several(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> _several(1, "run"), _several(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparisonPlan:
     """The trainings of a comparison, and how long they are expected to take."""
@@ -71,17 +80,16 @@ class ComparisonPlan:
         """Describe what will be trained."""
         asked = self.question
         parts = [
-            f"{len(asked.models)} model{'s' * (len(asked.models) > 1)} ({', '.join(asked.models)})",
-            f"{len(asked.fractions)} fraction{'s' if len(asked.fractions) > 1 else ''}",
-            f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}",
-            *([f"{asked.folds} folds"] if asked.folds else []),
+            f"{_several(len(asked.models), 'model')} ({', '.join(asked.models)})",
+            _several(len(asked.fractions), "fraction"),
+            _several(len(asked.seeds), "seed"),
+            *([_several(asked.folds, "fold")] if asked.folds else []),
         ]
-        short = f", after {len(asked.models) * len(FACTORS)} short ones to tune"
-        epochs = asked.recipe.epochs
-        summary = (
-            f"{' x '.join(parts)}: {len(asked.runs())} runs of {epochs} epoch{'s' * (epochs > 1)}"
-        )
-        summary += f"{short if self.tune else ''}, about {in_words(self.seconds)}"
+        runs, epochs = len(asked.runs()), asked.recipe.epochs
+        summary = f"{' x '.join(parts)}: {_several(runs, 'run')} of {_several(epochs, 'epoch')}"
+        if self.tune:
+            summary += f", after {len(asked.models) * len(FACTORS)} short ones to tune"
+        summary += f", about {in_words(self.seconds)}"
         rounds = []
         if self.most > len(asked.seeds):
             rounds = [
@@ -169,7 +177,7 @@ def make_plan(
     def tuning(question: Comparison) -> float:
         short = changed_recipe(question.recipe, max(1, round(SHARE * question.recipe.epochs)), {})
         one = replace(question, recipe=short, fractions=(max(question.fractions),))
-        return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None))
+        return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None, until=None))
 
     def all_of(question: Comparison) -> float:
         return lasts(question) + (tuning(question) if options.tune else 0.0)
@@ -198,6 +206,9 @@ def make_plan(
             except UserError as error:  # no time, or a model that takes no such images
                 problem, speeds = problem or error, full
                 continue
+            if fitted is not None and not _much_longer(small.question, fitted.question):
+                speeds = full
+                continue
             said = f"pixels: images are {side} on a side instead of {dataset.train.size[-1]}"
             fitted, full = replace(small, left_out=(said, *small.left_out)), speeds
         if fitted is None:
@@ -211,7 +222,8 @@ def make_plan(
     most = len(question.seeds)
     if budget is not None:
         dearest = sorted(question.models, key=lambda name: -speeds[name].step)[:2]
-        one = replace(question, models=tuple(dearest), seeds=question.seeds[:1], reference=None)
+        one = replace(question, models=tuple(dearest), seeds=question.seeds[:1], until=None)
+        one = replace(one, reference=None)
         pair = lasts(replace(one, fractions=(max(question.fractions),)))
         most = most_seeds(most, budget - spent - seconds, pair)
     elif question.until:
@@ -227,6 +239,11 @@ def make_plan(
         epochs=asked.recipe.epochs,
         most=most,
     )
+
+
+def _much_longer(question: Comparison, other: Comparison) -> bool:
+    """Whether smaller images are worth it: a quarter more epochs."""
+    return question.recipe.epochs >= 1.25 * other.recipe.epochs
 
 
 def smaller_sides(size: Sequence[int]) -> list[int]:

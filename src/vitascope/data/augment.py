@@ -67,18 +67,18 @@ class Augmentation:
 
     @property
     def varies_each_image(self) -> bool:
-        """Whether images are changed one by one, rather than shifted and mirrored as a batch."""
+        """Return whether images are changed one by one, not shifted and mirrored as a batch."""
         jitters = self.rand_augment is not None or self.color_jitter > 0
         return self.crop == "resized" or jitters
 
     @property
     def mixes(self) -> bool:
-        """Whether pairs of images may be mixed."""
+        """Return whether pairs of images may be mixed."""
         return self.mixup_prob > 0 and (self.mixup > 0 or self.cutmix > 0)
 
     @property
     def soft(self) -> bool:
-        """Whether the targets are distributions rather than labels."""
+        """Return whether the targets are distributions rather than labels."""
         return self.mixes or self.label_smoothing > 0
 
 

@@ -44,7 +44,7 @@ class Dataset:
 
 
 def histogram(pixels: Tensor) -> Tensor:
-    """How often each value occurs in each channel. (C, 256) int64"""
+    """Return how often each value occurs in each channel. (C, 256) int64"""
     channels = pixels.transpose(0, 1).flatten(1)
     return torch.stack([torch.bincount(c, minlength=256) for c in channels])
 

@@ -106,7 +106,7 @@ class Survey:
 
     @property
     def leaks(self) -> bool:
-        """Whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
+        """Return whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
         alike = self.near_across + self.mirrored_across
         return bool(self.exact_across) or alike > MANY_ALIKE * sum(self.test)
 
@@ -140,7 +140,7 @@ class Survey:
 
 
 def _balance(imbalance: float) -> str:
-    """How much larger the largest class is.
+    """Return how much larger the largest class is.
 
     >>> _balance(1.02), _balance(1.6)
     ('of about the same size', 'the largest 1.6 times the smallest')

@@ -86,20 +86,20 @@ def _components(maps: Tensor, tolerance: float) -> CompressedMaps | None:
     left = maps.log()
     left -= left.mean(-1, keepdim=True)
     whole = torch.zeros_like(left)
-    found: dict[str, list[Tensor]] = {"query": [], "key": [], "scale": []}
+    parts: dict[str, list[Tensor]] = {"query": [], "key": [], "scale": []}
     for _ in range(most):
         query, key, scale = _largest(left)
         share = (scale[:, None] * query)[..., None] * key[:, None]
         left -= share
         whole += share
         for name, value in (("query", query), ("key", key), ("scale", scale)):
-            found[name].append(value)
+            parts[name].append(value)
         mean, worst = _error(whole.softmax(-1), maps)
         if worst <= tolerance:
             arrays = {
-                "query": torch.stack(found["query"], -1).to(torch.int8).numpy(),
-                "key": torch.stack(found["key"], -1).to(torch.int8).numpy(),
-                "scale": torch.stack(found["scale"], -1).numpy(),
+                "query": torch.stack(parts["query"], -1).to(torch.int8).numpy(),
+                "key": torch.stack(parts["key"], -1).to(torch.int8).numpy(),
+                "scale": torch.stack(parts["scale"], -1).numpy(),
             }
             return CompressedMaps(arrays, mean, worst)
     return None
@@ -138,9 +138,9 @@ def _from_levels(levels: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True).clamp(min=FLOOR)
 
 
-def _error(found: Tensor, maps: Tensor) -> tuple[float, float]:
+def _error(rebuilt: Tensor, maps: Tensor) -> tuple[float, float]:
     """Mean and largest total variation over rows."""
-    rows = (found - maps).abs().sum(-1) / 2
+    rows = (rebuilt - maps).abs().sum(-1) / 2
     return rows.mean().item(), rows.max().item()
 
 
@@ -175,7 +175,7 @@ def evenly_spaced(items: Sequence[T], number: int) -> list[T]:
 
 
 def counts_that_fit(images: int, epochs: int, room: int) -> tuple[int, int]:
-    """How many images and epochs to keep of these, where ``room`` pairs fit.
+    """Return how many images and epochs to keep of these, where ``room`` pairs fit.
 
     >>> counts_that_fit(6, 6, 36), counts_that_fit(6, 6, 10), counts_that_fit(6, 1, 2)
     ((6, 6), (3, 3), (2, 1))
@@ -201,11 +201,11 @@ def layers_that_fit(
         images: How many there are.
     """
     halves = _fitting_layers(one, most // min(2, images))
-    kept = halves if len(halves) >= min(4, len(one)) else _fitting_layers(one, most)
-    if not kept:
+    fitting = halves if len(halves) >= min(4, len(one)) else _fitting_layers(one, most)
+    if not fitting:
         least = min(made.num_bytes for made in one.values())
         raise UserError(f"the maps of one layer alone take {least:,} bytes of {most:,} there are")
-    return kept, {name: "too large for a page" for name in one if name not in kept}
+    return fitting, {name: "too large for a page" for name in one if name not in fitting}
 
 
 def _fitting_layers(one: Mapping[str, CompressedMaps], room: int) -> list[str]:
@@ -220,4 +220,4 @@ def _fitting_layers(one: Mapping[str, CompressedMaps], room: int) -> list[str]:
 def left_out_notes(images: int, few_images: int, epochs: int, few_epochs: int) -> list[str]:
     """Sentences about the images and epochs that were left out."""
     pairs = (("images", images, few_images), ("kept epochs", epochs, few_epochs))
-    return [f"{few} of {all_} {what}, to stay small" for what, all_, few in pairs if few < all_]
+    return [f"{few} of {all_} {noun}, to stay small" for noun, all_, few in pairs if few < all_]

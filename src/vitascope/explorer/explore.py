@@ -112,14 +112,16 @@ def explore(
         layouts = {name: layouts[name] for name in names}
         room = most_bytes // sum(one[name].num_bytes for name in names)
         count, epochs = counts_that_fit(len(images), len(weights), room)
-    kept = evenly_spaced(list(weights), epochs)
-    parts, answers = _over_epochs(model, images[:count], layouts, [weights[e] for e in kept])
+    shown_epochs = evenly_spaced(list(weights), epochs)
+    parts, answers = _over_epochs(
+        model, images[:count], layouts, [weights[e] for e in shown_epochs]
+    )
     arrays, described = stack_epochs(parts, layouts)
     while (size := _bytes(arrays)) > most_bytes and count * epochs > 1:
         room = min(count * epochs - 1, most_bytes * count * epochs // size)
         count, epochs = counts_that_fit(count, epochs, room)  # some images take more than the first
         parts, answers = _fewer(parts, count, epochs), evenly_spaced(answers, epochs)
-        kept = evenly_spaced(kept, epochs)
+        shown_epochs = evenly_spaced(shown_epochs, epochs)
         arrays, described = stack_epochs(parts, layouts)
     pictures = dataset.test.pixels(where[:count])
     arrays |= {f"image/{i}": image_bytes(pixels) for i, pixels in enumerate(pictures)}
@@ -130,7 +132,7 @@ def explore(
         "model": session.opened.name,
         "about": about,
         "data": dataset.name,
-        "epochs": kept,
+        "epochs": shown_epochs,
         "images": [{"index": int(i), "label": v} for i, v in zip(where, labels, strict=False)],
         "answers": top_answers([each[:count] for each in answers], classes),
         "layers": described,
@@ -178,7 +180,7 @@ def _fewer(parts: Sequence[LayerMaps], count: int, epochs: int) -> list[LayerMap
     return [
         {
             name: {k: v[:count] if k in ("maps", "shares") else v for k, v in part.items()}
-            for name, part in found.items()
+            for name, part in subset.items()
         }
-        for found in evenly_spaced(parts, epochs)
+        for subset in evenly_spaced(parts, epochs)
     ]

@@ -45,8 +45,8 @@ MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"RIFF")  # how their files begin
 class Refusal(UserError):
     """An uploaded image is refused; ``status`` is the HTTP status code for the reason."""
 
-    def __init__(self, status: int, words: str):
-        super().__init__(words)
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
         self.status = status
 
 
@@ -92,14 +92,14 @@ def runs_in(path: str) -> list[str]:
     for cell in cells:
         if cell["fraction"] > best.get(cell["model"], {"fraction": 0})["fraction"]:
             best[cell["model"]] = cell
-    found = [
+    runs = [
         str(folder / cell["folder"])
         for model, cell in best.items()
         if (folder / "explorer" / f"{file_name(model)}.json").exists()
     ]
-    if not found:
+    if not runs:
         raise UserError(f"no model of {path} has attention on a grid of patches to explore")
-    return found
+    return runs
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ class Live:
             blank = torch.zeros(1, *session.loaded.test.size, device=session.device)
             names = [layer["name"] for layer in record.values["layers"]]
             structure = ModelStructure(session.model, blank)
-            found = layouts_of(structure, names)[0] if names else {}
-            layouts = {name: found[name] for name in names}
+            layout_of = layouts_of(structure, names)[0] if names else {}
+            layouts = {name: layout_of[name] for name in names}
             models.append(_Model(session, layouts, explainer_of(structure), record))
         return cls(models)
 

@@ -160,17 +160,17 @@ def layouts_of(
 ) -> tuple[dict[str, GridLayout], dict[str, str]]:
     """Layouts of layers that attend to patches on a grid; the other layers, with the reason."""
     able, left_out = structure.chosen_layers(layers, without_map(structure), "the explorer")
-    found = {}
+    layouts = {}
     for name, places in able.items():
         try:
             tokens = [structure.query_names(places), structure.key_names(places)]
-            found[name] = grid_layout(places, *tokens)
+            layouts[name] = grid_layout(places, *tokens)
         except UserError as error:
             left_out[name] = str(error)
-    if not found:
+    if not layouts:
         name, why = next(iter(left_out.items()))
         raise UserError(f"the explorer needs attention on a grid of patches; {name}: {why}")
-    return found, left_out
+    return layouts, left_out
 
 
 def attention_maps(
@@ -190,22 +190,22 @@ def attention_maps(
 
     with capture.evaluating(model), capture.watch_maps(model, wanted, show):
         answers = capture.logits_of(model(images)).float().softmax(-1).cpu()
-    found: LayerMaps = {}
+    layer_maps: LayerMaps = {}
     for name, layout in layouts.items():
         maps = raw[name]
         if "mixed" in maps:
-            found[name] = {part: maps[part] for part in ("mixed", "shares") if part in maps}
-            found[name]["maps"] = found[name].pop("mixed")
+            layer_maps[name] = {part: maps[part] for part in ("mixed", "shares") if part in maps}
+            layer_maps[name]["maps"] = layer_maps[name].pop("mixed")
             continue
         gate = torch.from_numpy(gates_in_force(gated[name])).float()
         axes = separable(maps["position"][0], layout.grid, layout.keys)
         if axes is None:
             share = gate[:, None, None]
-            found[name] = {"maps": (1 - share) * maps["content"] + share * maps["position"]}
+            layer_maps[name] = {"maps": (1 - share) * maps["content"] + share * maps["position"]}
         else:
-            found[name] = {"maps": maps["content"], "gate": gate}
-            found[name] |= {"down": axes[0], "across": axes[1]}
-    return found, answers
+            layer_maps[name] = {"maps": maps["content"], "gate": gate}
+            layer_maps[name] |= {"down": axes[0], "across": axes[1]}
+    return layer_maps, answers
 
 
 def stack_epochs(
@@ -251,7 +251,7 @@ def top_answers(found: Sequence[Tensor], classes: Sequence[str]) -> list[list[An
 
 
 def explainer_of(structure: ModelStructure) -> Explainer | None:
-    """What explains the model; None where it has no features on a grid."""
+    """Return what explains the model; None where it has no features on a grid."""
     try:
         return Explainer(structure)
     except UserError:
@@ -282,16 +282,16 @@ def relevance_maps(
 
 
 def similar_features(explain: Explainer, images: Tensor) -> Tensor | None:
-    """How similar the features of each place are to those of all places, 0 to 1. (n, h * w, h, w)
+    """Return the similarity of the features at each two places, 0 to 1. (n, h * w, h, w)
 
     The cosine of the features of two places, less their mean over the image; below 0 it is 0. They
     are the features that Grad-CAM weights. None where there are too many places.
     """
     assert explain.layer is not None
     name = explain.layer.name
-    with capture.evaluating(explain.model), capture.features(explain.model, name) as found:
+    with capture.evaluating(explain.model), capture.features(explain.model, name) as outputs:
         explain.model(images)
-    features = explain.layer.layout.as_image(found[name]).float()  # (n, C, h, w)
+    features = explain.layer.layout.as_image(outputs[name]).float()  # (n, C, h, w)
     h, w = features.shape[2:]
     if h * w > MOST_PLACES:
         return None

@@ -44,7 +44,7 @@ LARGEST = 200  # classes of a confusion matrix that is kept
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """How often class i was called j. (K, K) int64
+    """Return how often class i was called j. (K, K) int64
 
     >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
     [[1, 1], [0, 1]]
@@ -54,7 +54,7 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np
 
 
 def mistakes(
-    found: Predictions, classes: Sequence[str], images: ImageSet | None
+    predictions: Predictions, classes: Sequence[str], images: ImageSet | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Values and arrays for a record, among them small pictures of the images that are listed.
 
@@ -63,7 +63,7 @@ def mistakes(
         classes: Their names.
         images: In the same order, for their files and pictures; None where they are not at hand.
     """
-    matrix = confusion(found.label, found.predicted, len(classes))
+    matrix = confusion(predictions.label, predictions.predicted, len(classes))
     number, right = matrix.sum(1), matrix.diagonal()
     there = number > 0
     shares = right[there] / number[there]
@@ -76,25 +76,29 @@ def mistakes(
     }
     fields = {"confusion": matrix} if len(classes) <= LARGEST else {}
     if images is not None:
-        order = np.argsort(found.probability, kind="stable")
-        for name, which in zip(LISTS, (~found.correct, found.correct), strict=True):
+        order = np.argsort(predictions.probability, kind="stable")
+        for name, which in zip(LISTS, (~predictions.correct, predictions.correct), strict=True):
             some = order[which[order]][:SHOWN].tolist()
-            values[name] = [_line(found, classes, images, index) for index in some]
+            values[name] = [_line(predictions, classes, images, index) for index in some]
             fields |= _pictures(images, some)
     return values, fields
 
 
 def _line(
-    found: Predictions, classes: Sequence[str], images: ImageSet, index: int
+    predictions: Predictions, classes: Sequence[str], images: ImageSet, index: int
 ) -> dict[str, Any]:
     """One image in a list."""
-    sure = {} if found.confidence is None else {"confidence": float(found.confidence[index])}
+    sure = (
+        {}
+        if predictions.confidence is None
+        else {"confidence": float(predictions.confidence[index])}
+    )
     return {
         "file": images.name(index),
         "index": index,
-        "label": classes[int(found.label[index])],
-        "predicted": classes[int(found.predicted[index])],
-        "probability": float(found.probability[index]),  # of the label
+        "label": classes[int(predictions.label[index])],
+        "predicted": classes[int(predictions.predicted[index])],
+        "probability": float(predictions.probability[index]),  # of the label
         **sure,
     }
 
@@ -241,8 +245,8 @@ def evaluate_on(
     for done, name in enumerate(trial.on, start=1):
         later = (len(trial.on) - done) * len(batches)
 
-        def advance(what: str, ahead: int, later: int = later) -> None:
-            steps(what, ahead + later)
+        def advance(step: str, ahead: int, later: int = later) -> None:
+            steps(step, ahead + later)
 
         results = measure_robustness(
             name, trial, model, batches, session.statistics, advance, relabel

@@ -65,7 +65,7 @@ STATISTICS = {"nep": negative_share, "ape": positive_mean}
 
 
 def compared(mine: np.ndarray, first: np.ndarray, what: str) -> dict[str, Any]:
-    """How far a run's NEP or APE is above the first run's, of (b, k) eigenvalues each.
+    """Return how far a run's NEP or APE is above the first run's, of (b, k) eigenvalues each.
 
     >>> convex, bent = np.full((8, 2), 1.0), np.tile([[1.0, -1.0], [-2.0, -1.0]], (4, 1))
     >>> compared(bent, convex, "nep")["verdict"]

@@ -21,7 +21,7 @@ NUM_PICTURES = 10  # epochs with pictures, the first weights among them
 
 
 def head_records(model: nn.Module, images: Tensor) -> dict[str, Record]:
-    """What the heads look at on these images, by instrument; gates of gated models alone.
+    """Return what the heads look at on these images, by instrument; gates of gated models alone.
 
     Raises:
         UserError: If the model has no attention that can be measured.

@@ -32,7 +32,7 @@ KERNEL_WIDTH = 16  # channels of a head that a CPU's kernel is made for, at leas
 
 
 def is_plain(num_tokens: int, head_dim: int) -> bool:
-    """Whether plain products are faster than the fused kernel.
+    """Return whether plain products are faster than the fused kernel.
 
     >>> is_plain(17, 8), is_plain(65, 8), is_plain(17, 64)
     (True, False, False)

@@ -43,5 +43,5 @@ class BoxBlur(nn.Module):
         return F.avg_pool2d(padded, self.size, stride=1)
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"size={self.size}"

@@ -63,7 +63,7 @@ class GPSA(PSA):
         self.forced_gate: float | None = None  # see `measure.ablation.masking`
 
     def reset_parameters(self) -> None:
-        """As :class:`PSA`, and the gates at ``gate_init``."""
+        """Like :class:`PSA`, and the gates at ``gate_init``."""
         super().reset_parameters()
         if hasattr(self, "gating_param"):  # not while the base class is being built
             nn.init.constant_(self.gating_param, self.gate_init)

@@ -21,7 +21,7 @@ MODES = {
 
 
 def margins(conv: nn.Conv2d) -> list[tuple[int, int]]:
-    """How far the kernel reaches before and after a patch, on each axis; the middle is the patch.
+    """Return how far the kernel reaches before and after a patch, on each axis.
 
     >>> margins(nn.Conv2d(1, 1, (3, 4), dilation=(2, 1)))
     [(2, 2), (1, 2)]
@@ -31,7 +31,7 @@ def margins(conv: nn.Conv2d) -> list[tuple[int, int]]:
 
 
 def head_offsets(conv: nn.Conv2d) -> Tensor:
-    """Where each entry of the kernel looks, (y, x), in the order of its weights. (H, 2)
+    """Return where each entry of the kernel looks, (y, x), in the order of its weights. (H, 2)
 
     >>> head_offsets(nn.Conv2d(1, 1, (1, 3))).tolist()
     [[0.0, -1.0], [0.0, 0.0], [0.0, 1.0]]

@@ -58,12 +58,12 @@ class Window(NamedTuple):
         return start.clamp(0, max(length - self.size, 0)) if self.border == "shift" else start
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        """Whether queries see keys along one axis. (..., q), (..., k) -> (..., q, k)"""
+        """Return whether queries see keys along one axis. (..., q), (..., k) -> (..., q, k)"""
         step = key.unsqueeze(-2) - self.first(query, length).unsqueeze(-1)
         return (step >= 0) & (step < self.size)
 
     def covers(self, grid: Sequence[int]) -> bool:
-        """Whether every patch sees the whole grid."""
+        """Return whether every patch sees the whole grid."""
         reach = self.size if self.border == "shift" else (self.size + 1) // 2
         return reach >= max(grid)
 
@@ -171,7 +171,7 @@ def _outer(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _home(grid: Sequence[int], blocks: Sequence[Tensor]) -> Tensor:
-    """Where each patch's query lies among the blocks' queries, row by row. (N,)"""
+    """Return where each patch's query lies among the blocks' queries, row by row. (N,)"""
     (_, high), (count, wide) = (block.shape for block in blocks)
     y, x = (torch.arange(n, device=blocks[0].device) for n in grid)
     rows = (y // high) * (count * high * wide) + (y % high) * wide
@@ -266,5 +266,5 @@ class NeighborhoodAttention(Attention):
         return x.shape[1] - grid[0] * grid[1]
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"num_heads={self.num_heads}, kernel_size={self.kernel_size}, border={self.border!r}"

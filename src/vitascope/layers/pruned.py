@@ -74,14 +74,14 @@ class PrunedGPSA(nn.Module):
         self.register_buffer("mixed_gate", gate[mixed].view(-1, 1, 1))
 
     def forward(self, x: Tensor, grid: Sequence[int] | None = None) -> Tensor:
-        """As :meth:`GPSA.forward`, to within ``bound``. (B, N, D) -> (B, N, D)"""
+        """Like :meth:`GPSA.forward`, to within ``bound``. (B, N, D) -> (B, N, D)"""
         grid = self.resolve_grid(x.shape[1], grid)
         value = split_heads(self.v(x), self.num_heads)
         out = torch.cat(self.branches(x, value, grid), dim=1)  # (B, H, N, d)
         return self.proj(out.transpose(1, 2).flatten(2))
 
     def branches(self, x: Tensor, value: Tensor, grid: Sequence[int]) -> list[Tensor]:
-        """What the heads that keep position, both, and content see; absent kinds are left out."""
+        """Return what the heads that keep position, both, or content see."""
         alone, both = self.num_position, self.num_mixed
         outputs = []
         if self.pos_proj is not None:
@@ -99,7 +99,7 @@ class PrunedGPSA(nn.Module):
         return outputs
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"position={self.num_position}, mixed={self.num_mixed}, content={self.num_content}"
 
 

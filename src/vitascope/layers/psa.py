@@ -163,7 +163,7 @@ class PSA(nn.Module):
         return grid
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"dim={self.dim}, num_heads={self.num_heads}, ndim={self.ndim}"
 
 

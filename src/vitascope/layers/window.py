@@ -130,5 +130,5 @@ class WindowAttention(nn.Module):
         return out[:, :, :height, :width]
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         return f"dim={self.dim}, num_heads={self.num_heads}, window={self.window}"

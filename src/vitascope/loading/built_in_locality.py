@@ -58,7 +58,7 @@ def _windows(model: nn.Module) -> list[nn.Module]:
 
 
 def _knows_offsets(layer: nn.Module) -> bool:
-    """Whether attention has a term for the offset of two patches."""
+    """Return whether attention has a term for the offset of two patches."""
     tensors = [*layer.named_parameters(), *layer.named_buffers()]
     return any("relative" in name or "rel_pos" in name for name, _ in tensors)
 
@@ -69,11 +69,11 @@ def _attends(layer: nn.Module) -> bool:
 
 
 def _units_of_patches(model: nn.Module) -> bool:
-    """Whether layers attend within the squares of patches that Hiera calls mask units."""
+    """Return whether layers attend within the squares of patches that Hiera calls mask units."""
     return any(getattr(layer, "use_mask_unit_attn", False) for layer in model.modules())
 
 
 def _mixing(model: nn.Module) -> bool:
-    """Whether it has convolutions whose windows overlap, next to its patch embedding."""
+    """Return whether it has convolutions whose windows overlap, next to its patch embedding."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return sum(layer.kernel_size[0] > layer.stride[0] for layer in layers) > 1

@@ -60,7 +60,7 @@ _REFUSALS = (  # what networks raise for arguments they do not take
 
 
 def is_named(text: str) -> bool:
-    """Whether ``text`` is the name of a model of ours or timm's, with a suffix or without."""
+    """Return whether ``text`` is the name of a model of ours or timm's."""
     source, colon, _ = read_name(text).base.partition(":")
     return not Path(text).is_dir() and (not colon or source in ("timm", "hf-hub", "local-dir"))
 
@@ -492,7 +492,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _resampled(model: nn.Module, image_size: int | None) -> bool:
-    """Whether a table of positions was made for another image size."""
+    """Return whether a table of positions was made for another image size."""
     own = _description(model).get("input_size")
     tables = any("pos_embed" in n or "relative_position" in n for n in model.state_dict())
     return bool(image_size and own and tables and tuple(own)[-1] != image_size)

@@ -26,8 +26,9 @@ from torch.nn import functional as F
 from vitascope import capture
 from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import normal_tensor, split
+from vitascope.measure.streaming.batches import each_batch, normal_tensor, split
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["MeanIoU", "class_iou", "confusion", "miou", "windowed_logits"]
 
@@ -103,7 +104,7 @@ def class_iou(matrix: np.ndarray) -> np.ndarray:
 
 
 def starts(size: int, window: int) -> Iterator[int]:
-    """Where windows begin that cover an axis, overlapping by a third.
+    """Return where windows begin that cover an axis, overlapping by a third.
 
     >>> list(starts(20, 9)), list(starts(9, 9))
     ([0, 6, 11], [0])
@@ -131,6 +132,7 @@ def windowed_logits(model: nn.Module, images: Tensor, window: int | None) -> Ten
     return total / count
 
 
+@checked
 def miou(
     model: nn.Module,
     batches: Iterable[Any],
@@ -151,7 +153,7 @@ def miou(
     num_images = 0
     device = next((p.device for p in model.parameters()), None)
     with capture.evaluating(model):
-        for batch in batches:
+        for batch in each_batch(batches):
             images, masks = split(batch)
             if masks is None or masks.ndim != 3:
                 raise UserError("miou needs batches of (images, masks), masks (B, height, width)")

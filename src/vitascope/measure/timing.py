@@ -51,7 +51,7 @@ class TimedComparison:
         return float(np.median(self.seconds[name]))
 
     def speed(self, name: str, reference: str) -> tuple[float, float, float]:
-        """How many times faster than the reference: lower quartile, median, upper quartile.
+        """Return how many times faster than the reference: lower quartile, median, upper quartile.
 
         >>> TimedComparison({"a": (1.0, 1.0, 2.0), "b": (2.0, 2.0, 4.0)}).speed("a", "b")
         (2.0, 2.0, 2.0)

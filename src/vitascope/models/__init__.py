@@ -16,7 +16,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError, reason, unknown
 from vitascope.hub_access import hub_download
 from vitascope.layers.context_broadcasting.broadcasting import broadcast
 from vitascope.models.convit.convit import ConViT, ConViTDistilled, GatePruning
@@ -26,6 +26,7 @@ from vitascope.models.suffix import read_name
 from vitascope.models.vit.cifar import CIFAR
 from vitascope.models.vit.dial import DIAL
 from vitascope.models.weights import check_weights
+from vitascope.settings import checked
 
 __all__ = [
     "ConViT",
@@ -41,6 +42,7 @@ __all__ = [
 KNOWN = {*OURS, *CIFAR}
 
 
+@checked
 def list_models(pattern: str | None = None) -> list[str]:
     """Names for :func:`create_model`: ours, then timm's where a pattern asks for them.
 
@@ -74,6 +76,7 @@ def _text(name: Any) -> str:
     return name
 
 
+@checked
 def create_model(name: str, **kwargs: Any) -> nn.Module:
     """Build a model: ours first, any of timm's otherwise.
 
@@ -120,7 +123,11 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
     except TypeError as error:
         if "unexpected keyword argument" in str(error):
             raise UnknownArgument(f"{name} takes no such argument: {error}") from None
+        raise UserError(f"cannot build {name}: {reason(error)}") from None
+    except UserError:
         raise
+    except (ValueError, ArithmeticError, AssertionError) as error:
+        raise UserError(f"cannot build {name}: {reason(error)}") from None
     except RuntimeError as error:
         if "No pretrained weights exist" in str(error):
             raise UserError(
@@ -134,7 +141,7 @@ def create_model(name: str, **kwargs: Any) -> nn.Module:
 
 
 def takes_patches(name: str) -> bool:
-    """Whether the name is of one of our transformers, whose patches may have any size.
+    """Return whether the name is of one of our transformers, whose patches may have any size.
 
     >>> takes_patches("convit_mini+cb"), takes_patches("resnet_mini")
     (True, False)
@@ -144,7 +151,7 @@ def takes_patches(name: str) -> bool:
 
 
 def _is_plain_vit(name: str) -> bool:
-    """Whether it is a ViT of ours with plain attention, the kind that takes changes."""
+    """Return whether it is a ViT of ours with plain attention, the kind that takes changes."""
     return name in OURS and OURS[name][0] in (VisionTransformer, VisionTransformerDistilled)
 
 

@@ -158,7 +158,7 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
 
 
 def _released(name: str) -> dict[str, Any]:
-    """Where timm keeps weights that fit."""
+    """Return where timm keeps weights that fit."""
     family, size, *rest = name.split("_")
     forms: dict[str, tuple[list[str], ...]] = {"convit": ([],), "deit": ([], ["distilled"])}
     if size not in ("tiny", "small", "base") or rest not in forms.get(family, ()):

@@ -101,7 +101,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
 
 
 def _plain(value: Tensor) -> bool:
-    """Whether it is a dense strided tensor."""
+    """Return whether it is a dense strided tensor."""
     packed = value.is_nested or value.is_quantized or value.is_meta
     return not packed and value.layout == torch.strided
 

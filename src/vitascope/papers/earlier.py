@@ -65,7 +65,7 @@ class Earlier:
 
 
 def is_final_top1(cell: CellSpec) -> bool:
-    """Whether a number is the final top-1, which the images that a run got right give."""
+    """Return whether a number is the final top-1, which the images that a run got right give."""
     return cell.measurement == TOP1
 
 
@@ -99,7 +99,7 @@ def _cells(study: Record, plan: Plan) -> dict[CellSpec, list[float]] | None:
 
 
 def _is_the_same(study: Record, name: str, scale: Scale, plan: Plan) -> bool:
-    """Whether a record is of this study at this scale, of whichever seeds, and has every cell."""
+    """Return whether a record is of this study at this scale and has every cell."""
     wanted, given = plain(asdict(scale)), dict(study.config)
     wanted.pop("seeds")
     given.pop("seeds", None)

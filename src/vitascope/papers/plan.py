@@ -87,7 +87,7 @@ class Measurement:
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether it is a share of the test images, which adds to its noise."""
+        """Return whether it is a share of the test images, which adds to its noise."""
         return self.unit in ACCURACIES
 
 

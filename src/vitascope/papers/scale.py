@@ -119,7 +119,7 @@ class Scale:
 
     @property
     def is_paper(self) -> bool:
-        """Whether this is the papers' own size."""
+        """Return whether this is the papers' own size."""
         return self.name == "paper"
 
     def pick(
@@ -138,7 +138,7 @@ class Scale:
         recipe: str | None = None,
         **model_args: Any,
     ) -> Training:
-        """How the model of a role is trained; ``recipe`` is the paper's where it is not DeiT's."""
+        """Return the training of a role's model; ``recipe`` is the paper's, if not DeiT's."""
         if isinstance(role, str):
             if role not in ROLES:
                 raise unknown("role", role, ROLES)

@@ -29,7 +29,7 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def tied(words: str) -> str:
+def tied(text: str) -> str:
     """Words in which a percent sign, top-1 and an interval are not broken over two lines.
 
     What stands in backticks is code and stays as it is.
@@ -37,20 +37,20 @@ def tied(words: str) -> str:
     >>> tied("90.0 % top-1 [88.1, 91.9]: `--set a=[0, 1]`")
     '90.0\\xa0% top\u20111 [88.1,\\xa091.9]: `--set a=[0, 1]`'
     """
-    parts = words.split("`")
-    for place in range(0, len(parts), 2):
-        part = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), parts[place])
-        parts[place] = re.sub(r"\btop-(?=\d)", "top\u2011", part.replace(" %", "\u00a0%"))
+    parts = text.split("`")
+    for index in range(0, len(parts), 2):
+        part = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", "\u00a0"), parts[index])
+        parts[index] = re.sub(r"\btop-(?=\d)", "top\u2011", part.replace(" %", "\u00a0%"))
     return "`".join(parts)
 
 
-def code(words: str) -> Markup:
+def code(text: str) -> Markup:
     """Words for the page in which what stands in backticks is code.
 
     >>> code("a < b: type `vitascope data`")
     Markup('a &lt; b: type <code>vitascope data</code>')
     """
-    return Markup(re.sub("`([^`]+)`", lambda part: f"<code>{typed(part[1])}</code>", escape(words)))
+    return Markup(re.sub("`([^`]+)`", lambda part: f"<code>{typed(part[1])}</code>", escape(text)))
 
 
 def typed(command: str) -> Markup:
@@ -81,8 +81,8 @@ def number(value: Any, digits: int | None = None) -> str:
     """
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return "–"
-    words = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
-    return words.replace("-", "−")
+    text = f"{value:.3g}" if digits is None else f"{value:.{digits}f}"
+    return text.replace("-", "−")
 
 
 def interval(low: float | None, high: float | None, *, sign: bool = False) -> str:

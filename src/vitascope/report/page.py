@@ -48,10 +48,10 @@ def _render(report: PageContents, most: int) -> str:
     several = len(sections) > 1
     template = environment().get_template("section.html")
     items = []
-    for place, section in enumerate(sections):
-        p, level = (f"s{place + 1}-", 3) if several else ("", 2)
+    for number, section in enumerate(sections):
+        p, level = (f"s{number + 1}-", 3) if several else ("", 2)
         body = template.render(section=section, p=p, level=level, most=most)
-        items.append({"section": section, "anchor": f"part-{place + 1}", "body": Markup(body)})
+        items.append({"section": section, "anchor": f"part-{number + 1}", "body": Markup(body)})
     style, scripts, explorer = asset("style.css"), [asset("script.js")], Markup()
     if report.explorers:
         css = {name: style.css for name, style in report.styles.names.items()}

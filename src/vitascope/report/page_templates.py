@@ -13,7 +13,7 @@ from vitascope.report.formatting import FILTERS, interval
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """Where templates are found, and what they may call."""
+    """Return where templates are found, and what they may call."""
     made = Environment(
         loader=PackageLoader("vitascope.report"),
         autoescape=True,

@@ -41,8 +41,8 @@ class Source:
 
     def settings(self, part: str) -> Mapping[str, Any]:
         """One part of what it was asked to do (``recipe``, ``data``); empty if it has none."""
-        found = self.record.config.get(part)
-        return found if isinstance(found, Mapping) else {}
+        settings = self.record.config.get(part)
+        return settings if isinstance(settings, Mapping) else {}
 
 
 @dataclass(frozen=True, kw_only=True)

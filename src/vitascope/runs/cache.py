@@ -137,7 +137,7 @@ def train_and_read(
 
 
 def is_finished(training: Training, readings: Sequence[Reading], seed: int, out: Path) -> bool:
-    """Whether a run and its readings are there.
+    """Return whether a run and its readings are there.
 
     Raises:
         UserError: If the run was trained on other images than the source now has.

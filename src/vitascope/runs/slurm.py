@@ -105,7 +105,7 @@ def _submitted(function: Any, calls: Sequence[tuple[Any, ...]], out: Path, engin
 
 
 def _sentence(error: Exception) -> str:
-    """What sbatch or submitit said, without its traceback and stars."""
+    """Return what sbatch or submitit said, without its traceback and stars."""
     lines = [line.strip(" *-|") for line in str(error).splitlines()]
     said = [line for line in lines if line.lower().startswith(("sbatch:", "unavailable"))]
     return reason(Exception(" ".join(said or [line for line in lines if line][:3])))
@@ -120,6 +120,8 @@ def _wait(running: Sequence[Any], engine: Any) -> dict[int, str]:
             for number, job in list(waiting.items()):
                 if _has_result(job, engine):
                     error = _error_of(job)
+                    if error is not None and queued is not None and job.job_id in queued:
+                        continue  # SLURM starts it again (requeue)
                     if error is not None:
                         failed[number] = _cause(job, error)
                     del waiting[number]

@@ -343,7 +343,7 @@ def _folded(runs: Sequence[Runs], weights: Sequence[float], level: float) -> Est
 
 
 def difference(first: Any, second: Any, **images: Any) -> Estimate:
-    """How far the first model is ahead of the second, in points; further words as `contrast`'s."""
+    """Estimate how far the first model is ahead of the second, in points, as `contrast` does."""
     return contrast([first, second], (1.0, -1.0), **images)
 
 

@@ -26,6 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.settings import checked
 from vitascope.stats.differences import Images, Runs, estimate, runs_of
 from vitascope.stats.variance import ErrorVariance, Estimate
 
@@ -59,6 +60,7 @@ class Recommendation:
     reason: str  # one line
 
 
+@checked
 def recommend(
     correct: Mapping[str, Any],
     cost: Mapping[str, float],
@@ -252,7 +254,7 @@ def scaled(
 
 
 def _least(now: int, most: int, distance: float, variance: Any) -> int | None:
-    """How many more than ``now`` make half of the interval shorter than ``distance``."""
+    """Return how many more than ``now`` make half of the interval shorter than ``distance``."""
 
     def decides(count: int) -> bool:
         return bool(variance(count).half_width() < distance)

@@ -197,7 +197,7 @@ def _leave() -> None:
 
 
 def _on_cpu(device: str | None) -> bool:
-    """Whether to stay on the CPU; picks the GPU that was named."""
+    """Return whether to stay on the CPU; picks the GPU that was named."""
     chosen = device_of(device)
     if chosen.type == "cuda" and chosen.index is not None:
         torch.cuda.set_device(chosen)

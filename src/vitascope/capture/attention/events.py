@@ -114,7 +114,7 @@ def attention_weights(
 
 
 def is_opaque(module: nn.Module) -> bool:
-    """Whether hooks would change how the layer runs, or it never forms its attention map."""
+    """Return whether hooks would change how the layer runs, or it never forms its attention map."""
     return isinstance(module, nn.MultiheadAttention) or (
         (hasattr(module, "gating_param") or getattr(module, "maps_on_request", False) is True)
         and callable(getattr(module, "attention", None))
@@ -165,12 +165,12 @@ def _behind(projection: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
 
 
 def is_fused_layer(module: nn.Module) -> bool:
-    """Whether it is torch's ``TransformerEncoderLayer``, which has a fused fast path."""
+    """Return whether it is torch's ``TransformerEncoderLayer``, which has a fused fast path."""
     return type(module).forward is nn.TransformerEncoderLayer.forward
 
 
 def has_fused_layers(model: nn.Module) -> bool:
-    """Whether the model has fused layers, inside which hooks cannot run."""
+    """Return whether the model has fused layers, inside which hooks cannot run."""
     return any(is_fused_layer(module) for module in model.modules())
 
 
@@ -301,7 +301,7 @@ def _as_used(operand: Tensor, soft: Tensor) -> tuple[Tensor, bool] | None:
 
 
 def _dropped_or_mixed(used: Tensor, soft: Tensor, tolerance: float) -> bool:
-    """Whether ``used`` is the softmax after dropout, or with its heads mixed linearly."""
+    """Return whether ``used`` is the softmax after dropout, or with its heads mixed linearly."""
     used, soft = used.detach().float(), soft.detach().float()
     some = used.flatten()[:4096], soft.flatten()[:4096]
     alive = (some[0] != 0) & (some[1] > 1e-12)

@@ -204,7 +204,7 @@ def _alone(module: nn.Module) -> Iterator[None]:
 
 
 def _tokens_alone(frame: Frame, number: int) -> Tokens | None:
-    """Where the tokens of a layer's attention stand in the layer's own input.
+    """Return where the tokens of a layer's attention stand in the layer's own input.
 
     The layer runs again alone; "coordinates" are the index on the first axis of its input and the
     index of the token. Whether its channels are the last axis or the second is not known: the one

@@ -12,12 +12,12 @@ __all__ = ["is_chosen", "learned_queries", "over_channels", "tokens_of"]
 
 
 def learned_queries(event: Event, tracer: CoordinateTracer) -> bool:
-    """Whether the queries are parameters, as in attention pooling: no token of the image asks."""
+    """Return whether the queries are parameters, as in attention pooling."""
     return event.query is not None and tracer.is_learned(event.query)
 
 
 def over_channels(event: Event, tracer: CoordinateTracer) -> bool:
-    """Whether the map compares channels: its scores are sums over different tokens."""
+    """Return whether the map compares channels: its scores are sums over different tokens."""
     if event.scores is not None:
         return tracer.lost_in_a_sum(event.scores)
     if event.query is None:
@@ -27,7 +27,7 @@ def over_channels(event: Event, tracer: CoordinateTracer) -> bool:
 
 
 def is_chosen(event: Event, tracer: CoordinateTracer) -> bool:
-    """Whether which tokens the layer has depends on the image or on chance (masking)."""
+    """Return whether which tokens the layer has depends on the image or on chance (masking)."""
     sides = (event.query, event.key, event.scores)
     return any(side is not None and tracer.is_chosen(side) for side in sides)
 

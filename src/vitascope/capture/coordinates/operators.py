@@ -48,7 +48,7 @@ def _smallest_step(values: Tensor) -> float:
 
 
 def fills_a_grid(coordinates: Tensor) -> bool:
-    """Whether points (..., 2), without NaN, are all the crossings of their rows and columns."""
+    """Return whether points (..., 2) are all the crossings of their rows and columns."""
     points = coordinates[~coordinates[..., 0].isnan()]
     different = len((points * 16).round().unique(dim=0))
     return different == distinct(points[:, 0]) * distinct(points[:, 1]) > 0
@@ -60,7 +60,7 @@ def empty_plane(shape: torch.Size) -> Tensor:
 
 
 def is_empty(plane: Tensor) -> bool:
-    """Whether a plane is one expanded zero: no element has coordinates."""
+    """Return whether a plane is one expanded zero: no element has coordinates."""
     one = plane.untyped_storage().nbytes() == plane.element_size()
     return one and not plane.as_strided((1,), (0,)).item()
 

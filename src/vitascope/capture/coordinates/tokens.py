@@ -53,12 +53,12 @@ class TokenCoordinates:
 
     @property
     def over_tokens(self) -> bool:
-        """Whether any token has coordinates; False for attention over channels."""
+        """Return whether any token has coordinates; False for attention over channels."""
         return bool((~self.query.isnan()).any() or (~self.key.isnan()).any())
 
     @property
     def only_tokens_ask(self) -> bool:
-        """Whether this is class attention: only tokens without coordinates are queries."""
+        """Return whether this is class attention: only tokens without coordinates are queries."""
         asked = bool((~self.key.isnan()).any())
         return asked and len(self.query) == 1 and bool(self.query.isnan().all())
 
@@ -118,7 +118,7 @@ def trace_tokens(
     grid: tuple[int, int] | None = None,
     num_prefix_tokens: int | None = None,
 ) -> tuple[dict[str, TokenCoordinates], dict[str, str]]:
-    """As :func:`token_coordinates`, with a second dict: untraced layers and the reason."""
+    """Like :func:`token_coordinates`, with a second dict: untraced layers and the reason."""
     coordinates: dict[str, TokenCoordinates] = {}
     untraced: dict[str, str] = {}
     image = one_image(example_input)

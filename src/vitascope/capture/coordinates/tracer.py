@@ -94,18 +94,18 @@ class CoordinateTracer(TorchDispatchMode):
         return entry[0] if entry else None
 
     def lost_in_a_sum(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` has no coordinates because a product summed over different tokens.
+        """Return whether ``tensor`` lost its coordinates in a sum over different tokens.
 
         True of attention over channels and of token mixing; not where coordinates are unknown.
         """
         return _key(tensor) in self._lost
 
     def is_learned(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` was seen to be computed from parameters; False where it is unknown."""
+        """Return whether ``tensor`` was computed from parameters; False where it is unknown."""
         return isinstance(tensor, Parameter) or _key(tensor) in self._of_parameters
 
     def is_chosen(self, tensor: Tensor) -> bool:
-        """Whether which tokens ``tensor`` has depends on the image or on chance (masking)."""
+        """Return whether the choice of tokens depends on the image or on chance (masking)."""
         return _key(tensor) in self._chosen
 
     def _note_origin(self, out: Any, depends: bool, chosen: bool, of_parameters: bool) -> None:
@@ -224,7 +224,7 @@ class CoordinateTracer(TorchDispatchMode):
                 self.put(tensor, carry(before, tensor.shape) if index == 0 else None)
 
     def _unpredictable(self, index: Any) -> bool:
-        """Whether an index depends on the image or on chance."""
+        """Return whether an index depends on the image or on chance."""
         return isinstance(index, Tensor) and (
             self.of(index) is not None or _key(index) in self._unknown
         )
@@ -266,7 +266,7 @@ class CoordinateTracer(TorchDispatchMode):
 
 
 def _placed(planes: CoordinatePlanes | None) -> bool:
-    """Whether any element has coordinates."""
+    """Return whether any element has coordinates."""
     return planes is not None and (bool(planes[0].any()) or bool(planes[3].any()))
 
 

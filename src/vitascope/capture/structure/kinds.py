@@ -177,7 +177,7 @@ def _is_mixer(call: _Call, whole: dict[str, str]) -> bool:
 
 
 def _reduces(call: _Call) -> bool:
-    """Whether the output grid is smaller than the input grid, and not a single point."""
+    """Return whether the output grid is smaller than the input grid, and not a single point."""
     if call.before is None or call.after is None:
         return False
     (h, w), (down, across) = call.before.grid, call.after.grid

@@ -128,7 +128,7 @@ class _SumFollower(TorchFunctionMode):
         return out
 
     def _alone(self, name: str, other: Tensor) -> bool:
-        """Whether no other unit (for a convolution: no other layer) is on the branch."""
+        """Return whether no other unit (for a convolution: no other layer) is on the branch."""
         around = self.around.pop(name, None)
         direct = around is None or (
             around.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
@@ -147,7 +147,7 @@ class _SumFollower(TorchFunctionMode):
         return {name: other for name, other in branches.items() if self._is_shortcut(name, other)}
 
     def _is_shortcut(self, name: str, other: Tensor) -> bool:
-        """Whether a term is the stream: a learned one is only if the branch was computed from it.
+        """Return whether a term is the stream; a learned one is if the branch was computed from it.
 
         A class token is, to which the first class attention is added; position embeddings are not.
         """

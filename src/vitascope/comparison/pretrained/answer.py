@@ -360,7 +360,7 @@ def _plan(
     left: float | None,
     engine: Engine,
 ) -> RacePlan:
-    """Who is fine-tuned: of those that a run can build again."""
+    """Return who is fine-tuned: of those that a run can build again."""
     able = {name: each for name, each in candidates.items() if each.backbone.rebuildable}
     wanted = runners(
         [

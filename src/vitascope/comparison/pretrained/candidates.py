@@ -49,7 +49,7 @@ class Backbone:
 
     @property
     def rebuildable(self) -> bool:
-        """Whether a run's config can say how the network is made."""
+        """Return whether a run's config can say how the network is made."""
         return self.opened is not None and self.opened.architecture is not None
 
     @property

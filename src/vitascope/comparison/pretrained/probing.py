@@ -102,7 +102,7 @@ def probe_all(
 
 
 def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
-    """How the training images are parted; nothing is held out where test images choose.
+    """Return how the training images are parted; nothing is held out where test images choose.
 
     Raises:
         UserError: If there are none, or a part holds one group alone.

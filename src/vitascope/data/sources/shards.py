@@ -82,7 +82,7 @@ def expand(pattern: str) -> list[Path]:
 
 
 def _count(pattern: str) -> int:
-    """How many names the braces of a pattern stand for, or more where there are braces inside.
+    """Return at least the number of names that the braces of a pattern stand for.
 
     >>> _count("{train,val}-{000..146}.tar")
     294

@@ -148,6 +148,6 @@ class ContextBroadcast(nn.Module):
         return out.mT.reshape(x.shape) if spatial else out.reshape(x.shape)
 
     def extra_repr(self) -> str:
-        """What ``print(model)`` shows."""
+        """Return what ``print(model)`` shows."""
         scale = "" if self.scale is None else f", scale_form={self.scale_form!r}"
         return f"{self.dim}, kind={self.kind!r}{scale}"

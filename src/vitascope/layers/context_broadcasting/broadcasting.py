@@ -35,6 +35,7 @@ from vitascope.layers.context_broadcasting.whole_image import (
     follow_attention,
     follow_block,
 )
+from vitascope.settings import checked
 
 __all__ = ["BroadcastCost", "Position", "Where", "broadcast", "broadcast_cost"]
 
@@ -58,6 +59,7 @@ class BroadcastCost:
     multiply_adds: int | None  # as Tables S5 and S6 count them; None without an input to run on
 
 
+@checked
 def broadcast(
     model: Model,
     kind: Kind = "cb",

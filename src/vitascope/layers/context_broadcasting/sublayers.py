@@ -81,7 +81,7 @@ def mlps(model: nn.Module) -> list[Sublayer]:
 
 
 def _has_queries(module: nn.Module) -> bool:
-    """Whether a child is, or holds, a dense layer for queries."""
+    """Return whether a child is, or holds, a dense layer for queries."""
     return any(
         name in _QUERIES and any(_is_dense(m) for m in child.modules())
         for name, child in module.named_children()
@@ -93,13 +93,13 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _has_shortcut(module: nn.Module) -> bool:
-    """Whether its output includes a shortcut: it has a drop path, and ``has_skip`` is not False."""
+    """Return whether its output includes a shortcut: it has a drop path and a skip."""
     drops = any(name.startswith("drop_path") for name, _ in module.named_children())
     return drops and getattr(module, "has_skip", True)
 
 
 def _holds_mlp(model: nn.Module, name: str) -> bool:
-    """Whether it contains an MLP of its own width, as attention pooling does."""
+    """Return whether it contains an MLP of its own width, as attention pooling does."""
     width = _widths(model, _first(model, name))[0]
     children = [f"{name}." * bool(name) + n for n, _ in model.get_submodule(name).named_children()]
     inner = [_dense(model, child) for child in children]
@@ -178,7 +178,7 @@ def _widens_and_returns(model: nn.Module, dense: list[str]) -> bool:
 
 
 def _over_channels(model: nn.Module, name: str, dense: list[str]) -> bool:
-    """Whether it mixes channels: as wide as a norm beside it, and not a convolutional block."""
+    """Return whether it mixes channels: it is as wide as a norm next to it."""
     beside = model.get_submodule(name.rpartition(".")[0])
     norms = {m.normalized_shape for m in beside.children() if isinstance(m, nn.LayerNorm)}
     if norms and (_widths(model, dense[0])[0],) not in norms:

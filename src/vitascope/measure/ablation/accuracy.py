@@ -10,7 +10,7 @@ from vitascope.errors import UserError
 
 
 def correct(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
-    """Whether the top-1 prediction of each image is its label (argmax of soft labels). (N,) bool"""
+    """Return whether each image's prediction is its label (argmax of soft labels). (N,) bool"""
     right = []
     with capture.evaluating(model):
         for images, labels in pairs:

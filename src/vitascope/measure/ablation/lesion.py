@@ -27,6 +27,7 @@ from vitascope.measure.ablation.accuracy import correct
 from vitascope.measure.streaming.batches import labelled_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Lesion", "lesion"]
 
@@ -67,6 +68,7 @@ class Lesion:
         return Record(kind="lesion", values=values, arrays=arrays)
 
 
+@checked
 def lesion(
     model: nn.Module,
     batches: Iterable[Any],

@@ -28,6 +28,7 @@ from vitascope.errors import UserError
 from vitascope.measure.ablation.accuracy import correct
 from vitascope.measure.streaming.batches import labelled_in
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Masking", "forced_gates", "masking", "position_embeddings", "without_positions"]
 
@@ -112,6 +113,7 @@ def forced_gates(layers: Iterable[nn.Module], gate: float) -> Iterator[None]:
                 module.forced_gate = before
 
 
+@checked
 def masking(
     model: nn.Module,
     batches: Iterable[Any],

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Entropy", "StreamingEntropy", "entropy", "row_entropy"]
 
@@ -89,6 +90,7 @@ class StreamingEntropy(StreamingInstrument, name="entropy"):
         return Entropy(nats, num_keys, num_images, self.left_out)
 
 
+@checked
 def entropy(
     model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
 ) -> Entropy:

@@ -21,6 +21,7 @@ from vitascope import capture
 from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Gates", "gates", "gates_in_force"]
 
@@ -54,6 +55,7 @@ def gates_in_force(layer: nn.Module) -> np.ndarray:
     return gate.detach().double().flatten().cpu().numpy()
 
 
+@checked
 def gates(model: nn.Module, batches: Any = None, *, layers: str | Iterable[str] = "*") -> Gates:
     """The gates of every gated layer of ``model``; ``batches`` is ignored."""
     require_module(model)

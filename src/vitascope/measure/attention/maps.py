@@ -33,6 +33,7 @@ from vitascope.measure.attention.nonlocality import without_patches
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["MapsOfQuery", "StreamingMaps", "maps", "without_map"]
 
@@ -206,6 +207,7 @@ class StreamingMaps(StreamingInstrument, name="maps"):
         )
 
 
+@checked
 def maps(
     model: nn.Module,
     batches: Iterable[Any],

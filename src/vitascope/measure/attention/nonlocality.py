@@ -30,6 +30,7 @@ from vitascope import capture
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = [
     "Nonlocality",
@@ -158,6 +159,7 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
         )
 
 
+@checked
 def nonlocality(
     model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
 ) -> Nonlocality:

@@ -37,6 +37,7 @@ from vitascope.measure.curvature.objective import (
 )
 from vitascope.measure.curvature.products import HessianProducts, flat, unflattened
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["BlockCurvature", "GaussNewtonProducts", "blocks", "groups_of"]
 
@@ -160,6 +161,7 @@ def _trace(product: Product, like: Tensor, probes: int, seed: int) -> tuple[floa
     return hutch_plus_plus(product, like, probes, torch.Generator().manual_seed(seed))
 
 
+@checked
 def blocks(
     model: nn.Module,
     batches: Iterable[Any],

@@ -32,6 +32,7 @@ from vitascope.measure.curvature.eigenvalues import Product, orthogonal
 from vitascope.measure.curvature.objective import fixed_batches
 from vitascope.measure.curvature.products import HessianProducts
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["HessianDensity", "density", "hutch_plus_plus", "quadrature"]
 
@@ -136,6 +137,7 @@ def hutch_plus_plus(
     return caught + rest * mean, rest * error
 
 
+@checked
 def density(
     model: nn.Module,
     batches: Iterable[Any],

@@ -76,7 +76,7 @@ def error_bounds(values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
 
 
 def settled(values: np.ndarray, residuals: np.ndarray, k: int, tolerance: float) -> bool:
-    """Whether the first ``k`` Ritz values, by falling magnitude, are found and stay the first."""
+    """Return whether the ``k`` Ritz values of largest magnitude have converged."""
     if len(values) <= k:
         return False
     converged = residuals[:k] <= tolerance * np.abs(values[:k])

@@ -35,6 +35,7 @@ from vitascope.measure.curvature.objective import fixed_batches
 from vitascope.measure.curvature.products import HessianProducts
 from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.measure.curvature.spectrum import HessianSpectrum
+from vitascope.settings import checked
 
 __all__ = ["HessianSpectrum", "eigenvectors", "hessian"]
 
@@ -50,6 +51,7 @@ def _checked(num_eigenvalues: int, tolerance: float, weight_decay: float, dtype:
         raise UserError(f"dtype is {dtype}: give torch.float32 or torch.float64")
 
 
+@checked
 def hessian(
     model: nn.Module,
     batches: Iterable[Any],

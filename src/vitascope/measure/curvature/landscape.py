@@ -35,6 +35,7 @@ from vitascope.measure.curvature.objective import (
 )
 from vitascope.measure.curvature.resume import ResumeFile, fingerprint
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Landscape", "landscape"]
 
@@ -94,6 +95,7 @@ def squares(weights: Direction, directions: Sequence[Direction]) -> np.ndarray:
     return products
 
 
+@checked
 def landscape(
     model: nn.Module,
     batches: Iterable[Any],

@@ -29,7 +29,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from vitascope.capture import evaluating, logits_of
 from vitascope.errors import UserError, unknown
-from vitascope.measure.streaming.batches import normal_tensor, on_device, split
+from vitascope.measure.streaming.batches import each_batch, normal_tensor, on_device, split
 
 BATCH_NORM = ("running", "batch")
 
@@ -196,7 +196,7 @@ def fixed_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Augmented images and their targets, batch by batch, on the model's device."""
     empty = True
-    for batch in batches:
+    for batch in each_batch(batches):
         empty = False
         images, targets = split(batch)
         if len(images) == 0:

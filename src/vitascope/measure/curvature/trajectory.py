@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Trajectory", "polar", "trajectory"]
 
@@ -54,6 +55,7 @@ def polar(square: float, inner: float, start: float) -> tuple[float, float]:
     return radius, float(np.arccos(np.clip(inner / np.sqrt(square * start), -1.0, 1.0)))
 
 
+@checked
 def trajectory(
     states: Mapping[int, Callable[[], State]] | Mapping[int, State],
     *,

@@ -31,6 +31,7 @@ from vitascope.errors import UserError
 from vitascope.measure.streaming.model_structure import ModelStructure, grouped
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["CKA", "StreamingCKA", "cka", "u_centred"]
 
@@ -217,6 +218,7 @@ class StreamingCKA(StreamingInstrument, name="cka"):
         )
 
 
+@checked
 def cka(
     model: nn.Module,
     batches: Iterable[Any],

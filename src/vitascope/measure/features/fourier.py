@@ -39,6 +39,7 @@ from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = [
     "Fourier",
@@ -133,7 +134,7 @@ def over_white_noise(half: np.ndarray, width: int) -> np.ndarray:
 
 
 def released_diagonal(half: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`diagonal`, at the frequencies of the released code: those sampled below pi.
+    """Like :func:`diagonal`, at the frequencies of the released code: those sampled below pi.
 
     >>> released_diagonal(np.zeros((4, 3)), 4)[0].tolist()
     [0.0, 0.5]
@@ -173,6 +174,7 @@ class StreamingFourier(UnitMeans, name="fourier"):
         return Fourier(frequency, amplitude, *named, num_images, self.left_out, self.end)
 
 
+@checked
 def fourier(
     model: nn.Module,
     batches: Iterable[Any],

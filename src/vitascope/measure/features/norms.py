@@ -30,6 +30,7 @@ from vitascope.measure.features.per_unit import on_a_grid
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["FACTOR", "QUANTILES", "StreamingNorms", "TokenNorms", "high_norm", "norms"]
 
@@ -181,6 +182,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
         )
 
 
+@checked
 def norms(
     model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
 ) -> TokenNorms:

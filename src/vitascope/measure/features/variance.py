@@ -22,6 +22,7 @@ from vitascope.measure.features.per_unit import UnitMeans
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["StreamingVariance", "Variance", "spatial_variance", "variance"]
 
@@ -67,6 +68,7 @@ class StreamingVariance(UnitMeans, name="variance"):
         return Variance(variance, self.kinds, self.stages, num_images, self.left_out)
 
 
+@checked
 def variance(
     model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
 ) -> Variance:

@@ -40,6 +40,7 @@ from vitascope.measure.robustness.changed_images import drawn
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
+from vitascope.settings import checked
 
 METHODS = ("rollout", "gradient", "grad-cam")
 PICTURE = 96  # pixels a side of the small images that are kept beside the maps
@@ -215,6 +216,7 @@ class Explainer:
         raise UserError("the answer does not depend on what the layers put out")
 
 
+@checked
 def relevance(
     model: nn.Module,
     batches: Iterable[Any],

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
-from vitascope.measure.streaming.batches import labelled_in
+from vitascope.measure.streaming.batches import each_batch, labelled_in
 
 SLACK = 0.01  # of the range from black to white: what normalising and back may be off
 
@@ -114,7 +114,7 @@ class ChangedImageAccuracy:
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
     """Labelled batches on the model's device, with the images' positions in their set."""
     done = 0
-    for batch in batches:
+    for batch in each_batch(batches):
         ((images, labels),) = labelled_in([batch], model)
         given = getattr(batch, "indices", None)
         numbers = list(range(done, done + len(images))) if given is None else given.tolist()

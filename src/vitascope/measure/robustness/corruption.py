@@ -42,6 +42,7 @@ from vitascope.measure.robustness.corruptions.constants import (
 from vitascope.measure.robustness.corruptions.corrupt import corrupt
 from vitascope.measure.streaming.batches import first_images
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Corruption", "corruption", "corruption_of_sets", "mean_corruption_error"]
 
@@ -118,6 +119,7 @@ def chosen(
     return names, levels
 
 
+@checked
 def corruption(
     model: nn.Module,
     batches: Iterable[Any],

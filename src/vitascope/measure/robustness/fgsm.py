@@ -38,6 +38,7 @@ from vitascope.measure.robustness.changed_images import (
     classes_of,
 )
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
 
@@ -109,6 +110,7 @@ def one_step(start: Tensor, pixels: Tensor, slope: Tensor, step: float, epsilon:
     return moved.clamp(min=pixels - epsilon, max=pixels + epsilon).clamp(0, 1)
 
 
+@checked
 def fgsm(
     model: nn.Module,
     batches: Iterable[Any],

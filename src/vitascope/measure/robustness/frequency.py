@@ -37,6 +37,7 @@ from vitascope.measure.robustness.changed_images import (
     drawn,
 )
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Frequency", "band", "filtered", "frequency", "radius"]
 
@@ -88,6 +89,7 @@ def filtered(spectrum: Tensor, mask: Tensor, rms: float) -> Tensor:
     return noise * (rms / strength)
 
 
+@checked
 def frequency(
     model: nn.Module,
     batches: Iterable[Any],

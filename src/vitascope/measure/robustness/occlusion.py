@@ -27,6 +27,7 @@ from vitascope.measure.robustness.changed_images import (
     accuracy_on_changed_images,
 )
 from vitascope.record import Record
+from vitascope.settings import checked
 
 __all__ = ["Occlusion", "box", "occlude", "occlusion"]
 
@@ -76,6 +77,7 @@ def occlude(images: Tensor, size: float, value: Tensor | float = 0.0) -> Tensor:
     return changed
 
 
+@checked
 def occlusion(
     model: nn.Module,
     batches: Iterable[Any],

@@ -32,6 +32,7 @@ from vitascope.measure.robustness.fgsm import (
     one_step,
     strengths,
 )
+from vitascope.settings import checked
 
 __all__ = ["pgd", "steps_of"]
 
@@ -54,6 +55,7 @@ def steps_of(
     return start
 
 
+@checked
 def pgd(
     model: nn.Module,
     batches: Iterable[Any],

@@ -31,7 +31,7 @@ def split(batch: Any) -> tuple[Tensor, Tensor | None]:
     )
 
 
-def _each(batches: Any) -> Iterable[Any]:
+def each_batch(batches: Any) -> Iterable[Any]:
     """Return the batches one by one; a tensor (B, C, H, W) is one batch."""
     if isinstance(batches, Tensor):
         if batches.ndim not in (4, 5):
@@ -48,7 +48,7 @@ def _each(batches: Any) -> Iterable[Any]:
 def images_in(batches: Iterable[Any], model: nn.Module | None = None) -> Iterator[Tensor]:
     """The images of each batch, on the model's device; no batch is an error."""
     empty = True
-    for batch in _each(batches):
+    for batch in each_batch(batches):
         empty = False
         yield on_device(split(batch)[0], model)
     if empty:
@@ -60,7 +60,7 @@ def labelled_in(
 ) -> list[tuple[Tensor, Tensor]]:
     """Images with labels, kept for several passes."""
     pairs = []
-    for batch in _each(batches):
+    for batch in each_batch(batches):
         images, labels = split(batch)
         if labels is None:
             raise UserError("accuracy needs labels: give batches of (images, labels)")
@@ -74,7 +74,7 @@ def first_images(
     batches: Iterable[Any], model: nn.Module | None = None
 ) -> tuple[Tensor, Iterable[Any]]:
     """The first batch's images, and all batches again."""
-    iterator = iter(_each(batches))
+    iterator = iter(each_batch(batches))
     first = next(iterator, None)
     if first is None:
         raise UserError("no images to measure on: the batches are empty")

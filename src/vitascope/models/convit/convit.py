@@ -254,7 +254,7 @@ class ConViTDistilled(ConViT):
         ]
 
     def set_distilled_training(self, enable: bool = True) -> None:
-        """Whether training gives a pair of logits."""
+        """Return whether training gives a pair of logits."""
         self.distilled_training = enable
 
     def get_classifier(self) -> Any:

@@ -51,7 +51,7 @@ def stage_kinds(kinds: Sequence[str] | None, depths: Sequence[int]) -> tuple[str
 
 
 def are_sizes(given: Any, least: int = 1) -> bool:
-    """Whether these are whole numbers, one or more of them."""
+    """Return whether these are whole numbers, one or more of them."""
     listed = isinstance(given, Sequence) and len(given) > 0
     return listed and all(isinstance(number, int) and number >= least for number in given)
 

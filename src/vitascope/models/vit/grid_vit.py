@@ -45,7 +45,7 @@ class GridViT(VisionTransformer):
         return self.blocks[index](x, grid)
 
     def prefix_after(self, index: int) -> int:
-        """How many prefix tokens a block's output begins with."""
+        """Return how many prefix tokens a block's output begins with."""
         return self.num_prefix_tokens
 
     def forward_features(self, x: Tensor) -> Tensor:  # type: ignore[override]

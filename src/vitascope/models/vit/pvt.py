@@ -250,7 +250,7 @@ class PVT(nn.Module):
         self.head.to(self.norm.weight)
 
     def run_stages(self, x: Tensor, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """What the first stages give: tokens (B, T, D), and the patches as a map (B, D, h, w)"""
+        """Return tokens (B, T, D) of the first stages, and the patches as a map (B, D, h, w)"""
         self._check_size(*x.shape[-2:])
         for stage in list(self.stages)[:count]:
             tokens, grid = stage(x)

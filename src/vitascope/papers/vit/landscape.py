@@ -191,7 +191,7 @@ def landscape(scale: Scale) -> Plan:
 
 
 def _surface_tables(scale: Scale, names: Sequence[str], runs: Runs, where: str) -> list[TableSpec]:
-    """How far the loss rises from the trained weights, its level there, and where it is infinite.
+    """Return tables of the loss: its rise, its level at the trained weights, infinite points.
 
     Args:
         scale: The scale of the study.

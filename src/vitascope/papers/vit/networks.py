@@ -104,7 +104,7 @@ class Network:
         recipe: str | None = None,
         **options: Any,
     ) -> Training:
-        """How it is trained.
+        """Return how it is trained.
 
         Args:
             scale: The scale of the study.
@@ -147,7 +147,7 @@ def looked_into(scale: Scale, *, imagenet: bool = False) -> dict[str, Training]:
 
 
 def augmented(scale: Scale, strong: bool) -> dict[str, Any]:
-    """How a training has strong or weak augmentation: its recipe, or what changes in it."""
+    """Return how a training has strong or weak augmentation: its recipe, or what changes in it."""
     if scale.is_paper:
         return {"recipe": "cifar" if strong else "cifar_weak"}
     return {"changes": STRONG if strong else {}}

@@ -26,7 +26,7 @@ def content(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.nd
 
 
 def with_tokens(record: Record, layer: str, epoch: int = 0, image: int = 0) -> np.ndarray:
-    """As :func:`content`, with the rows of tokens without coordinates last. (H, queries, K)"""
+    """Like :func:`content`, with the rows of tokens without coordinates last. (H, queries, K)"""
     if f"levels/{layer}" in record.arrays:
         levels = record.arrays[f"levels/{layer}"][epoch, image].astype(float)
         weights = np.where(levels > 0, FLOOR ** ((255 - levels) / 254), 0.0)

@@ -100,7 +100,7 @@ def _first_pair(kinds: Sequence[str]) -> list[int]:
     ([2, 1], [1, 0], [0, 1])
     """
     order = [kinds.index(kind) for kind in ("vit", "convit", "other") if kind in kinds]
-    return [*order, *(place for place in range(len(kinds)) if place not in order)][:2]
+    return [*order, *(index for index in range(len(kinds)) if index not in order)][:2]
 
 
 def _judged(answers: Any, images: Sequence[Mapping[str, Any]]) -> Any:

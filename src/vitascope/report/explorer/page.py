@@ -59,11 +59,11 @@ def section(
         first: The models to open with.
     """
     records = sorted(records, key=lambda record: record.values["model"] not in first)
-    kept, left_out = within(records, most)
-    data = data_of(kept, css, first)
-    words = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
-    words += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
-    errors = [layer["max_error"] for record in kept for layer in record.values["layers"]]
+    shown, left_out = within(records, most)
+    data = data_of(shown, css, first)
+    notes = [f"{m['label']}: {'; '.join(m['notes'])}." for m in data["models"] if m["notes"]]
+    notes += [f"Left out, to keep the page small: {', '.join(left_out)}."] if left_out else []
+    errors = [layer["max_error"] for record in shown for layer in record.values["layers"]]
     text = {**data, "live": live} if live else data
     html = (
         environment()
@@ -72,16 +72,16 @@ def section(
             data=as_json(text),
             still=[
                 ((model["label"], model["css"]), _still(record))
-                for model, record in zip(data["models"], kept, strict=True)
+                for model, record in zip(data["models"], shown, strict=True)
             ],
-            several={1: "", 2: "two models"}.get(len(kept), "two of the models"),
-            gated=any(layer["gated"] for record in kept for layer in record.values["layers"]),
+            several={1: "", 2: "two models"}.get(len(shown), "two of the models"),
+            gated=any(layer["gated"] for record in shown for layer in record.values["layers"]),
             attention=bool(errors),
-            patches=any(0 not in layer["grid"] for r in kept for layer in r.values["layers"]),
-            tokens=any(layer.get("key_tokens") for r in kept for layer in r.values["layers"]),
-            rests=any(record.values.get("relevance") for record in kept),
+            patches=any(0 not in layer["grid"] for r in shown for layer in r.values["layers"]),
+            tokens=any(layer.get("key_tokens") for r in shown for layer in r.values["layers"]),
+            rests=any(record.values.get("relevance") for record in shown),
             error=f"{100 * max(errors, default=0.0):.1f}\u00a0%",
-            notes=words,
+            notes=notes,
         )
     )
     return ExplorerPart(html=Markup(html), script=EXPLORER_SCRIPT, style=EXPLORER_STYLE)
@@ -108,17 +108,17 @@ def page(records: Sequence[Record], live: Mapping[str, Any] | None = None) -> st
 
 def within(records: Sequence[Record], most: int) -> tuple[list[Record], list[str]]:
     """The records that fit together in ``most`` bytes of base64, and the names of the others."""
-    kept: list[Record] = []
+    shown: list[Record] = []
     left_out: list[str] = []
     total = 0
     for record in records:
         size = sum(array.nbytes for array in record.arrays.values()) * 4 // 3
-        if kept and total + size > most:
+        if shown and total + size > most:
             left_out.append(str(record.values["model"]))
         else:
-            kept.append(record)
+            shown.append(record)
             total += size
-    return kept, left_out
+    return shown, left_out
 
 
 def _still(record: Record) -> list[tuple[str, Markup]]:
@@ -137,17 +137,17 @@ def _still(record: Record) -> list[tuple[str, Markup]]:
     for number in dict.fromkeys((0, len(layers) - 1)) if layers else ():
         layer, epoch = layers[number], len(record.values["epochs"]) - 1
         h, w = layer["grid"]
-        words = f"layer {number + 1}, head 1"
+        label = f"layer {number + 1}, head 1"
         if not h * w:
             row, who = stored_maps.with_tokens(record, layer["name"], epoch)[0, 0], "the "
             who += str(layer["query_tokens"][0])
             svg = _svg(row.reshape(layer["keys"]), None, (h, w), f"Attention of {who}")
-            drawn.append((f"{words}, {who}", svg))
+            drawn.append((f"{label}, {who}", svg))
             continue
         query = (h // 2, w // 2)
         row = stored_maps.mixed(record, layer["name"], epoch)[0, query[0] * w + query[1]]
         svg = _svg(row.reshape(layer["keys"]), query, (h, w), "Attention of the middle patch")
-        drawn.append((words, svg))
+        drawn.append((label, svg))
     return drawn
 
 

@@ -26,7 +26,7 @@ class AxisScale:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where ``value`` lies.
+        """Return where ``value`` lies.
 
         >>> AxisScale(1, 100, log=True).at(10)
         0.5
@@ -73,17 +73,17 @@ def ticks(scale: AxisScale, number: int = 5) -> list[float]:
     [100.0, 200.0, 500.0, 1000.0, 2000.0]
     """
     if scale.log:
-        found = _log_ticks(scale, (1, 2, 5))
-        found = found if len(found) <= number + 1 else _log_ticks(scale, (1, 3))
-        found = found if len(found) <= number + 1 else _log_ticks(scale, (1,))
-        if len(found) >= 2:
-            return found[:: math.ceil(len(found) / (number + 1))]
+        values = _log_ticks(scale, (1, 2, 5))
+        values = values if len(values) <= number + 1 else _log_ticks(scale, (1, 3))
+        values = values if len(values) <= number + 1 else _log_ticks(scale, (1,))
+        if len(values) >= 2:
+            return values[:: math.ceil(len(values) / (number + 1))]
     rough = (scale.high - scale.low) / max(number, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = min((1, 2, 5, 10), key=lambda factor: abs(math.log(factor * power / rough))) * power
     first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return [round(place * step, digits) + 0.0 for place in range(first, last + 1)]
+    return [round(multiple * step, digits) + 0.0 for multiple in range(first, last + 1)]
 
 
 def _log_ticks(scale: AxisScale, factors: tuple[int, ...]) -> list[float]:
@@ -163,18 +163,18 @@ class Plot:
         """Grid lines with their numbers, and what the two axes mean."""
         _, right, bottom, left = self.margins
         end, floor = self.width - right, self.height - bottom
-        heights = [(self.py(value), words) for value, words in yticks]
+        heights = [(self.py(value), line) for value, line in yticks]
         grid = "".join(svg.path([(left, y), (end, y)]) for y, _ in heights)
-        beside = [svg.text(left - 6, y + 0.35 * self.font, words) for y, words in heights]
+        beside = [svg.text(left - 6, y + 0.35 * self.font, line) for y, line in heights]
         notches, below, last = "", [], -1e9
-        for place, (value, lines) in enumerate(xticks):
-            x, half = self.px(value), max(svg.width(words, self.font) for words in lines) / 2
+        for index, (value, lines) in enumerate(xticks):
+            x, half = self.px(value), max(svg.width(line, self.font) for line in lines) / 2
             notches += svg.path([(x, floor), (x, floor + 4)])
-            if x - half < last + 4 and place:
+            if x - half < last + 4 and index:
                 continue
             last = x + half
-            for row, words in enumerate(lines):
-                below.append(svg.text(x, floor + 6 + self.font * (1 + 1.2 * row), words))
+            for row, line in enumerate(lines):
+                below.append(svg.text(x, floor + 6 + self.font * (1 + 1.2 * row), line))
         inner = [
             svg.tag("path", d=grid, class_="grid"),
             svg.tag("g", *beside, text_anchor="end"),
@@ -308,4 +308,4 @@ def thin(length: int, most: int) -> list[int]:
     """
     if length <= most:
         return list(range(length))
-    return sorted({int(place) for place in np.linspace(0, length - 1, most).round()})
+    return sorted({int(index) for index in np.linspace(0, length - 1, most).round()})

@@ -113,38 +113,38 @@ def draw_heat(panel: Heat, *, width: float = 420, **_: float) -> Markup:
         else 20.0
     )
     parts = [image(pooled(at), left, top, *box, "viridis")]
-    for place in thin(count_rows, max(1, int(box[1] / 12))):
-        words = panel.rows[place] if place < len(panel.rows) else ""
-        y = top + (place + 0.5) * tall + 4
-        parts.append(svg.text(left - 6, y, words, anchor="end", most=16))
-    for place in thin(count_columns, max(1, int(box[0] / (13 if turned else 15)))):
-        words = svg.shorten(panel.columns[place] if place < len(panel.columns) else "", 14)
-        x, y = left + (place + 0.5) * side, top + box[1] + 12
+    for index in thin(count_rows, max(1, int(box[1] / 12))):
+        name = panel.rows[index] if index < len(panel.rows) else ""
+        y = top + (index + 0.5) * tall + 4
+        parts.append(svg.text(left - 6, y, name, anchor="end", most=16))
+    for index in thin(count_columns, max(1, int(box[0] / (13 if turned else 15)))):
+        name = svg.shorten(panel.columns[index] if index < len(panel.columns) else "", 14)
+        x, y = left + (index + 0.5) * side, top + box[1] + 12
         turn = f"rotate(-90 {x + 3:.1f} {y:.1f})" if turned else None
         where = {"x": x + (3 if turned else 0), "y": y, "transform": turn}
-        parts.append(svg.tag("text", words, **where, text_anchor="end" if turned else "middle"))
+        parts.append(svg.tag("text", name, **where, text_anchor="end" if turned else "middle"))
     if at.size <= _SAY and side >= 24:
         parts += _numbers(panel, at, left, top, side, tall)
     parts += colour_bar(low, high, panel, left + box[0] + 12, top, min(box[1], 160))
-    said = f"{panel.title or panel.label}: {count_rows} by {count_columns} values of "
-    said += f"{panel.label or 'the matrix'} from {low:.3g} to {high:.3g}."
-    return drawn(parts, width, top + box[1] + foot, said)
+    summary = f"{panel.title or panel.label}: {count_rows} by {count_columns} values of "
+    summary += f"{panel.label or 'the matrix'} from {low:.3g} to {high:.3g}."
+    return drawn(parts, width, top + box[1] + foot, summary)
 
 
 def _numbers(
     panel: Heat, at: np.ndarray, left: float, top: float, side: float, tall: float
 ) -> list[Markup]:
-    found = []
+    labels = []
     widest = max(abs(float(v)) for v in np.nan_to_num(panel.values).ravel())
     digits = 0 if widest >= 100 else 1 if widest >= 10 else 2
     for (row, column), share in np.ndenumerate(at):
         if np.isfinite(share):
             value = float(panel.values[row, column])
-            words = f"{value:.{digits}f}" if widest >= 0.01 else f"{value:.1g}"
-            place = (left + (column + 0.5) * side, top + (row + 0.5) * tall + 3.6)
+            number = f"{value:.{digits}f}" if widest >= 0.01 else f"{value:.1g}"
+            middle = (left + (column + 0.5) * side, top + (row + 0.5) * tall + 3.6)
             kind = "on-light" if share > BRIGHT else "on-dark"
-            found.append(svg.text(*place, words.replace("-", "−"), kind, anchor="middle"))
-    return found
+            labels.append(svg.text(*middle, number.replace("-", "−"), kind, anchor="middle"))
+    return labels
 
 
 def colour_bar(
@@ -196,10 +196,10 @@ def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     fine = [np.linspace(axis[0], axis[-1], _FINE) for axis in along]
     if min(degrees.values()) < 1:
         return along[0], along[1], np.where(there, values, np.nan)
-    found = RectBivariateSpline(*along, np.where(there, values, top), **degrees)(*fine)
-    found = np.clip(found, low, top)  # splines overshoot beside a cliff
+    fitted = RectBivariateSpline(*along, np.where(there, values, top), **degrees)(*fine)
+    fitted = np.clip(fitted, low, top)  # splines overshoot beside a cliff
     nearest = [np.abs(b[:, None] - a).argmin(1) for a, b in zip(along, fine, strict=True)]
-    return fine[0], fine[1], np.where(there[np.ix_(*nearest)], found, np.nan)
+    return fine[0], fine[1], np.where(there[np.ix_(*nearest)], fitted, np.nan)
 
 
 def contour_heights(low: float, high: float, log: bool) -> np.ndarray:
@@ -232,14 +232,14 @@ def draw_surface(panel: Surface, *, width: float = 420, **_: float) -> Markup:
     drawing = contour_generator(x, y, np.ma.masked_invalid(heights.T))
     for height in contour_heights(low, high, panel.log):
         for line in drawing.lines(float(height)):
-            kept = np.asarray(line)[thin(len(line), _CONTOUR_POINTS)]
-            points = [(plot.px(float(a)), plot.py(float(b))) for a, b in kept]
+            vertices = np.asarray(line)[thin(len(line), _CONTOUR_POINTS)]
+            points = [(plot.px(float(a)), plot.py(float(b))) for a, b in vertices]
             plot.parts.append(svg.tag("path", d=svg.path(points), class_="contour"))
     if all(scale.low <= 0 <= scale.high for scale in (across, up)):
         a, b = plot.px(0.0), plot.py(0.0)
         plot.parts.append(svg.line((a - 5, b), (a + 5, b), "centre"))
         plot.parts.append(svg.line((a, b - 5), (a, b + 5), "centre"))
     plot.parts += colour_bar(low, high, matrix, 56 + side, 24, min(side, 160))
-    words = f"{panel.title or panel.label}: {panel.label} from {low:.3g} to {high:.3g} over "
-    words += f"steps from {x[0]:.3g} to {x[-1]:.3g} along two directions."
-    return plot.draw(words, "heat")
+    summary = f"{panel.title or panel.label}: {panel.label} from {low:.3g} to {high:.3g} over "
+    summary += f"steps from {x[0]:.3g} to {x[-1]:.3g} along two directions."
+    return plot.draw(summary, "heat")

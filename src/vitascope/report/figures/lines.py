@@ -54,7 +54,7 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
 
 
 def of_points(panel: Lines) -> bool:
-    """Whether every series is a single point, which has its name beside it."""
+    """Return whether every series is a single point, which has its name beside it."""
     return not panel.joined and all(len(line.x) == 1 for line in panel.series)
 
 
@@ -64,8 +64,8 @@ def axis_number(value: float) -> str:
     >>> axis_number(0.001), axis_number(2e-7), axis_number(-40.0), axis_number(120000)
     ('0.001', '2e-07', '−40', '120k')
     """
-    words = short(value) if abs(value) >= 10_000 else f"{value:g}"
-    return words.replace("-", "−") if value < 0 and "e" not in words else words
+    text = short(value) if abs(value) >= 10_000 else f"{value:g}"
+    return text.replace("-", "−") if value < 0 and "e" not in text else text
 
 
 def draw_lines(
@@ -88,8 +88,8 @@ def draw_lines(
         panel.x_label + (" (log)" if panel.x_log else ""),
         panel.y_label + (" (log)" if panel.y_log else ""),
     )
-    for words, value in panel.levels:
-        _level(plot, words, value)
+    for label, value in panel.levels:
+        _level(plot, label, value)
     spread = _band if len(drawn) <= _FEW and not points else _whiskers
     labels = []
     for line in drawn:
@@ -97,9 +97,9 @@ def draw_lines(
     for line in drawn:
         end = _line(plot, panel, line, most)
         labels.append(EndLabel(line.label, end[1], line.style, end[0]))
-    for across, up, words in panel.rings:
+    for across, up, label in panel.rings:
         ring = svg.tag("circle", cx=plot.px(across), cy=plot.py(up), r=8, class_="ring")
-        plot.parts.append(svg.tag("g", ring, svg.tag("title", words)))
+        plot.parts.append(svg.tag("g", ring, svg.tag("title", label)))
     if named:
         plot.end_labels(labels, letters)
     elif points:
@@ -115,7 +115,7 @@ def _left(y: AxisScale) -> float:
 def _xticks(panel: Lines, x: AxisScale, width: float) -> list[tuple[float, Sequence[str]]]:
     if panel.x_names:
         names = zip(panel.names_at, panel.x_names, strict=True)
-        return [(place, name.split("\n")) for place, name in names]
+        return [(position, name.split("\n")) for position, name in names]
     return [(v, (axis_number(v),)) for v in x_marks(panel, x, 8 if width > 500 else 4)]
 
 
@@ -135,8 +135,8 @@ def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, flo
         ys = [float(line.y[i] or 0) for i in run]
         for number, strand in enumerate(line.strands or ()):
             heights = [float(strand[i] or 0) for i in run]
-            said = f"{number + 1}: {heights[0]:.3g} to {heights[-1]:.3g}"
-            plot.line(xs, heights, line.style, "strand", said)
+            summary = f"{number + 1}: {heights[0]:.3g} to {heights[-1]:.3g}"
+            plot.line(xs, heights, line.style, "strand", summary)
         if panel.joined:
             plot.line(xs, ys, line.style, tip=tip)
         end = (plot.px(xs[-1]), plot.py(ys[-1]))
@@ -198,11 +198,11 @@ def _band(plot: Plot, panel: Lines, line: Series, most: int) -> None:
             plot.band(xs, low, high, line.style)
 
 
-def _level(plot: Plot, words: str, value: float) -> None:
+def _level(plot: Plot, text: str, value: float) -> None:
     y, left, right = plot.py(value), plot.margins[3], plot.width - plot.margins[1]
     dashed = svg.line((left, y), (right, y), "dashed")
-    title = svg.tag("title", f"{words}: {value:.3g}")
-    plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, words, "tiny"), title))
+    title = svg.tag("title", f"{text}: {value:.3g}")
+    plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, text, "tiny"), title))
 
 
 def _said(panel: Lines, drawn: Sequence[Series]) -> str:
@@ -234,13 +234,13 @@ def paper_of(line: DotSeries, group: int) -> float | None:
 
 def dots_range(panel: Dots) -> list[float]:
     """Every number that is drawn."""
-    found = []
+    values = []
     for line in panel.series:
         for group in range(len(panel.groups)):
-            found += seeds_of(line, group)
+            values += seeds_of(line, group)
             paper = paper_of(line, group)
-            found += [] if paper is None else [paper]
-    return found
+            values += [] if paper is None else [paper]
+    return values
 
 
 def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
@@ -263,8 +263,8 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
         edge = middle + step / 2
         if group + 1 < len(panel.groups):
             plot.parts.append(svg.line((room, edge), (width - 14, edge), "grid"))
-        for place, line in enumerate(panel.series):
-            y = middle + _LINE * (place - (len(panel.series) - 1) / 2)
+        for index, line in enumerate(panel.series):
+            y = middle + _LINE * (index - (len(panel.series) - 1) / 2)
             drawn = _mark(plot, line, group, y, f"{line.label}, {name}")
             plot.parts += [] if drawn is None else [drawn]
     key = _key(panel.series) if len(panel.series) > 1 or panel.series[0].label else Markup()
@@ -274,7 +274,7 @@ def draw_dots(panel: Dots, *, width: float = 420, **_: float) -> Markup:
 def _mark(plot: Plot, line: DotSeries, group: int, y: float, name: str) -> Markup | None:
     seeds, paper = seeds_of(line, group), paper_of(line, group)
     parts: list[Markup] = []
-    words = name
+    text = name
     if seeds:
         mean = fmean(seeds)
         spread = stdev(seeds) if len(seeds) > 1 else 0.0
@@ -285,13 +285,13 @@ def _mark(plot: Plot, line: DotSeries, group: int, y: float, name: str) -> Marku
             for seed in seeds[:MOST_SEEDS]:
                 parts.append(svg.tag("circle", cx=plot.px(seed), cy=y, r=2.2, class_="seed"))
         parts.append(svg.marker(line.style.marker, plot.px(mean), y, 4.6))
-        words += f": {mean:.4g}" + (f" ± {spread:.2g}" if spread else "")
+        text += f": {mean:.4g}" + (f" ± {spread:.2g}" if spread else "")
     if paper is not None:
         parts.append(svg.tag("circle", cx=plot.px(paper), cy=y, r=5.4, class_="paper"))
-        words += f"; the paper {paper:.4g}"
+        text += f"; the paper {paper:.4g}"
     if not parts:
         return None
-    return svg.tag("g", *parts, svg.tag("title", words), class_=line.style.css)
+    return svg.tag("g", *parts, svg.tag("title", text), class_=line.style.css)
 
 
 def _key(series: Sequence[DotSeries]) -> Markup:

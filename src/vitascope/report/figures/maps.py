@@ -76,22 +76,24 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     unit = min((width - left) / len(columns), 62.0) / step[1]
     parts = [image(sheet, left, 18, sheet.shape[1] * unit, sheet.shape[0] * unit, "magma")]
     names = _fitting([panel.columns[c] for c in columns], step[1] * unit)
-    for place, name in enumerate(names):
-        x = left + (place * step[1] + wide * fine / 2) * unit
+    for index, name in enumerate(names):
+        x = left + (index * step[1] + wide * fine / 2) * unit
         parts.append(svg.text(x, 12, name, anchor="middle"))
-    for place, row in enumerate(rows):
-        y = 18 + (place * step[0] + high * fine / 2) * unit + 4
+    for index, row in enumerate(rows):
+        y = 18 + (index * step[0] + high * fine / 2) * unit + 4
         parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=LETTERS))
     if panel.query is not None:
-        others = [place for place, row in enumerate(rows) if panel.rows[row] in panel.unringed]
+        others = [index for index, row in enumerate(rows) if panel.rows[row] in panel.unringed]
         asked = at.copy()
         asked[others] = np.nan
         parts += _queries(
             panel.query, np.asarray(panel.values).shape[2:], asked, left, unit, step, fine
         )
-    said = f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
-    said += f"of {len(columns)} maps."
-    return drawn(parts, width, 22 + sheet.shape[0] * unit, said)
+    summary = (
+        f"{panel.title or 'Maps'}: {len(rows)} rows ({', '.join(panel.rows[r] for r in rows)}) "
+    )
+    summary += f"of {len(columns)} maps."
+    return drawn(parts, width, 22 + sheet.shape[0] * unit, summary)
 
 
 def _draw_lit(panel: Maps, width: float) -> Markup:
@@ -106,16 +108,16 @@ def _draw_lit(panel: Maps, width: float) -> Markup:
     for row, name in enumerate(names):
         y = 18 + row * high
         parts.append(svg.text(left - 8, y + high / 2 + 4, name, anchor="end", most=LETTERS))
-        for place, column in enumerate(columns):
-            box = (left + place * wide, y, wide - 4, high - 4)
+        for index, column in enumerate(columns):
+            box = (left + index * wide, y, wide - 4, high - 4)
             parts.append(photograph(tiles[row, column], *box))
-    for place, column in enumerate(columns):
-        x = left + (place + 0.5) * wide - 2
+    for index, column in enumerate(columns):
+        x = left + (index + 0.5) * wide - 2
         parts.append(svg.text(x, 12, panel.columns[column], anchor="middle"))
-    said = (
+    summary = (
         f"{panel.title or 'Maps'}: {len(columns)} images, and below them {', '.join(panel.rows)}."
     )
-    return drawn(parts, width, 18 + len(names) * high, said)
+    return drawn(parts, width, 18 + len(names) * high, summary)
 
 
 def _queries(

@@ -29,7 +29,7 @@ _PANEL_POINTS = 1200  # of a line in all panels of a figure; many small ones nee
 
 
 def room(figure: Figure, among: int = 1) -> str:
-    """How much of the page a figure takes, ``among`` that many of its section.
+    """Return how much of the page a figure takes, ``among`` that many of its section.
 
     ``wide``: all of it, drawn once more for a phone; ``half``: two stand beside each other;
     ``lone``: one matrix or set of maps, drawn twice too; ``row``: panels beside each other.
@@ -42,12 +42,12 @@ def room(figure: Figure, among: int = 1) -> str:
 
 
 def across(panel: Panel) -> bool:
-    """Whether a panel takes all of the width among others: photographs do."""
+    """Return whether a panel takes all of the width among others: photographs do."""
     return isinstance(panel, Maps) and panel.photographs is not None
 
 
 def num_points(figure: Figure, most: int = MOST_POINTS) -> int:
-    """How many points of a line are drawn."""
+    """Return how many points of a line are drawn."""
     return min(most, max(30, _PANEL_POINTS // max(len(figure.panels), 1)))
 
 
@@ -58,20 +58,20 @@ def draw_panel(panel: Panel, size: str = "half", most: int = MOST_POINTS) -> Mar
 
 
 def left_out(figure: Figure, most: int = MOST_POINTS) -> str:
-    """What is not drawn, because it would be too much; empty when all is."""
-    found = []
+    """Return what is not drawn, because it would be too much; empty when all is."""
+    names = []
     for panel in figure.panels:
         if isinstance(panel, Lines):
             longest = max((len(line.x) for line in panel.series), default=0)
             if longest > most:
-                found.append(f"{most} of {longest} points per line are drawn")
+                names.append(f"{most} of {longest} points per line are drawn")
         elif isinstance(panel, Dots):
             seeds = max((len(v) for line in panel.series for v in line.values), default=0)
             if seeds > MOST_SEEDS:
-                found.append(f"{MOST_SEEDS} of {seeds} seeds per mark are drawn")
+                names.append(f"{MOST_SEEDS} of {seeds} seeds per mark are drawn")
         elif isinstance(panel, Maps) and panel.values.ndim == 4:
             rows, columns = panel.values.shape[:2]
             if rows > MOST_ROWS or columns > MOST_COLUMNS:
                 shown = f"{min(rows, MOST_ROWS)} x {min(columns, MOST_COLUMNS)}"
-                found.append(f"{shown} of {rows} x {columns} maps are shown")
-    return "; ".join(dict.fromkeys(found))
+                names.append(f"{shown} of {rows} x {columns} maps are shown")
+    return "; ".join(dict.fromkeys(names))

@@ -114,14 +114,14 @@ def write_figure(figure: Figure, path: Path) -> Path:
     return save_figure(draw_figure(figure), path.parent, path.stem, (kind,))[0]
 
 
-def _plain(words: str) -> str:
+def _plain(text: str) -> str:
     """Words in which nothing would be read as mathematics."""
-    return words.replace("$", r"\$")
+    return text.replace("$", r"\$")
 
 
-def _short(words: str) -> str:
+def _short(text: str) -> str:
     """Words that leave room for the drawing."""
-    return _plain(shorten(words, 36))
+    return _plain(shorten(text, 36))
 
 
 def _style(style: Style) -> dict[str, Any]:
@@ -149,10 +149,10 @@ def _lines(axis: Axes, panel: Lines) -> None:
             _spread(axis, panel, line, run)
         if last is not None and line.label:
             ends.append((*last, shorten(line.label, 28), style["color"]))
-    for words, value in panel.levels:
+    for label, value in panel.levels:
         axis.axhline(value, color=_INK, lw=0.9, ls="--")
         axis.annotate(
-            _short(words),
+            _short(label),
             (0.02, value),
             xycoords=("axes fraction", "data"),
             xytext=(0, 2),
@@ -164,9 +164,9 @@ def _lines(axis: Axes, panel: Lines) -> None:
         axis.plot(across, up, "o", mfc="none", mec=_INK, ms=11, mew=0.9, ls=":")
     _line_axes(axis, panel)
     if of_points(panel):
-        for x, y, words, colour in ends:
+        for x, y, label, colour in ends:
             offset: Any = {"xytext": (6, 4), "textcoords": "offset points"}
-            axis.annotate(_plain(words), (x, y), color=colour, fontsize=8, **offset)
+            axis.annotate(_plain(label), (x, y), color=colour, fontsize=8, **offset)
     else:
         _set_ends(axis, ends)
     _kinds(axis, {mark for line in panel.series for mark in line.marks or ()})
@@ -207,9 +207,9 @@ def _line_axes(axis: Axes, panel: Lines) -> None:
     if panel.x_names:
         shown = thin(len(panel.x_names), 16)
         places = [panel.names_at[i] for i in shown]
-        words = [_short(panel.x_names[i]) for i in shown]
-        turned = not panel.x_at and max(map(len, words)) > 3
-        axis.set_xticks(places, words, rotation=90 if turned else 0, fontsize=7 if turned else 9)
+        labels = [_short(panel.x_names[i]) for i in shown]
+        turned = not panel.x_at and max(map(len, labels)) > 3
+        axis.set_xticks(places, labels, rotation=90 if turned else 0, fontsize=7 if turned else 9)
 
 
 def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
@@ -222,14 +222,14 @@ def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None
     ]
     axis.set_xlim(axis.get_xlim())  # the labels shall not move it
     edge = axis.get_xlim()[1]
-    for (x, y, words, colour), own, place in zip(ends, at, spread(at, 0.062, 0, 1), strict=True):
+    for (x, y, label, colour), own, height in zip(ends, at, spread(at, 0.062, 0, 1), strict=True):
         if axis.transAxes.inverted().transform(axis.transData.transform((x, y)))[0] < 0.93:
             axis.plot([x, edge], [y, y], color=colour, lw=0.6, ls=":")
         axis.annotate(
-            _plain(words),
+            _plain(label),
             (1, y),
             xycoords=("axes fraction", "data"),
-            xytext=(5, 72 * axis.figure.get_figheight() * 0.7 * (place - own)),
+            xytext=(5, 72 * axis.figure.get_figheight() * 0.7 * (height - own)),
             textcoords="offset points",
             color=colour,
             va="center",
@@ -239,9 +239,9 @@ def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None
 
 def _kinds(axis: Axes, shapes: set[str]) -> None:
     """Which shape is which kind of unit, above the lines."""
-    kinds = [(shape, words) for shape, words in (*MARKS.values(), REST) if shape in shapes]
-    for shape, words in kinds:
-        label = words.partition(" ")[2]
+    kinds = [(shape, text) for shape, text in (*MARKS.values(), REST) if shape in shapes]
+    for shape, text in kinds:
+        label = text.partition(" ")[2]
         axis.plot([], [], MARKERS[shape], color=_INK, ms=4.5, label=label)
     if kinds:
         axis.legend(
@@ -263,10 +263,10 @@ def _array(part: Sequence[float | None], run: Sequence[int]) -> np.ndarray:
 
 def _dots(axis: Axes, panel: Dots) -> None:
     count = len(panel.series)
-    for place, line in enumerate(panel.series):
+    for index, line in enumerate(panel.series):
         colour = COLOURS[line.style.colour][0]
         for group in range(len(panel.groups)):
-            y = group + 0.7 * (place + 0.5) / count - 0.35
+            y = group + 0.7 * (index + 0.5) / count - 0.35
             seeds, paper = seeds_of(line, group), paper_of(line, group)
             if seeds:
                 spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0
@@ -393,7 +393,7 @@ def _name_tiles(
     """Names beside and above tiles; down and across: from one to the next, and the size of one."""
 
     def middles(count: int, step: int, size: int) -> list[float]:
-        return [place * step + (size - 1) / 2 for place in range(count)]
+        return [index * step + (size - 1) / 2 for index in range(count)]
 
     axis.set_yticks(middles(len(rows), *down), [_short(name) for name in rows], fontsize=7)
     axis.set_xticks(middles(len(columns), *across), [_short(n) for n in columns], fontsize=7)

@@ -38,13 +38,13 @@ def styles_of(models: Iterable[tuple[str, str]]) -> dict[str, Style]:
     for name, kind in pairs:
         if kind in _FIRST:
             firsts.setdefault(kind, name)
-    kept = {name: _FIRST[kind] for kind, name in firsts.items()}
-    free = (place for place in count() if place not in kept.values())
-    return {name: _style(kept[name] if name in kept else next(free)) for name, _ in pairs}
+    fixed = {name: _FIRST[kind] for kind, name in firsts.items()}
+    free = (number for number in count() if number not in fixed.values())
+    return {name: _style(fixed[name] if name in fixed else next(free)) for name, _ in pairs}
 
 
-def _style(place: int) -> Style:
-    turn, colour = divmod(place, len(COLOURS))
+def _style(number: int) -> Style:
+    turn, colour = divmod(number, len(COLOURS))
     marker = _MARKERS[(colour + turn) % len(_MARKERS)]
     return Style(colour=colour, marker=marker, dash=_DASHES[turn % len(_DASHES)])
 
@@ -70,8 +70,8 @@ class Styles:
             taken = set(self._styles.values())
             self._styles[name] = next(
                 style
-                for place in range(1000)
-                if (style := _style(place)) not in taken or place == 999
+                for number in range(1000)
+                if (style := _style(number)) not in taken or number == 999
             )
         return self._styles[name]
 
@@ -87,13 +87,13 @@ def apart(chosen: Sequence[Style]) -> list[Style]:
     >>> [style.dash for style in apart([Style(0, "circle", ""), Style(0, "circle", "")])]
     ['', '7 4']
     """
-    found: list[Style] = []
+    styles: list[Style] = []
     for style in chosen:
         turn, other = 0, style
-        while other in found and turn < len(_DASHES) * len(_MARKERS):
+        while other in styles and turn < len(_DASHES) * len(_MARKERS):
             turn += 1
             dash = _DASHES[(_DASHES.index(style.dash) + turn) % len(_DASHES)]
             marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
             other = replace(style, dash=dash, marker=marker)
-        found.append(other)
-    return found
+        styles.append(other)
+    return styles

@@ -52,27 +52,27 @@ def line(start: Point, end: Point, class_: str) -> Markup:
 
 
 def text(
-    x: float, y: float, words: str, class_: str = "", anchor: str | None = None, most: int = 999
+    x: float, y: float, text: str, class_: str = "", anchor: str | None = None, most: int = 999
 ) -> Markup:
     """Words at a place, at most ``most`` letters of them; the whole is in the tooltip."""
-    shown = shorten(words, most)
-    whole = tag("title", words) if shown != words else ""
+    shown = shorten(text, most)
+    whole = tag("title", text) if shown != text else ""
     return tag("text", shown, whole, x=x, y=y, class_=class_ or None, text_anchor=anchor)
 
 
-def shorten(words: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """``words``, or its beginning with an ellipsis.
 
     >>> shorten("convolutional", 8)
     'convolu…'
     """
-    return words if len(words) <= most else words[: max(most - 1, 1)].rstrip() + "…"
+    return text if len(text) <= most else text[: max(most - 1, 1)].rstrip() + "…"
 
 
-def width(words: str, size: float) -> float:
+def width(text: str, size: float) -> float:
     """About how wide a text is at a font size (a wide system sans-serif, half bold)."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in words)
-    return size * (0.64 * (len(words) - wide) + 1.05 * wide)
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return size * (0.64 * (len(text) - wide) + 1.05 * wide)
 
 
 def marker(shape: str, x: float, y: float, radius: float, class_: str = "dot") -> Markup:

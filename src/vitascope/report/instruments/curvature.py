@@ -23,8 +23,8 @@ def shares(eigenvalues: np.ndarray) -> tuple[list[float], list[float]]:
     >>> [*eigenvalues, *percent]
     [-1.0, 3.0, 50.0, 100.0]
     """
-    found = np.sort(np.asarray(eigenvalues, float)[np.isfinite(eigenvalues)])
-    return found.tolist(), (100 * np.arange(1, len(found) + 1) / max(len(found), 1)).tolist()
+    ordered = np.sort(np.asarray(eigenvalues, float)[np.isfinite(eigenvalues)])
+    return ordered.tolist(), (100 * np.arange(1, len(ordered) + 1) / max(len(ordered), 1)).tolist()
 
 
 def in_order(title: str, series: Sequence[Series]) -> Lines:
@@ -44,9 +44,9 @@ def hessian(models: Sequence[Seen]) -> Figure:
     series, parts = [], []
     for seen in models:
         series.append(seen.line(*shares(seen.record.arrays["eigenvalues"])))
-        words = " of its largest eigenvalues below zero" if seen is models[0] else ""
+        suffix = " of its largest eigenvalues below zero" if seen is models[0] else ""
         parts.append(
-            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{words}, the positive "
+            f"{seen.label} has {number(100 * seen.values['nep'], 1)} %{suffix}, the positive "
             f"ones {number(seen.values['ape'])} on average"
         )
     bars = tuple(_bars(models, side, sign) for side, sign in (("negative", -1), ("positive", 1)))
@@ -107,14 +107,14 @@ _MATRICES = (("hessian", "Hessian"), ("gauss_newton", "Gauss-Newton"))
 
 def _traces(seen: Seen, key: str, label: str, places: Sequence[int]) -> Series:
     values = seen.values
-    found = [values[f"{key}_trace"][i] for i in places]
+    traces = [values[f"{key}_trace"][i] for i in places]
     errors = [values[f"{key}_error"][i] for i in places]
     return Series(
         label=label,
         x=list(range(len(places))),
-        y=found,
-        low=[y - e for y, e in zip(found, errors, strict=True)],
-        high=[y + e for y, e in zip(found, errors, strict=True)],
+        y=traces,
+        low=[y - e for y, e in zip(traces, errors, strict=True)],
+        high=[y + e for y, e in zip(traces, errors, strict=True)],
         style=Style(0 if key == "hessian" else 1, "circle" if key == "hessian" else "square"),
     )
 
@@ -131,13 +131,13 @@ def steps(values: np.ndarray, edges: np.ndarray, total: int) -> tuple[list[float
 
 def _bars(models: Sequence[Seen], side: str, sign: int, bins: int = 24) -> Lines:
     """The eigenvalues of one sign by their size, on a log scale as in Fig. 4."""
-    found = [np.asarray(seen.record.arrays["eigenvalues"], float).ravel() for seen in models]
-    found = [values[np.isfinite(values)] for values in found]
-    sizes = np.abs(np.concatenate(found))
+    eigenvalues = [np.asarray(seen.record.arrays["eigenvalues"], float).ravel() for seen in models]
+    eigenvalues = [values[np.isfinite(values)] for values in eigenvalues]
+    sizes = np.abs(np.concatenate(eigenvalues))
     sizes = sizes[sizes > 0] if (sizes > 0).any() else np.ones(1)
     edges = np.geomspace(0.95 * sizes.min(), 1.05 * sizes.max(), bins + 1)
     series = []
-    for seen, values in zip(models, found, strict=True):
+    for seen, values in zip(models, eigenvalues, strict=True):
         series.append(seen.line(*steps(sign * values, edges, max(len(values), 1))))
     return Lines(
         title=side,
@@ -333,8 +333,8 @@ def _trajectory_rows(record: Record) -> list[TableRow]:
     values = record.values
     epochs = [f"epoch {epoch}" for epoch in values["epochs"]]
     degrees = [math.degrees(angle) for angle in values["angle"]]
-    what = "angle to the straight line in degrees, mean over epochs"
-    return [mean_row("trajectory", what, epochs, degrees)]
+    label = "angle to the straight line in degrees, mean over epochs"
+    return [mean_row("trajectory", label, epochs, degrees)]
 
 
 CURVATURE: dict[str, Instrument] = {

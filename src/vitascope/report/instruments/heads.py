@@ -27,8 +27,8 @@ def _heads(seen: Seen) -> list[np.ndarray]:
 
 
 def _shown(models: Sequence[Seen]) -> str:
-    what = "dots: single heads" if len(models) == 1 else "bands: lowest to highest head"
-    return f"Lines: mean of the heads of a layer; {what}."
+    legend = "dots: single heads" if len(models) == 1 else "bands: lowest to highest head"
+    return f"Lines: mean of the heads of a layer; {legend}."
 
 
 def nonlocality(models: Sequence[Seen]) -> Figure:
@@ -44,8 +44,10 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
         )
         reading += f"uniform attention would be {number(models[0].values['uniform'][0])} away."
     else:
-        said = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
-        reading = f"Attention distance, in patches, in the first and the last layer: {joined(said)}"
+        distances = [f"{name} {number(far[0])} and {number(far[-1])}" for name, far in ends]
+        reading = (
+            f"Attention distance, in patches, in the first and the last layer: {joined(distances)}"
+        )
     panel = along(
         models,
         "layers",
@@ -68,25 +70,31 @@ def nonlocality(models: Sequence[Seen]) -> Figure:
 
 
 def _how_far(models: Sequence[Seen]) -> str:
-    """Whether the first and the last layer look nearby or everywhere, in words."""
-    found = []
+    """Return whether the first and the last layer look nearby or everywhere, in words."""
+    shares_of = []
     for seen in models:
         uniform = seen.values["uniform"]
         shares = [
             far / most for far, most in zip(seen.values["per_layer"], uniform, strict=True) if most
         ]
-        words = ["nearby" if s < 0.75 else "far" if s < 0.9 else "everywhere" for s in shares]
-        if len(set(words)) == 1:
-            found.append(f"all layers look {words[0]}")
-        elif words:
-            same = words[0] == words[-1]
-            last = "the first and the last look" if same else f"early layers look {words[0]}, the"
-            found.append(f"{last} {words[0]}" if same else f"{last} last looks {words[-1]}")
-    if len(models) == 1 or len(found) < len(models):
-        return sentence(found[0]) if found else ""
-    if len(set(found)) == 1:
-        return sentence(f"{found[0]} in all {len(models)} models")
-    named = [f"{seen.label}: {words}" for seen, words in zip(models, found, strict=True)]
+        distances = ["nearby" if s < 0.75 else "far" if s < 0.9 else "everywhere" for s in shares]
+        if len(set(distances)) == 1:
+            shares_of.append(f"all layers look {distances[0]}")
+        elif distances:
+            same = distances[0] == distances[-1]
+            last = (
+                "the first and the last look" if same else f"early layers look {distances[0]}, the"
+            )
+            shares_of.append(
+                f"{last} {distances[0]}" if same else f"{last} last looks {distances[-1]}"
+            )
+    if len(models) == 1 or len(shares_of) < len(models):
+        return sentence(shares_of[0]) if shares_of else ""
+    if len(set(shares_of)) == 1:
+        return sentence(f"{shares_of[0]} in all {len(models)} models")
+    named = [
+        f"{seen.label}: {distances}" for seen, distances in zip(models, shares_of, strict=True)
+    ]
     return joined(named, 3).rstrip(".")
 
 
@@ -158,7 +166,7 @@ def _relative(seen: Seen) -> list[np.ndarray]:
 
 
 def maps(models: Sequence[Seen]) -> Figure:
-    """What one patch attends to, a panel per model; gated layers also by content and position."""
+    """Draw what one patch attends to; gated layers also by content and position."""
     panels: tuple[Panel, ...] = tuple(_maps(seen, len(models) > 1) for seen in models)
     panels += tuple(_to_tokens(seen) for seen in models if seen.values.get("token_share"))
     parts = []
@@ -172,12 +180,12 @@ def maps(models: Sequence[Seen]) -> Figure:
             f"in the first layer of {seen.label} {who} puts {number(100 * float(share.max()))} "
             f"% of its weight on one patch at most"
         )
-    said = joined(parts)
+    summary = joined(parts)
     asked = any(at is not None for seen in models for at in seen.values["query"])
     return Figure(
         name="maps",
         title=f"Attention maps of {'one patch' if asked else 'the class token'}",
-        reading=sentence(said),
+        reading=sentence(summary),
         how="One row per layer, one column per head; log colours over three decades"
         + ("; ringed: the query patch." if asked else "."),
         panels=panels,
@@ -201,20 +209,20 @@ def _maps(seen: Seen, titled: bool) -> Maps:
             rows.append((title, arrays[f"mixed/{name}"]))
         if (last or len(layers) <= 5 or not by_patch) and f"tokens/{name}" in arrays:
             pairs = zip(seen.values["token_names"][name], arrays[f"tokens/{name}"], strict=False)
-            words = "{0}, {1}" if by_patch else "{1}, {0}"
-            made = [(words.format(title, token), found) for token, found in pairs]
+            form = "{0}, {1}" if by_patch else "{1}, {0}"
+            made = [(form.format(title, token), map_values) for token, map_values in pairs]
             rows += made
-            of_tokens += [words for words, _ in made]
+            of_tokens += [form for form, _ in made]
     most = max(len(part) for _, part in rows)
     high, wide = (max(part.shape[axis] for _, part in rows) for axis in (1, 2))
     same = all(part.shape[1:] == (high, wide) for _, part in rows)
     values = np.full((len(rows), most, high, wide), np.nan)
-    for place, (_, part) in enumerate(rows):
+    for index, (_, part) in enumerate(rows):
         down, across = (
             int(np.ceil(a / b)) for a, b in zip((high, wide), part.shape[1:], strict=True)
         )
         fine = np.repeat(np.repeat(part, down, 1), across, 2)[:, :high, :wide]
-        values[place, : len(part), : fine.shape[1], : fine.shape[2]] = fine
+        values[index, : len(part), : fine.shape[1], : fine.shape[2]] = fine
     query = next((at for at in seen.values["query"] if at is not None), None) if same else None
     return Maps(
         title=seen.label if titled else "",
@@ -233,16 +241,16 @@ def _to_tokens(seen: Seen) -> Lines:
         n: dict(zip(seen.values["token_names"][n], shares[n], strict=True)) if n in shares else {}
         for n in layers
     }
-    names = list(dict.fromkeys(token for found in by_layer.values() for token in found))
+    names = list(dict.fromkeys(token for rows in by_layer.values() for token in rows))
     series = []
-    for place, token in enumerate(names):
-        found = [by_layer[name].get(token) for name in layers]
+    for index, token in enumerate(names):
+        rows = [by_layer[name].get(token) for name in layers]
         series.append(
             Series(
                 label=token,
                 x=list(range(len(layers))),
-                y=[None if share is None else 100 * share for share in found],
-                style=Style(place % 6, "circle"),
+                y=[None if share is None else 100 * share for share in rows],
+                style=Style(index % 6, "circle"),
             )
         )
     return Lines(

@@ -37,18 +37,18 @@ class Instrument:
     rows: Callable[[Record], list[TableRow]]
 
 
-def mean_over(places: str, key: str, what: str) -> Callable[[Record], list[TableRow]]:
+def mean_over(places: str, key: str, label: str) -> Callable[[Record], list[TableRow]]:
     """One row: the mean of ``key`` over ``places`` (layers or units), its lowest and highest."""
-    return lambda record: [mean_row(record.kind, what, record.values[places], record.values[key])]
+    return lambda record: [mean_row(record.kind, label, record.values[places], record.values[key])]
 
 
-def mean_row(name: str, what: str, where: Sequence[str], numbers: Sequence[float]) -> TableRow:
+def mean_row(name: str, label: str, where: Sequence[str], numbers: Sequence[float]) -> TableRow:
     """The mean of numbers, and where they are lowest and highest."""
     low, high = (
-        f"{where[place]}: {numbers[place]:.3g}"
-        for place in (int(np.argmin(numbers)), int(np.argmax(numbers)))
+        f"{where[index]}: {numbers[index]:.3g}"
+        for index in (int(np.argmin(numbers)), int(np.argmax(numbers)))
     )
-    return table_row(name, what, f"{np.mean(numbers):.3g}", low, high)
+    return table_row(name, label, f"{np.mean(numbers):.3g}", low, high)
 
 
 def table_row(

@@ -76,8 +76,8 @@ def mistake_parts(
             table = _listed(name, lines, model, how)
             shown.append(Gallery(title=table.title, how=how, pictures=pictures, table=table))
         elif lines:
-            words = f"{how} The record has no pictures of them."
-            tables.append(_listed(name, lines, model, words))
+            sentence = f"{how} The record has no pictures of them."
+            tables.append(_listed(name, lines, model, sentence))
     return MistakeParts(
         figures=_confusion(values, arrays, model), galleries=tuple(shown), tables=tuple(tables)
     )
@@ -103,11 +103,11 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
         return ()
     shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     wrong = np.where(np.eye(len(matrix), dtype=bool), -1.0, shares)
-    true, said = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    true, predicted = np.unravel_index(int(wrong.argmax()), wrong.shape)
     classes = tuple(str(line["class"]) for line in names)
     reading = (
-        f"Most often {classes[true]} is taken for {classes[said]}: in "
-        f"{number(float(shares[true, said]), 1)} % of its images."
+        f"Most often {classes[true]} is taken for {classes[predicted]}: in "
+        f"{number(float(shares[true, predicted]), 1)} % of its images."
     )
     panel = Heat(
         title="rows: true class; columns: predicted class",
@@ -130,7 +130,7 @@ def _confusion(values: Mapping[str, Any], arrays: Arrays, model: str) -> tuple[F
 
 
 def _classes(values: Mapping[str, Any], model: str) -> list[Table]:
-    """How often each class is right, the worst first."""
+    """Return how often each class is right, the worst first."""
     if not values.get("per_class"):
         return []
     lines = sorted(values["per_class"], key=lambda line: line["right"] / line["images"])
@@ -183,7 +183,7 @@ def _percent(share: float | None) -> str:
 
 
 def _coarse(array: np.ndarray | None) -> bool:
-    """Whether it is a PNG of less than 24 pixels, by the width in its header."""
+    """Return whether it is a PNG of less than 24 pixels, by the width in its header."""
     raw = b"" if array is None else array[:20].tobytes()
     return raw.startswith(b"\x89PNG") and int.from_bytes(raw[16:20]) < COARSE
 
@@ -198,20 +198,20 @@ def _source(array: np.ndarray | None) -> str:
 def _picture(
     line: Mapping[str, Any], array: np.ndarray | None, known: Mapping[str, str]
 ) -> Picture:
-    label, said, file = (str(line[key]) for key in ("label", "predicted", "file"))
-    sure = line.get("confidence", line["probability"] if label == said else None)
-    words = [f"{_percent(sure)}\u00a0% confident"] if sure is not None else []
-    if label != said:
-        words.append(f"labelled {label}, {_percent(line['probability'])}\u00a0%")
+    label, predicted, file = (str(line[key]) for key in ("label", "predicted", "file"))
+    sure = line.get("confidence", line["probability"] if label == predicted else None)
+    facts = [f"{_percent(sure)}\u00a0% confident"] if sure is not None else []
+    if label != predicted:
+        facts.append(f"labelled {label}, {_percent(line['probability'])}\u00a0%")
     if "right" in line:
         right = ", ".join(known.get(name, name) for name in line["right"])
-        words.append(f"right: {right}" if right else "no other model is right")
+        facts.append(f"right: {right}" if right else "no other model is right")
     return Picture(
         source=_source(array),
         coarse=_coarse(array),
         alt=f"Image labelled {label}",
-        said=f"predicted {said}",
-        words=tuple(words),
+        said=f"predicted {predicted}",
+        words=tuple(facts),
         file="/".join(PurePath(file).parts[-2:]),
         path=file,
     )

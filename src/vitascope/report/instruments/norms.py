@@ -20,13 +20,13 @@ def norms(models: Sequence[Seen]) -> Figure:
         if seen.values["appears"] is None:
             parts.append(f"{seen.label} has no patch of high norm")
             continue
-        words = f"{seen.label}: patches of high norm from {seen.values['appears']} on, at most "
-        words += f"{number(100 * share)} % (after {where})"
+        sentence = f"{seen.label}: patches of high norm from {seen.values['appears']} on, at most "
+        sentence += f"{number(100 * share)} % (after {where})"
         if seen.values["layers"]:
             drawn, even = max(zip(seen.values["drawn"], seen.values["even"], strict=True))
-            words += f"; they get up to {number(100 * drawn)} % of attention (uniform: "
-            words += f"{number(100 * even)} %)"
-        parts.append(words)
+            sentence += f"; they get up to {number(100 * drawn)} % of attention (uniform: "
+            sentence += f"{number(100 * even)} %)"
+        parts.append(sentence)
     panels: list[Panel] = [
         along(
             models,
@@ -89,14 +89,14 @@ def _drawn(seen: Seen) -> Lines:
 
 
 def _where(seen: Seen) -> Maps:
-    """Where high patches lie after the unit that has most, and after the last."""
+    """Return where high patches lie after the unit that has most, and after the last."""
     units, high = seen.values["units"], seen.values["high"]
     chosen = list(dict.fromkeys([units[int(np.argmax(high))], units[-1]]))
     maps = [np.asarray(seen.record.arrays[f"where/{unit}"], float) for unit in chosen]
     down, across = (max(each.shape[axis] for each in maps) for axis in (0, 1))
     values = np.full((1, len(maps), down, across), np.nan)
-    for place, each in enumerate(maps):
-        values[0, place, : each.shape[0], : each.shape[1]] = each
+    for index, each in enumerate(maps):
+        values[0, index, : each.shape[0], : each.shape[1]] = each
     title = f"{seen.label}: where they lie"
     rows = ("share of images",)
     return Maps(title=title, rows=rows, columns=tuple(chosen), values=values, log=False)

@@ -39,7 +39,7 @@ def along(
     for seen, names in zip(models, lists, strict=True):
         ys = [factor * float(value) for value in seen.values[key]]
         last = max(len(names) - 1, 1)
-        xs = [place if same else 100 * place / last for place in range(len(names))]
+        xs = [index if same else 100 * index / last for index in range(len(names))]
         more: dict[str, Any] = {"marks": _marks(seen)} if places == "units" else {}
         if heads is not None:
             layers = [part[np.isfinite(part)].tolist() for part in heads(seen)]
@@ -81,9 +81,9 @@ def marks_legend(models: Sequence[Seen]) -> str:
     ''
     """
     kinds = {kind for seen in models for kind in seen.values.get("kind") or ()}
-    said = [words for kind, (_, words) in MARKS.items() if kind in kinds]
-    said += [REST[1]] if kinds - set(MARKS) else []
-    return f"Marks: {', '.join(said)}." if said else ""
+    parts = [text for kind, (_, text) in MARKS.items() if kind in kinds]
+    parts += [REST[1]] if kinds - set(MARKS) else []
+    return f"Marks: {', '.join(parts)}." if parts else ""
 
 
 def joined(parts: Sequence[str], most: int = 4) -> str:
@@ -92,14 +92,14 @@ def joined(parts: Sequence[str], most: int = 4) -> str:
     >>> joined(["a is 1", "b is 2"]), joined(list("abcde"), 3)
     ('a is 1; b is 2.', 'a; b; c; and 2 more.')
     """
-    said = "; ".join(parts[:most])
-    return said + (f"; and {len(parts) - most} more." if len(parts) > most else ".")
+    text = "; ".join(parts[:most])
+    return text + (f"; and {len(parts) - most} more." if len(parts) > most else ".")
 
 
-def sentence(words: str) -> str:
+def sentence(text: str) -> str:
     """Words that begin as a sentence does; a model keeps its name.
 
     >>> sentence("at first"), sentence("vit_micro looks")
     ('At first', 'vit_micro looks')
     """
-    return words if "_" in words.partition(" ")[0] else words[:1].upper() + words[1:]
+    return text if "_" in text.partition(" ")[0] else text[:1].upper() + text[1:]

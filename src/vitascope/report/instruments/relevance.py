@@ -55,16 +55,16 @@ def relevance(models: Sequence[Seen]) -> Figure:
 
 
 def _change_words(one: Mapping[str, Any], curve: str) -> str:
-    """How the probability of the answer differs from that in random order.
+    """Return how the probability of the answer differs from that in random order.
 
     >>> _change_words({"gain": 0.123, "error": 0.01}, "deletion")
     '12.3 ± 1.0 points less probable'
     >>> _change_words({"gain": -0.01, "error": 0.01}, "insertion")
     '1.0 ± 1.0 points less probable (undecided)'
     """
-    words, _, undecided = gain_words(one).partition(", ")
+    change, _, undecided = gain_words(one).partition(", ")
     word = "more" if (one["gain"] >= 0) == (curve == "insertion") else "less"
-    points, _, few = words[1:].partition(" on ")
+    points, _, few = change[1:].partition(" on ")
     ending = f" on {few}" if few else ""
     return f"{points} points {word} probable{ending}" + (" (undecided)" if undecided else "")
 
@@ -106,14 +106,14 @@ def _resized(maps: np.ndarray, side: int) -> np.ndarray:
 
 def _curve(seen: Seen, curve: str) -> Lines:
     series = []
-    for place, method in enumerate(seen.values["methods"]):
-        found = seen.values[curve][method]
+    for index, method in enumerate(seen.values["methods"]):
+        points = seen.values[curve][method]
         x = [100 * share for share in seen.values["shares"]]
-        style, plain = Style(place, "circle"), Style(6, "circle", "2 3")
-        y = [100 * value for value in found["curve"]]
+        style, plain = Style(index, "circle"), Style(6, "circle", "2 3")
+        y = [100 * value for value in points["curve"]]
         series.append(Series(label=NAMES[method], x=x, y=y, style=style))
-        if place == 0:
-            random = [100 * value for value in found["random"]]
+        if index == 0:
+            random = [100 * value for value in points["random"]]
             series.append(Series(label="random order", x=x, y=random, style=plain))
     verb = {"deletion": "hidden", "insertion": "shown"}[curve]
     return Lines(

@@ -31,8 +31,8 @@ def with_error(values: Mapping[str, Any], key: str, error: str) -> str:
     ... )
     ('5.00 ± 1.00 %', '5.00 %')
     """
-    found = values.get(error)
-    return f"{100 * values[key]:.2f}" + ("" if found is None else f" ± {100 * found:.2f}") + " %"
+    spread = values.get(error)
+    return f"{100 * values[key]:.2f}" + ("" if spread is None else f" ± {100 * spread:.2f}") + " %"
 
 
 def robustness_numbers(record: Record) -> list[Number]:
@@ -69,19 +69,19 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _accuracies(values: Values, words: list[str], clean: str) -> list[Number]:
+def _accuracies(values: Values, labels: list[str], clean: str) -> list[Number]:
     first = [("top-1, " + clean, percent(values["clean"]), "")]
-    found = zip(words, values["accuracy"], strict=True)
+    pairs = zip(labels, values["accuracy"], strict=True)
     return first + [
         (f"top-1, {word}", percent(one), f"{100 * (values['clean'] - one):.1f}")
-        for word, one in found
+        for word, one in pairs
     ]
 
 
 def _occlusion(record: Record) -> list[Number]:
     values = record.values
-    words = [f"centre {100 * s:g} % of each side {values['fill']}" for s in values["sizes"]]
-    return _accuracies(values, words, "nothing hidden")
+    labels = [f"centre {100 * s:g} % of each side {values['fill']}" for s in values["sizes"]]
+    return _accuracies(values, labels, "nothing hidden")
 
 
 def attack_words(record: Record) -> str:
@@ -95,23 +95,25 @@ def attack_words(record: Record) -> str:
 
 def _attack(record: Record) -> list[Number]:
     values = record.values
-    words = [f"ε {epsilon_words(e)} of the pixel range" for e in values["epsilons"]]
-    found = _accuracies(values, words, f"no attack ({attack_words(record)})")
+    labels = [f"ε {epsilon_words(e)} of the pixel range" for e in values["epsilons"]]
+    numbers = _accuracies(values, labels, f"no attack ({attack_words(record)})")
     if values.get("num_stuck"):
-        found.append(("images without any gradient", str(values["num_stuck"]), ""))
-    return found
+        numbers.append(("images without any gradient", str(values["num_stuck"]), ""))
+    return numbers
 
 
 def _frequency(record: Record) -> list[Number]:
     values = record.values
-    words = [f"noise at {f:g} π ± {values['window'] / 2:g} π" for f in values["frequencies"]]
-    return _accuracies(values, words, f"no noise (noise: rms {values['rms']:g} of the pixel range)")
+    labels = [f"noise at {f:g} π ± {values['window'] / 2:g} π" for f in values["frequencies"]]
+    return _accuracies(
+        values, labels, f"no noise (noise: rms {values['rms']:g} of the pixel range)"
+    )
 
 
 def _corruption(record: Record) -> list[Number]:
     values, clean = record.values, record.values["clean"]
     levels = severity_words(values["severities"])
-    found: list[Number] = [] if clean is None else [("top-1, clean", percent(clean), "")]
+    numbers: list[Number] = [] if clean is None else [("top-1, clean", percent(clean), "")]
     how = (
         "published images" if values["constants"] == "given" else f"{values['constants']} constants"
     )
@@ -119,21 +121,21 @@ def _corruption(record: Record) -> list[Number]:
     named |= values["by_corruption"]
     for name, accuracy in named.items():
         lost = "" if clean is None else f"{100 * (clean - accuracy):.1f}"
-        found.append((f"top-1, {name}, {levels}", percent(accuracy), lost))
+        numbers.append((f"top-1, {name}, {levels}", percent(accuracy), lost))
     if values["mce"] is not None:
-        found.append(("mCE, AlexNet is 100", f"{values['mce']:.1f} %", ""))
-    return found
+        numbers.append(("mCE, AlexNet is 100", f"{values['mce']:.1f} %", ""))
+    return numbers
 
 
 def _calibration(record: Record) -> list[Number]:
     values, scaling = record.values, record.values["scaling"]
-    found = [("top-1", percent(values["top1"]), "")]
-    found += [] if values["top5"] is None else [("top-5", percent(values["top5"]), "")]
-    found += [
+    numbers = [("top-1", percent(values["top1"]), "")]
+    numbers += [] if values["top5"] is None else [("top-5", percent(values["top5"]), "")]
+    numbers += [
         (f"ECE, {len(values['bin_count'])} bins", with_error(values, "ece", "ece_error"), ""),
         *(
-            (f"{words}, {len(values['bin_count'])} bins", with_error(values, key, error), "")
-            for words, key, error in (
+            (f"{label}, {len(values['bin_count'])} bins", with_error(values, key, error), "")
+            for label, key, error in (
                 ("ECE of bins with equally many images", "adaptive_ece", "adaptive_error"),
                 ("ECE of each class's probability, mean", "class_wise_ece", "class_wise_error"),
             )
@@ -146,14 +148,14 @@ def _calibration(record: Record) -> list[Number]:
         before, after = scaling["before"], scaling["after"]
         rest = f"the other {before['num_images']} images"
         fitted = f"temperature, fitted on {scaling['num_fitted']} images"
-        found += [
+        numbers += [
             (fitted, f"{scaling['temperature']:.3f}", ""),
             (f"ECE of {rest}, before", f"{100 * before['ece']:.2f} %", ""),
             (f"ECE of {rest}, after", f"{100 * after['ece']:.2f} %", ""),
             (f"NLL of {rest}, before", f"{before['nll']:.4f} nats", ""),
             (f"NLL of {rest}, after", f"{after['nll']:.4f} nats", ""),
         ]
-    return found
+    return numbers
 
 
 _NUMBERS: dict[str, Callable[[Record], list[Number]]] = {
@@ -167,15 +169,15 @@ _NUMBERS: dict[str, Callable[[Record], list[Number]]] = {
 
 
 def chance(record: Record) -> str:
-    """How far chance alone may move an accuracy on that many images."""
+    """Return how far chance alone may move an accuracy on that many images."""
     count = record.values["num_images"]
     return f"{count} images, standard error of an accuracy up to {50 / sqrt(count):.1f} points"
 
 
 def _read_occlusion(record: Record) -> str:
     values = record.values
-    place = int(np.argmin(np.abs(np.asarray(values["sizes"]) - 0.5)))
-    size, left = values["sizes"][place], values["accuracy"][place]
+    index = int(np.argmin(np.abs(np.asarray(values["sizes"]) - 0.5)))
+    size, left = values["sizes"][index], values["accuracy"][index]
     return (
         f"With the central {100 * size:g} % of each side {values['fill']} "
         f"({100 * size**2:.0f} % of the area) top-1 goes from {percent(values['clean'])} to "
@@ -187,15 +189,17 @@ def _read_attack(record: Record) -> str:
     values = record.values
     order = np.argsort(values["epsilons"])
     epsilons = [values["epsilons"][i] for i in order]
-    found = [values["accuracy"][i] for i in order]
-    half = next((e for e, a in zip(epsilons, found, strict=True) if a <= values["clean"] / 2), None)
+    accuracy = [values["accuracy"][i] for i in order]
+    half = next(
+        (e for e, a in zip(epsilons, accuracy, strict=True) if a <= values["clean"] / 2), None
+    )
     last = f"ε = {epsilon_words(epsilons[-1])}"
     end = f"half of it is not lost even at {last}"
     if half is not None:
         end = f"half of it is lost by ε = {epsilon_words(half)}"
     return (
         f"{attack_words(record)} brings top-1 from {percent(values['clean'])} to "
-        f"{percent(found[-1])} at {last}; {end}."
+        f"{percent(accuracy[-1])} at {last}; {end}."
     )
 
 
@@ -208,12 +212,12 @@ def low_and_high(record: Record) -> tuple[float, float] | None:
 
 def _read_frequency(record: Record) -> str:
     values = record.values
-    found, at = values["accuracy"], values["frequencies"]
-    worst, best = int(np.argmin(found)), int(np.argmax(found))
+    accuracy, at = values["accuracy"], values["frequencies"]
+    worst, best = int(np.argmin(accuracy)), int(np.argmax(accuracy))
     sides = low_and_high(record)
     start = f"Noise of rms {values['rms']:g} hurts most at {at[worst]:g} π "
-    start += f"({percent(values['clean'])} to {percent(found[worst])}) and least at "
-    start += f"{at[best]:g} π ({percent(found[best])})"
+    start += f"({percent(values['clean'])} to {percent(accuracy[worst])}) and least at "
+    start += f"{at[best]:g} π ({percent(accuracy[best])})"
     if sides is None:
         return f"{start}."
     return f"{start}; mean up to 0.5 π {percent(sides[0])}, above {percent(sides[1])}."
@@ -362,8 +366,8 @@ def corruption(models: Sequence[Seen]) -> Figure:
     names = models[0].values["corruptions"]
     rows = tuple(name.replace("_", " ") for name in names)
     if len(models) == 1:
-        found = 100 * np.asarray(models[0].record.arrays["accuracy"], float)
-        values = np.column_stack([found, found.mean(1)])
+        accuracy = 100 * np.asarray(models[0].record.arrays["accuracy"], float)
+        values = np.column_stack([accuracy, accuracy.mean(1)])
         columns = (*(f"severity {s}" for s in models[0].values["severities"]), "mean")
     else:
         columns = tuple(seen.label for seen in models)
@@ -395,14 +399,14 @@ def _scaled(figure: Figure, seen: Seen, scaling: Mapping[str, Any]) -> Figure:
     """One model's figure, with a second panel after temperature scaling."""
     before, after = scaling["before"], scaling["after"]
     second = reliability([seen], [after], "").panels[0]
-    words = f"temperature {scaling['temperature']:.2f}"
+    text = f"temperature {scaling['temperature']:.2f}"
     scores = [f"ECE {100 * before['ece']:.1f} → {100 * after['ece']:.1f} %"]
     scores += [
         f"{n} {before[k]:.2f} → {after[k]:.2f}" for n, k in (("NLL", "nll"), ("Brier", "brier"))
     ]
-    how = f"{figure.how} The {words}, fitted on {count(scaling['num_fitted'])} images, changes on "
+    how = f"{figure.how} The {text}, fitted on {count(scaling['num_fitted'])} images, changes on "
     how += f"{count(after['num_images'])} others: {', '.join(scores)}."
-    panels = (replace(figure.panels[0], title="As it is"), replace(second, title=sentence(words)))
+    panels = (replace(figure.panels[0], title="As it is"), replace(second, title=sentence(text)))
     return replace(figure, panels=panels, how=how)
 
 

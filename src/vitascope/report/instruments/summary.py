@@ -25,8 +25,8 @@ def summary_table(records: Mapping[str, Record], name: str = "summary", title: s
     >>> table.inline()[1]
     [['gates', 'share of position, mean over layers', '0.625', 'a: 0.5', 'b: 0.75']]
     """
-    known = ((show, records[kind]) for kind, show in INSTRUMENTS.items() if kind in records)
-    rows = [line for show, record in known for line in show.rows(record)]
+    shown = ((show, records[kind]) for kind, show in INSTRUMENTS.items() if kind in records)
+    rows = [line for show, record in shown for line in show.rows(record)]
     columns = ("What", "Value", "Lowest", "Highest")
     used = 1 + max((i for line in rows for i, c in enumerate(line.cells) if c.words), default=1)
     return Table(
@@ -40,7 +40,7 @@ def summary_table(records: Mapping[str, Record], name: str = "summary", title: s
 
 
 def left_out(records: Mapping[str, Record]) -> list[str]:
-    """What was not measured, and why; one line for each reason.
+    """Return what was not measured, and why; one line for each reason.
 
     >>> values = {
     ...     "left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}

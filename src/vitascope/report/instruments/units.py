@@ -53,10 +53,10 @@ def _spectra(models: Sequence[Seen]) -> Iterator[Series]:
     styles = Styles()
     for seen in models:
         units = seen.values["units"]
-        for place in thin(len(units), 5) if only else [len(units) - 1]:
-            parts = (f"{part}/{units[place]}" for part in ("frequency", "amplitude"))
+        for index in thin(len(units), 5) if only else [len(units) - 1]:
+            parts = (f"{part}/{units[index]}" for part in ("frequency", "amplitude"))
             x, y = (seen.record.arrays[part].tolist() for part in parts)
-            label = short_names(units)[place] if only else seen.label
+            label = short_names(units)[index] if only else seen.label
             yield Series(label=label, x=x, y=y, style=styles.of(label) if only else seen.style)
 
 
@@ -66,10 +66,10 @@ def variance(models: Sequence[Seen]) -> Figure:
     log = min(numbers) > 0 and max(numbers) > 30 * min(numbers)
     parts = []
     for seen in models:
-        found = seen.values["variance"]
+        variances = seen.values["variance"]
         parts.append(
-            f"{seen.label}'s variance goes from {number(found[0])} to {number(found[-1])}"
-            f"{_falls(seen, found)}"
+            f"{seen.label}'s variance goes from {number(variances[0])} to {number(variances[-1])}"
+            f"{_falls(seen, variances)}"
         )
     panel = along(
         models,
@@ -90,20 +90,22 @@ def variance(models: Sequence[Seen]) -> Figure:
     )
 
 
-def _falls(seen: Seen, found: Sequence[float]) -> str:
+def _falls(seen: Seen, numbers: Sequence[float]) -> str:
     """After how many units of each kind a number is lower than before them, in words."""
-    said = []
+    parts = []
     for kind, noun in (("attention", "attention unit"), ("mlp", "MLP"), ("convolution",) * 2):
         steps = [
             after < before
-            for before, after, now in zip(found, found[1:], seen.values["kind"][1:], strict=False)
+            for before, after, now in zip(
+                numbers, numbers[1:], seen.values["kind"][1:], strict=False
+            )
             if now == kind
         ]
         if steps:
-            said.append(f"{sum(steps)} of {plural(len(steps), noun)}")
-    if len(said) > 1:
-        said = [", ".join(said[:-1]), said[-1]]
-    return f", falling after {' and '.join(said)}" if said else ""
+            parts.append(f"{sum(steps)} of {plural(len(steps), noun)}")
+    if len(parts) > 1:
+        parts = [", ".join(parts[:-1]), parts[-1]]
+    return f", falling after {' and '.join(parts)}" if parts else ""
 
 
 def cka(models: Sequence[Seen]) -> Figure:
@@ -179,17 +181,17 @@ def masking(models: Sequence[Seen]) -> Figure:
                 groups[f"no {part} in {where}"] = (f"{part}_masked", layers)
     series, parts = [], []
     for seen in models:
-        found = []
+        lines = []
         for key, layers in groups.values():
             value = seen.values[key].get(layers) if layers else seen.values[key]
-            found.append([None if value is None else 100 * value])
-        series.append(DotSeries(label=seen.label, values=found, style=seen.style))
-        known = [
-            (row[0], name) for row, name in zip(found, groups, strict=True) if row[0] is not None
+            lines.append([None if value is None else 100 * value])
+        series.append(DotSeries(label=seen.label, values=lines, style=seen.style))
+        measured = [
+            (row[0], name) for row, name in zip(lines, groups, strict=True) if row[0] is not None
         ]
-        low = min(known)
+        low = min(measured)
         parts.append(
-            f"{seen.label} falls from {number(known[0][0], 1)} % to {number(low[0], 1)} % "
+            f"{seen.label} falls from {number(measured[0][0], 1)} % to {number(low[0], 1)} % "
             f"with {low[1]}"
         )
     panel = Dots(y_label="top-1 accuracy (%)", groups=tuple(groups), series=tuple(series))
@@ -217,8 +219,8 @@ def _cka_rows(record: Record) -> list[TableRow]:
         for b, similarity in zip(values["columns"], line, strict=True)
         if a != b
     }
-    what = "similarity, mean over pairs of units"
-    return [mean_row("cka", what, [*pairs], [*pairs.values()])] if pairs else []
+    label = "similarity, mean over pairs of units"
+    return [mean_row("cka", label, [*pairs], [*pairs.values()])] if pairs else []
 
 
 def _masking_rows(record: Record) -> list[TableRow]:
@@ -230,8 +232,8 @@ def _masking_rows(record: Record) -> list[TableRow]:
         for k, accuracy in values[f"{part}_masked"].items():
             whole[f"{part} of {plural(int(k), 'layer')}"] = accuracy
     return [
-        table_row("masking", f"top-1 without {what}", f"{100 * accuracy:.1f} %")
-        for what, accuracy in whole.items()
+        table_row("masking", f"top-1 without {mask}", f"{100 * accuracy:.1f} %")
+        for mask, accuracy in whole.items()
     ]
 
 

@@ -15,28 +15,28 @@ from vitascope.settings import command_line
 def says(record: Record) -> str:
     """The result in sentences, and how many changes are decided."""
     rows = tried_networks(record)
-    base, kept = rows[0], [row for row in rows if row["kept"]][-1]
+    base, final = rows[0], [row for row in rows if row["kept"]][-1]
     tried = len(rows) - 1
-    if kept is base:
-        found = f"No MSA block helped: {' '.join(base['kinds'])} stays."
+    if final is base:
+        text = f"No MSA block helped: {' '.join(base['kinds'])} stays."
     else:
-        before, after = (" ".join(row["kinds"]) for row in (base, kept))
-        found = (
-            f"Kept {after}: {kept['top1']:.2f} % on the validation images against "
-            f"{base['top1']:.2f} % of {before}, and {kept['test_top1']:.2f} % against "
+        before, after = (" ".join(row["kinds"]) for row in (base, final))
+        text = (
+            f"Kept {after}: {final['top1']:.2f} % on the validation images against "
+            f"{base['top1']:.2f} % of {before}, and {final['test_top1']:.2f} % against "
             f"{base['test_top1']:.2f} % on the test images."
         )
     clear = sum(verdict_of(row) != "undecided" for row in rows[1:])
     one = base["top1_std"] is None
-    found += f" {clear} of {tried} changes {'is' if clear == 1 else 'are'} decided"
-    found += ": the 95 % interval, paired over validation images and crossed with seeds, says so."
+    text += f" {clear} of {tried} changes {'is' if clear == 1 else 'are'} decided"
+    text += ": the 95 % interval, paired over validation images and crossed with seeds, says so."
     if clear < tried:
-        found += f" {_undecided(rows[1:])}"
+        text += f" {_undecided(rows[1:])}"
     if one:
-        found += " One seed per network: another may differ, so nothing is decided."
+        text += " One seed per network: another may differ, so nothing is decided."
     if not record.values["complete"]:
-        found += " The rule has blocks left to try."
-    return found
+        text += " The rule has blocks left to try."
+    return text
 
 
 def _undecided(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -49,7 +49,7 @@ def _undecided(rows: Sequence[Mapping[str, Any]]) -> str:
 def section(source: Source, styles: Styles) -> Section:
     """One section per search."""
     record = source.record
-    said = says(record)
+    summary = says(record)
     rows = record.values["candidates"]
     groups = tuple(f"{'✓' if row['kept'] else '✗'} {' '.join(row['kinds'])}" for row in rows)
     validation = [list(row["top1_seeds"]) or [row["top1"]] for row in rows]
@@ -63,11 +63,11 @@ def section(source: Source, styles: Styles) -> Section:
             style=styles.of("test images"),
         ),
     )
-    answer, _, rest = said.partition(". ")
+    answer, _, rest = summary.partition(". ")
     figure = Figure(
         name="buildup",
         title="Each network, in the order tried",
-        reading=said,
+        reading=summary,
         how="c: a block of convolutions, a: one of attention, one word per stage. ✓: kept, ✗: "
         "taken back. Validation images decide; test images decide nothing.",
         panels=(Dots(y_label="top-1 accuracy (%)", groups=groups, series=series),),

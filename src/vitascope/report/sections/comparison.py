@@ -133,7 +133,7 @@ def section(source: Source, styles: Styles) -> Section:
 
 
 def _choice_terms(comparison: ComparisonRecord) -> list[tuple[str, str]]:
-    """What is measured, and which images chose."""
+    """Return what is measured, and which images chose."""
     terms = [_ACCURACY[comparison.metric]]
     images = (comparison.values.get("chosen_by") or {}).get("images")
     if images:
@@ -142,7 +142,7 @@ def _choice_terms(comparison: ComparisonRecord) -> list[tuple[str, str]]:
 
 
 def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
-    """How far the answer can be trusted; cautions come first."""
+    """Return how far the answer can be trusted; cautions come first."""
     cautions = advice.get("cautions") or ()
     if cautions:
         return Badge(words=advice.get("badge") or f"With caution. {cautions[0]}")
@@ -179,7 +179,7 @@ def _bars(comparison: ComparisonRecord) -> list[ModelBar]:
 
 
 def _bars_title(comparison: ComparisonRecord, number: int) -> str:
-    """What the bars are, and how many models they leave out."""
+    """Return what the bars are, and how many models they leave out."""
     rows = comparison.known_rows
     if not rows:
         return ""
@@ -196,7 +196,7 @@ def _note(model: Model) -> str:
 
 
 def _steps(source: Source) -> tuple[tuple[str, str], ...]:
-    """What to do next; a record made before commands were kept in it has the run's alone."""
+    """Return what to do next; a record made before commands were kept in it has the run's alone."""
     advice = source.record.values["recommendation"]
     if "next" in advice:
         return tuple((str(words), str(command)) for words, command in advice["next"])

@@ -109,7 +109,7 @@ def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
 def _crossings(
     comparison: ComparisonRecord, rows: list[FractionRow]
 ) -> Iterator[tuple[float, float, str]]:
-    """Where two lines cross, with the sentence about it."""
+    """Return where two lines cross, with the sentence about it."""
     for crossing in comparison.crossings:
         name, fraction = crossing["first"], crossing.get("fraction")
         known = [row for row in rows if name in row.entries]
@@ -297,7 +297,7 @@ def _ends(parts: Iterable[Iterable[float]]) -> tuple[float, ...]:
 
 
 def efficiency_reading(comparison: ComparisonRecord) -> str:
-    """Who leads with the fewest images and with the most, by how much, and if that is clear."""
+    """Describe who leads with the fewest images and with the most, and by how much."""
     rows = comparison.known_rows
     if not rows:
         return "No accuracy was recorded."
@@ -327,7 +327,7 @@ def _sure(entry: Entry) -> str:
 
 
 def cost_reading(comparison: ComparisonRecord) -> str:
-    """What the recommended model costs next to the reference, or the next best without one."""
+    """Describe what the recommended model costs next to the reference or the next best."""
     chosen = comparison.models.get(comparison.values["recommendation"].get("model", ""))
     other = comparison.reference
     if chosen is not None and (other is None or other is chosen) and comparison.rows:
@@ -351,7 +351,7 @@ def cost_reading(comparison: ComparisonRecord) -> str:
 
 
 def learning_reading(comparison: ComparisonRecord) -> str:
-    """How soon each model reached what the weakest one ends at, on the most images."""
+    """Return how soon each model reached what the weakest one ends at, on the most images."""
     for row in reversed(comparison.rows):
         curves = comparison.curves(row.fraction, "top1")
         if curves:
@@ -373,7 +373,7 @@ def learning_reading(comparison: ComparisonRecord) -> str:
 
 
 def trace_reading(traces: Sequence[Trace], what: str) -> str:
-    """How the mean went from the first epoch to the last, and which layer moved most."""
+    """Return how the mean went from the first epoch to the last, and which layer moved most."""
     said = []
     for trace in _largest(traces):
         layers = trace.layer_means

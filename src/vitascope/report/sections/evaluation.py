@@ -85,15 +85,15 @@ def _bar(record: Record, name: str, style: Style) -> ModelBar:
 
 
 def _ahead(first: Record, second: Record) -> str:
-    """Whether the best two differ on the same images by more than chance (McNemar's exact test)."""
-    kept = [record.arrays for record in (first, second)]
+    """Return whether the best two differ by more than chance (McNemar's exact test)."""
+    stored = [record.arrays for record in (first, second)]
     source = [[record.config.get(name) for name in ("data", "split")] for record in (first, second)]
-    same = source[0] == source[1] and all("predicted" in arrays for arrays in kept)
-    if not same or not np.array_equal(kept[0]["label"], kept[1]["label"]):
+    same = source[0] == source[1] and all("predicted" in arrays for arrays in stored)
+    if not same or not np.array_equal(stored[0]["label"], stored[1]["label"]):
         return "The first two were not measured on the same images: their lead is not judged."
     from scipy.stats import binomtest  # takes a second to import
 
-    right, other = (arrays["predicted"] == arrays["label"] for arrays in kept)
+    right, other = (arrays["predicted"] == arrays["label"] for arrays in stored)
     ahead, behind = int((right & ~other).sum()), int((~right & other).sum())
     chance = binomtest(ahead, ahead + behind).pvalue if ahead + behind else 1.0
     beyond = "more" if chance < 0.05 else "no more"
@@ -114,8 +114,8 @@ def _figures(
     ]
     if not seen:
         return ()
-    said = [f"{one.label} {number(100 * one.values['ece'], 1)} %" for one in seen]
-    reading = f"Expected calibration error: {', '.join(said)}."
+    parts = [f"{one.label} {number(100 * one.values['ece'], 1)} %" for one in seen]
+    reading = f"Expected calibration error: {', '.join(parts)}."
     return (reliability(seen, [one.record.arrays for one in seen], reading),)
 
 

@@ -30,17 +30,17 @@ def model_name(source: Source) -> str:
 
 def _inspections(sources: Sequence[Source]) -> list[Session]:
     """Group records by model, epoch and folder; folders of one run are joined."""
-    found: dict[tuple[Any, ...], list[Session]] = {}
+    inspections: dict[tuple[Any, ...], list[Session]] = {}
     for source in sources:
         config = source.record.config
         key = (source.folder.resolve(), config.get("subject"), config.get("epoch"))
-        turns = found.setdefault(key, [{}])
+        turns = inspections.setdefault(key, [{}])
         free = next((turn for turn in turns if source.record.kind not in turn), None)
         if free is None:
             turns.append(free := {})
         free[source.record.kind] = source
     together: list[Session] = []
-    for session in (turn for turns in found.values() for turn in turns):
+    for session in (turn for turns in inspections.values() for turn in turns):
         home = next((one for one in together if _one_run(one, session)), None)
         if home is None:
             together.append(session)
@@ -50,9 +50,9 @@ def _inspections(sources: Sequence[Source]) -> list[Session]:
 
 
 def _one_run(first: Session, second: Session) -> bool:
-    """Whether two inspections ran different instruments on the same weights of a run."""
+    """Return whether two inspections ran different instruments on the same weights of a run."""
     one, two = (_any(session).record.config for session in (first, second))
-    same = all(one.get(what) == two.get(what) for what in ("run", "epoch", "model"))
+    same = all(one.get(key) == two.get(key) for key in ("run", "epoch", "model"))
     return bool(one.get("run")) and same and not first.keys() & second.keys()
 
 
@@ -62,12 +62,12 @@ def _any(session: Session) -> Source:
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind): gates make a model's kind known, and attention without them does."""
-    found = []
+    names = []
     for session in _inspections(sources):
         gated = "gates" in session
         kind = "convit" if gated else "vit" if "nonlocality" in session else "other"
-        found.append((model_name(_any(session)), kind))
-    return found
+        names.append((model_name(_any(session)), kind))
+    return names
 
 
 def labels_of(inspections: Sequence[Session]) -> list[str]:
@@ -101,7 +101,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     drawn = list(_figures(inspections, names, chosen))
     figures = tuple(sorted(drawn, key=lambda figure: room(figure, len(drawn)) != "half"))
     several, shown = len(inspections) > 1, drawn[0 if drawn[0].headline else 1 : 2]
-    what = names[0] if not several else f"{len(names)} models"
+    title = names[0] if not several else f"{len(names)} models"
     records = [source.record for session in inspections for source in session.values()]
     images = sorted({int(record.values.get("num_images") or 0) for record in records} - {0})
     data = {str(record.config.get("data")) for record in records if record.config.get("data")}
@@ -116,8 +116,8 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         kind="inspection",
         label="Inspection",
         num_models=len(inspections),
-        title=f"Inside {what}",
-        question=f"What do the instruments measure in {what}?",
+        title=f"Inside {title}",
+        question=f"What do the instruments measure in {title}?",
         answer=drawn[0].headline or drawn[0].reading,
         leads=tuple(figure.reading for figure in shown) if len(names) < 4 else (),
         cautions=tuple(cautions(records)),
@@ -141,7 +141,7 @@ def inspected(records: Mapping[str, Record]) -> str:
 
 
 def cautions(records: Sequence[Record]) -> list[str]:
-    """What speaks against reading anything into the numbers: random weights, a run at chance."""
+    """Return reasons not to trust the numbers: random weights, a run at chance."""
     notes = [str(note) for record in records for note in record.config.get("notes") or ()]
     return [
         note[:1].upper() + note[1:]
@@ -151,7 +151,7 @@ def cautions(records: Sequence[Record]) -> list[str]:
 
 
 def next_steps(source: Source, *, evaluated: bool = False) -> tuple[tuple[str, str], ...]:
-    """What to do next with a run: use it, and measure it or look inside."""
+    """Return what to do next with a run: use it, and measure it or look inside."""
     config = source.record.config
     subject, data = str(config.get("subject") or ""), config.get("data")
     options = [("--data", data), ("--pretrained", config.get("pretrained"))]

@@ -127,7 +127,7 @@ def _bars(record: Record, styles: Styles) -> tuple[ModelBar, ...]:
 
 
 def _badge(record: Record) -> Badge:
-    """What speaks against the answer, such as test images in the training set; else the verdict."""
+    """Return the first reason against the answer, such as leaked test images; else the verdict."""
     advice = record.values["recommendation"]
     if advice["cautions"]:
         return Badge(words=shortened(str(advice["badge"]), record.values))
@@ -175,7 +175,7 @@ def leads(record: Record) -> list[str]:
 
 
 def _by_imagenet(first: Mapping[str, Any], taken: str, names: Mapping[str, str]) -> str:
-    """What one would have chosen without these images."""
+    """Return what one would have chosen without these images."""
     said = f"ImageNet accuracy alone would have chosen {names[first['model']]}"
     gap = first.get("behind")
     if first["model"] == taken:

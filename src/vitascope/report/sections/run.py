@@ -82,15 +82,15 @@ def labels_of(sources: Sequence[Source]) -> list[str]:
     """The models' names, told apart by seed or folder where one was trained more than once."""
     names = [model_name(source) for source in sources]
     seeded = [f"{n}, seed {s.record.seed}" for n, s in zip(names, sources, strict=True)]
-    found = []
-    for place, name in enumerate(names):
+    labels = []
+    for index, name in enumerate(names):
         if names.count(name) == 1:
-            found.append(name)
-        elif seeded.count(seeded[place]) == 1:
-            found.append(seeded[place])
+            labels.append(name)
+        elif seeded.count(seeded[index]) == 1:
+            labels.append(seeded[index])
         else:
-            found.append(f"{name} ({sources[place].folder.resolve().name})")
-    return found
+            labels.append(f"{name} ({sources[index].folder.resolve().name})")
+    return labels
 
 
 def section(sources: Sequence[Source], styles: Styles) -> Section:
@@ -146,11 +146,11 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
     )
 
 
-def _last(source: Source, what: str) -> float | None:
+def _last(source: Source, metric: str) -> float | None:
     final = source.record.values.get("final") or {}
-    value = final.get(what)
+    value = final.get(metric)
     if value is None:
-        value = (source.record.values.get("best") or {}).get(what)
+        value = (source.record.values.get("best") or {}).get(metric)
     return value if isinstance(value, (int, float)) else None
 
 
@@ -181,9 +181,9 @@ def learning_curve(source: Source, what: str, factor: float, label: str, style: 
 def _figures(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> tuple[Figure, ...]:
     chosen = apart([styles.of(model_name(source)) for source in sources])
     panels = []
-    for what, (title, axis, factor, floor, ceiling) in _WHAT.items():
+    for metric, (title, axis, factor, floor, ceiling) in _WHAT.items():
         curves = [
-            learning_curve(source, what, factor, name, style)
+            learning_curve(source, metric, factor, name, style)
             for source, name, style in zip(sources, names, chosen, strict=True)
         ]
         series = [curve for curve in curves if curve.x]
@@ -220,21 +220,21 @@ def _reading(sources: Sequence[Source], names: Sequence[str]) -> str:
         )
         if best.get("top1") is None:
             continue
-        words = f"{name} is best at epoch {best['epoch']} ({number(100 * best['top1'], 1)} %)"
+        sentence = f"{name} is best at epoch {best['epoch']} ({number(100 * best['top1'], 1)} %)"
         if final.get("top1") is not None and final.get("epoch") != best.get("epoch"):
-            words += f" and ends at {number(100 * final['top1'], 1)} %"
-        parts.append(words)
+            sentence += f" and ends at {number(100 * final['top1'], 1)} %"
+        parts.append(sentence)
     return "; ".join(parts) + "." if parts else "No accuracy was measured."
 
 
 def _table(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> Table:
     tops = [_percent(_last(source, "top1")) for source in sources]
-    known = [top for top in tops if top is not None]
+    measured = [top for top in tops if top is not None]
     rows = []
     for source, name, top in zip(sources, names, tops, strict=True):
         best = (source.record.values.get("best") or {}).get("top1")
         speed = (source.record.values.get("final") or {}).get("images_per_second")
-        highest = len(known) > 1 and top is not None and top == max(known)
+        highest = len(measured) > 1 and top is not None and top == max(measured)
         cells: list[str | Cell] = [
             Cell(words=number(top, 1), bold=highest),
             number(_percent(best), 1),

@@ -145,5 +145,5 @@ def pinned(record: Record) -> list[tuple[str, Any]]:
     machine, mapped = record.made.get("machine"), record.config.get("map_classes")
     pairs = mapped.items() if isinstance(mapped, Mapping) else ()
     threads = machine.get("threads") if isinstance(machine, Mapping) else None
-    named = ("--map-classes", tuple(f"{new}={known}" for new, known in pairs))
+    named = ("--map-classes", tuple(f"{new}={own}" for new, own in pairs))
     return [named, ("--threads", threads)]

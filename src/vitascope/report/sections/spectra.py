@@ -27,18 +27,18 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
 def section(source: Source, styles: Styles) -> Section:
     """One section per study."""
     record = source.record
-    found = record.values["rows"]
-    epochs = list(dict.fromkeys(row["epoch"] for row in found))
+    rows = record.values["rows"]
+    epochs = list(dict.fromkeys(row["epoch"] for row in rows))
     panels = []
     for epoch in epochs:
         series = []
-        for row in found:
+        for row in rows:
             if row["epoch"] == epoch:
                 x, y = shares(record.arrays[row["name"]])
                 series.append(Series(label=row["run"], x=x, y=y, style=styles.of(row["run"])))
         when = "the last weights" if epoch is None else f"epoch {epoch}"
         panels.append(in_order(f"Eigenvalues, {when}", series))
-    last = [row for row in found if row["epoch"] == epochs[-1]]
+    last = [row for row in rows if row["epoch"] == epochs[-1]]
     least = min(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else np.inf)
     most = max(last, key=lambda row: row["nep"][0] if row["nep"][0] is not None else -np.inf)
     answer = (

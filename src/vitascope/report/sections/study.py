@@ -42,24 +42,24 @@ _LARGER = {"smoke": "laptop", "laptop": "desk", "desk": "paper"}  # the next sca
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """(name, kind) of the models that lines and rows are about."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for source in sources:
         kinds = source.record.values.get("kinds") or {}
         for figure in source.record.values.get("figures") or ():
             for panel in figure.get("panels") or ():
                 for line in panel.get("series") or ():
                     name = str(line.get("model") or "")
-                    found.setdefault(name, str(kinds.get(name, "other")))
-    return [(name, kind) for name, kind in found.items() if name]
+                    names.setdefault(name, str(kinds.get(name, "other")))
+    return [(name, kind) for name, kind in names.items() if name]
 
 
 def tally(claims: Sequence[JudgedClaim]) -> str:
-    """How many claims agree, in words."""
+    """Return how many claims agree, in words."""
     return tally_verdicts([claim.badge.words for claim in claims])
 
 
 def correction(claims: Sequence[JudgedClaim]) -> str:
-    """What is left of them at a false discovery rate of 5 % per paper, in words."""
+    """Return what is left of them at a false discovery rate of 5 % per paper, in words."""
     return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
 
 
@@ -79,7 +79,7 @@ def section(source: Source, styles: Styles) -> Section:
         ("runs", values.get("num_runs")),
         ("covers", covers),
     ]
-    said = tally(claims)
+    counts = tally(claims)
     taken = (f"{runs_in_words(values)}.",) if values.get("earlier") else ()
     line = str(values.get("command") or "")
     more = f" `{with_changes(line, {'--seeds': (0, 1, 2)})}`" if line else " add --seeds 0 1 2."
@@ -94,7 +94,7 @@ def section(source: Source, styles: Styles) -> Section:
         label="Study",
         title=title,
         question=f"{title} {claimed}".strip(),
-        answer=f"{said}." if claims else said_to_hold or title,
+        answer=f"{counts}." if claims else said_to_hold or title,
         badge=Badge(words=scale, sign="△") if scale else None,
         leads=tuple(filter(None, (correction(claims), *_main_claims(claims), *taken))),
         cautions=single,
@@ -162,12 +162,12 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
 
 def _main_claims(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
     """The first claim that disagrees and the first that agrees, with their numbers."""
-    found = []
+    main = []
     for wanted, start in (("disagrees", "Does not hold here"), ("agrees", "Holds here")):
         claim = next((claim for claim in claims if claim.badge.words == wanted), None)
         if claim is not None:
-            found.append(told(claim, start))
-    return tuple(found) or tuple(told(claim, "Not settled") for claim in claims[:1])
+            main.append(told(claim, start))
+    return tuple(main) or tuple(told(claim, "Not settled") for claim in claims[:1])
 
 
 def told(claim: JudgedClaim, start: str) -> str:

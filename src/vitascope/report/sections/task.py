@@ -39,15 +39,15 @@ def section(source: Source, styles: Styles) -> Section:
     record, values = source.record, source.record.values
     name, data, recipe = model_name(source), source.settings("data"), source.settings("recipe")
     metric, final, best = str(values["metric"]), values["final"], values["best"]
-    told = METRICS[metric]
-    answer = f"{name} reaches {number(100 * final[metric], 1)} % {told} on {_data(source)} "
+    metric_name = METRICS[metric]
+    answer = f"{name} reaches {number(100 * final[metric], 1)} % {metric_name} on {_data(source)} "
     answer += f"after {values['epochs']} epochs."
     panels = []
-    for what, title, axis, factor in (
-        (metric, told, f"{told} (%)", 100.0),
+    for key, title, axis, factor in (
+        (metric, metric_name, f"{metric_name} (%)", 100.0),
         ("train_loss", "Training loss", "loss", 1.0),
     ):
-        line = learning_curve(source, what, factor, name, styles.of(name))
+        line = learning_curve(source, key, factor, name, styles.of(name))
         if len(line.x) > 1:  # one point is no curve; the table has it
             panels.append(
                 Lines(title=title, x_label="epoch", y_label=axis, series=(line,), floor=0.0)

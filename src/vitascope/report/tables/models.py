@@ -143,11 +143,11 @@ METRICS = {"miou": "mean IoU", "pixel_accuracy": "pixel accuracy", "vqa_score": 
 
 def task_table(values: Mapping[str, Any], name: str) -> Table:
     """The metrics that there are, in percent."""
-    shown = {key: words for key, words in METRICS.items() if values.get(key) is not None}
+    shown = {key: title for key, title in METRICS.items() if values.get(key) is not None}
     return Table(
         name="task",
         title="On the test data",
         corner="Model",
-        columns=tuple(f"{words} (%)" for words in shown.values()),
+        columns=tuple(f"{title} (%)" for title in shown.values()),
         rows=(row(name, [number(100 * values[key], 2) for key in shown]),),
     )

@@ -81,7 +81,7 @@ def _own(line: Mapping[str, Any]) -> float:
 
 
 def way_of(record: Record) -> str:
-    """How the recommended candidate is used; the first records did not weigh the two ways."""
+    """Return how the recommended candidate is used: frozen or fine-tuned."""
     advice = record.values["recommendation"]
     return str(advice.get("way", TUNED if advice["stage"] == "race" else LINEAR))
 
@@ -129,7 +129,7 @@ def pretrained_headline(record: Record) -> str:
 
 
 def pretrained_steps(record: Record) -> list[tuple[str, str]]:
-    """What to do with the recommended network: in words, and the command."""
+    """Return what to do with the recommended network: in words, and the command."""
     values, advice = record.values, record.values["recommendation"]
     steps = []
     if advice.get("run") is not None:

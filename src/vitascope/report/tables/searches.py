@@ -66,7 +66,7 @@ def buildup_table(record: Record) -> Table:
 
 
 def verdict_of(network: Mapping[str, Any]) -> str:
-    """Whether the change would come again: helps, hurts, or undecided."""
+    """Return whether the change would come again: helps, hurts, or undecided."""
     if "noise" in network:  # an old record: half of an interval
         beyond = abs(network["change"]) > network["noise"]
         return ("helps" if network["change"] > 0 else "hurts") if beyond else "undecided"

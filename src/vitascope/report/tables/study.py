@@ -47,12 +47,12 @@ def claimed_by(source: str) -> str:
     >>> [claimed_by(source) for source in ("CB section 2.4", "Fine grid")]
     ['CB', 'our own']
     """
-    name, _, place = source.partition(" ")
-    return name if place.startswith(("Table", "Fig.", "App.", "section")) else "our own"
+    name, _, number = source.partition(" ")
+    return name if number.startswith(("Table", "Fig.", "App.", "section")) else "our own"
 
 
 def claim_in_words(covers: str, claim: str) -> str:
-    """What a study is to decide, and whose claim it is, by the first place that the study covers.
+    """Return what a study is to decide, and whose claim it is.
 
     >>> [claim_in_words(covers, "it helps") for covers in ("CB Table S1, CB Fig. S1", "Fine grid")]
     ['The paper: it helps.', 'The claim: it helps.']
@@ -70,9 +70,9 @@ def tested(claim: Mapping[str, Any]) -> CountedClaim:
 
 def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
     """The claims of a record: where the paper makes each, the verdict, and what was measured."""
-    found = list(claims)
+    listed = list(claims)
     rows = []
-    for claim in found:
+    for claim in listed:
         verdict = Cell(words=str(claim.get("verdict") or "not tried"), bold=True)
         rows.append(
             row(str(claim.get("source") or ""), [str(claim["text"]), verdict, *_numbers(claim)])
@@ -91,23 +91,23 @@ def _numbers(claim: Mapping[str, Any]) -> list[str]:
     digits = int(claim.get("digits") or 1)
 
     def said(value: Any, sign: str = "") -> str:
-        words = number(value, digits)
-        return sign + words if isinstance(value, (int, float)) and value >= 0 else words
+        text = number(value, digits)
+        return sign + text if isinstance(value, (int, float)) and value >= 0 else text
 
     contrast = said(claim.get("contrast"), "+")
     if claim.get("low") is not None:
         contrast += f" [{said(claim['low'], '+')}, {said(claim.get('high'), '+')}]"
     unit = str(claim.get("unit") or "")
-    known = claim.get("contrast") is not None and unit
+    measured = claim.get("contrast") is not None and unit
     return [
-        f"{contrast} {unit}" if known else contrast,
+        f"{contrast} {unit}" if measured else contrast,
         said(claim.get("detectable")),
         said(claim.get("paper"), "+"),
     ]
 
 
 def tally(verdicts: Sequence[str]) -> str:
-    """How many claims agree, in words.
+    """Return how many claims agree, in words.
 
     >>> tally([]), tally(["agrees"])
     ('No claim was tried', 'The one claim agrees')
@@ -119,15 +119,15 @@ def tally(verdicts: Sequence[str]) -> str:
     states = ("undecided", "not testable here")
     one = {state: f"is {state}" for state in states}
     many = {"agrees": "agree", "disagrees": "disagree", **{s: f"are {s}" for s in states}}
-    found = Counter(verdicts)
-    order = [*(name for name in many if name in found), *(n for n in found if n not in many)]
+    counts = Counter(verdicts)
+    order = [*(name for name in many if name in counts), *(n for n in counts if n not in many)]
     if len(verdicts) == 1:
         return f"The one claim {one.get(order[0], order[0])}"
-    if len(found) == 1:
+    if len(counts) == 1:
         return f"All {len(verdicts)} claims {many.get(order[0], order[0])}"
-    said = [f"{found[n]} {(one if found[n] == 1 else many).get(n, n)}" for n in order]
-    said[0] = said[0].replace(" ", f" of {len(verdicts)} claims ", 1)
-    return f"{', '.join(said[:-1])} and {said[-1]}"
+    parts = [f"{counts[n]} {(one if counts[n] == 1 else many).get(n, n)}" for n in order]
+    parts[0] = parts[0].replace(" ", f" of {len(verdicts)} claims ", 1)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def standing(claims: Sequence[CountedClaim]) -> list[bool]:
@@ -147,18 +147,18 @@ def standing(claims: Sequence[CountedClaim]) -> list[bool]:
     stands = [claim.verdict not in ("agrees", "disagrees") for claim in claims]
     for paper in {claim.paper for claim in claims}:
         mine = [
-            (place, claim.p_value)
-            for place, claim in enumerate(claims)
+            (index, claim.p_value)
+            for index, claim in enumerate(claims)
             if claim.paper == paper and claim.p_value is not None
         ]
         adjusted = false_discovery_control([p for _, p in mine]) if mine else ()
-        for (place, _), p_value in zip(mine, adjusted, strict=True):
-            stands[place] |= bool(p_value <= LEVEL)
+        for (index, _), p_value in zip(mine, adjusted, strict=True):
+            stands[index] |= bool(p_value <= LEVEL)
     return stands
 
 
 def correction(claims: Sequence[CountedClaim]) -> str:
-    """What is left of the decided claims after the correction; nothing where none was tested.
+    """Describe which decided claims remain significant after the correction for several claims.
 
     >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
     >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
@@ -175,17 +175,17 @@ def correction(claims: Sequence[CountedClaim]) -> str:
         for claim, stands in zip(claims, standing(claims), strict=True)
         if stands and claim.verdict in ("agrees", "disagrees")
     )
-    words = [
+    parts = [
         f"{left[verdict]} {verdict if left[verdict] == 1 else verdict.removesuffix('s')}"
         for verdict in ("agrees", "disagrees")
         if left[verdict]
     ]
     count = left.total()
-    said = f"{count or 'none'} of {len(decided)} decided claims stand{'s' * (count == 1)}"
+    sentence = f"{count or 'none'} of {len(decided)} decided claims stand{'s' * (count == 1)}"
     if len(decided) == 1:
-        said = f"the one decided claim {'stands' if count else 'does not stand'}"
-    told = f": {' and '.join(words)}" if words and len(decided) > 1 else ""
-    return f"At a false discovery rate of 5 % per paper, {said}{told}."
+        sentence = f"the one decided claim {'stands' if count else 'does not stand'}"
+    detail = f": {' and '.join(parts)}" if parts and len(decided) > 1 else ""
+    return f"At a false discovery rate of 5 % per paper, {sentence}{detail}."
 
 
 def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:
@@ -215,9 +215,9 @@ def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
     ours = [v for v in cell.get("ours") or [] if known(v)]
     mean = cell.get("mean") if known(cell.get("mean")) else (fmean(ours) if ours else None)
     std = cell.get("std") if known(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
-    words = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
+    text = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
     paper: Any = cell.get("paper")
-    return Cell(words=words, note=_theirs(paper, digits) if known(paper) else "")
+    return Cell(words=text, note=_theirs(paper, digits) if known(paper) else "")
 
 
 def _theirs(paper: float, digits: int) -> str:
@@ -230,19 +230,19 @@ def _theirs(paper: float, digits: int) -> str:
 
 
 def runs_in_words(values: Mapping[str, Any]) -> str:
-    """How many runs, and which of them earlier records told about.
+    """Return how many runs, and which of them earlier records told about.
 
     >>> told = {"record": "a.json", "num_runs": 12, "commit": "13c9387130fd", "time": "2026-11-17T"}
     >>> runs_in_words({"num_runs": 20, "earlier": [told]})
     '20 runs, 12 of them from the record a.json (2026-11-17, commit 13c9387)'
     """
-    said = [plural(values["num_runs"], "run")]
+    parts = [plural(values["num_runs"], "run")]
     for each in values.get("earlier") or ():
         when, commit = str(each.get("time") or "")[:10], str(each.get("commit") or "")[:7]
         made = ", ".join(filter(None, (when, commit and f"commit {commit}")))
-        said.append(f"{each['num_runs']} of them from the record {each['record']}")
-        said[-1] += f" ({made})" if made else ""
-    return ", ".join(said)
+        parts.append(f"{each['num_runs']} of them from the record {each['record']}")
+        parts[-1] += f" ({made})" if made else ""
+    return ", ".join(parts)
 
 
 def study_text(record: Record) -> str:

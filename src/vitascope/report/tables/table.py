@@ -94,23 +94,23 @@ class Table:
         return [self.corner, *self.columns], body
 
     def _with_note(self, cell: Cell, bold: str) -> str:
-        words = f"{bold}{cell.words}{bold}" if cell.bold else cell.words
-        return f"{words or '–'} ({self.beside} {cell.note})" if cell.note else words
+        text = f"{bold}{cell.words}{bold}" if cell.bold else cell.words
+        return f"{text or '–'} ({self.beside} {cell.note})" if cell.note else text
 
     def apart(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows of words, the notes in columns of their own."""
         places = range(len(self.columns))
-        noted = [any(line.cells[place].note for line in self.rows) for place in places]
+        noted = [any(line.cells[index].note for line in self.rows) for index in places]
         named = any(line.note for line in self.rows)
         head = [self.corner, *([f"{self.corner} ({self.beside})".strip()] if named else [])]
-        for place, column in enumerate(self.columns):
-            head += [column, *([f"{column} ({self.beside})"] if noted[place] else [])]
+        for index, column in enumerate(self.columns):
+            head += [column, *([f"{column} ({self.beside})"] if noted[index] else [])]
         body = []
         for line in self.rows:
-            words = [line.label, *([line.note] if named else [])]
-            for place, cell in enumerate(line.cells):
-                words += [cell.words, *([cell.note] if noted[place] else [])]
-            body.append(words)
+            parts = [line.label, *([line.note] if named else [])]
+            for index, cell in enumerate(line.cells):
+                parts += [cell.words, *([cell.note] if noted[index] else [])]
+            body.append(parts)
         return head, body
 
 
@@ -120,12 +120,12 @@ def numeric_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[
     >>> numeric_columns(["a", "b", "c"], [["1", "−2 ± 1", "x"], ["2", "", "3"]])
     [False, True, False]
     """
-    columns = [[line[place] for line in rows] for place in range(1, len(head))]
+    columns = [[line[index] for line in rows] for index in range(1, len(head))]
     return [False, *(all(map(_is_number, column)) for column in columns)]
 
 
-def _is_number(words: str) -> bool:
-    return not words or words[0].isdigit() or words[0] in "+-−–."
+def _is_number(text: str) -> bool:
+    return not text or text[0].isdigit() or text[0] in "+-−–."
 
 
 _LATEX = {
@@ -173,30 +173,30 @@ def as_text(table: Table) -> str:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     right = numeric_columns(head, rows)
 
-    def line(words: Sequence[str]) -> str:
-        placed = zip(words, widths, right, strict=True)
+    def line(row: Sequence[str]) -> str:
+        placed = zip(row, widths, right, strict=True)
         return "  ".join(w.rjust(n) if r else w.ljust(n) for w, n, r in placed).rstrip()
 
-    return "\n".join(line(words) for words in [head, *rows])
+    return "\n".join(line(row) for row in [head, *rows])
 
 
 def as_markdown(table: Table) -> str:
     """A title in bold, if it has one, and the table."""
     head, rows = table.inline(bold="**")
-    lines = [[markdown_text(words) for words in line] for line in [head, *rows]]
+    lines = [[markdown_text(text) for text in line] for line in [head, *rows]]
     drawn = [f"| {' | '.join(line)} |" for line in lines]
     drawn.insert(1, "|" + "---|" * len(head))
     title = f"**{markdown_text(table.title)}**\n\n" if table.title else ""
     return title + "\n".join(drawn)
 
 
-def markdown_text(words: str) -> str:
+def markdown_text(text: str) -> str:
     r"""One line; nothing that ends a cell or that a Markdown page would take for HTML.
 
     >>> print(markdown_text("x|y <b>"))
     x\|y &lt;b&gt;
     """
-    plain = " ".join(words.split()).replace("|", "\\|")
+    plain = " ".join(text.split()).replace("|", "\\|")
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -204,7 +204,7 @@ def as_latex(table: Table) -> str:
     r"""A ``table`` with ``\toprule``; needs ``\usepackage{booktabs}`` (and amssymb for ticks)."""
     head, rows = table.apart()
     columns = "l" + "".join("r" if right else "l" for right in numeric_columns(head, rows)[1:])
-    body = [" & ".join(latex_text(words) for words in line) + r" \\" for line in [head, *rows]]
+    body = [" & ".join(latex_text(text) for text in line) + r" \\" for line in [head, *rows]]
     lines = [
         r"\begin{table}",
         r"\centering",
@@ -221,34 +221,34 @@ def as_latex(table: Table) -> str:
     return "\n".join(lines)
 
 
-def latex_text(words: str) -> str:
+def latex_text(text: str) -> str:
     r"""Words as LaTeX prints them.
 
     >>> print(latex_text("a_b & 50 % ± 1"))
     a\_b \& 50 \% $\pm$ 1
     """
-    return "".join(_LATEX.get(letter, letter) for letter in words)
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def as_csv(table: Table) -> str:
     """Head and rows; a mean and its spread stand in one cell, as on the page."""
     stream = io.StringIO()
     head, rows = table.apart()
-    lines = [[csv_text(words) for words in line] for line in [head, *rows]]
+    lines = [[csv_text(text) for text in line] for line in [head, *rows]]
     csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue().rstrip("\n")
 
 
-def csv_text(words: str) -> str:
+def csv_text(text: str) -> str:
     """A cell that no spreadsheet runs as a formula.
 
     >>> csv_text("=cmd()"), csv_text("-1.5"), csv_text("-x"), csv_text("−2.0")
     ("'=cmd()", '-1.5', "'-x", '-2.0')
     """
-    if _NUMBER.match(words):
-        return words.replace("−", "-")
-    risky = words.startswith(("\t", "\r", "\n")) or words.lstrip().startswith(tuple("=+-@"))
-    return f"'{words}" if risky else words
+    if _NUMBER.match(text):
+        return text.replace("−", "-")
+    risky = text.startswith(("\t", "\r", "\n")) or text.lstrip().startswith(tuple("=+-@"))
+    return f"'{text}" if risky else text
 
 
 FILE_WRITERS: dict[str, Callable[[Table], str]] = {

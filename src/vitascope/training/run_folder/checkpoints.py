@@ -218,7 +218,7 @@ class MetricsLog:
         self.sums = list(values["sums"]) if main else [0.0, 0.0, 0.0]
 
     def is_best(self, row: Mapping[str, Any]) -> bool:
-        """Whether the row has the best metric so far."""
+        """Return whether the row has the best metric so far."""
         metric = self.task.metric
         return all(row[metric] > r[metric] for r in self.rows if r[metric] is not None)
 

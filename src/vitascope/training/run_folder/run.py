@@ -101,7 +101,7 @@ _OWN = ("metrics.jsonl", "checkpoint", "events", "weights")  # of a run that los
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, without hidden files such as its lock."""
+    """Return what is in a folder, without hidden files such as its lock."""
     there = sorted(folder.iterdir()) if folder.is_dir() else []
     return [path for path in there if not path.name.startswith(".")]
 
@@ -157,7 +157,7 @@ def differences(
 
 
 def _as_rounded_elsewhere(a: Any, b: Any) -> bool:
-    """Whether numbers differ by rounding alone, as means of images do on different CPUs.
+    """Return whether numbers differ by rounding alone, as means of images do on different CPUs.
 
     >>> _as_rounded_elsewhere([0.30547571], [0.30547574]), _as_rounded_elsewhere(0.1, 0.1001)
     (True, False)

@@ -202,7 +202,7 @@ class Trainer:
         return self.process.total(sums).tolist()
 
     def _anywhere(self, flag: bool) -> bool:
-        """Whether a flag is up on any process."""
+        """Return whether a flag is up on any process."""
         if self.process.world_size == 1:
             return flag
         return bool(self.process.total(torch.tensor([float(flag)], device=self.process.device)) > 0)

@@ -66,7 +66,7 @@ def elastic_transform(levels: Tensor, shares: tuple[float, float, float], draws:
 
 
 def by_pillow(levels: Tensor, change: Callable[[Image.Image], Image.Image]) -> Tensor:
-    """What ``change`` makes of each image. (B, C, h, w) uint8"""
+    """Return what ``change`` makes of each image. (B, C, h, w) uint8"""
     planes = levels.contiguous().numpy()
     out = np.empty_like(planes)
     for source, target in zip(planes, out, strict=True):
