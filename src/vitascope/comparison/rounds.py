@@ -26,6 +26,7 @@ class Rounds:
     looks: tuple[stats.Look, ...]
     most: int  # seeds of a model, as far as there was time
     ended: Reason
+    folds: bool = False  # every training image chooses already
 
     @property
     def recommendation(self) -> stats.Recommendation:
@@ -62,13 +63,16 @@ class Rounds:
         needed = self.recommendation.needed
         if needed is None or self.ended == "decided":
             return sentences
-        count = needed.images if needed.images is not None else (needed.both or (None,))[0]
-        help_ = (
-            f"about {count:,} more images to choose by would settle it (--folds 5 chooses by every "
-            "training image)"
-            if count is not None
-            else "the models are too close for any sensible number of images"
-        )
+        help_ = "the models are too close for any sensible number of images"
+        if needed.images is not None:
+            help_ = f"about {needed.images:,} more images to choose by would settle it"
+        elif needed.both is not None:
+            images, seeds = needed.both
+            help_ = (
+                f"about {images:,} more images to choose by and {seeds} more seeds would settle it"
+            )
+        if self.ended == "images" and not self.folds:
+            help_ += " (--folds 5 chooses by every training image)"
         sentences.append(
             {
                 "images": f"The number of images limits the answer, so no more seeds were added: "
@@ -122,12 +126,12 @@ def in_rounds(
             ended: Reason = last.limit or "decided"
             if ended == "seeds" and last.seeds == most < MOST:
                 ended = "budget"
-            return question, Rounds(looks, most, ended)
+            return question, Rounds(looks, most, ended, bool(question.folds))
         longer = question.with_another_seed(last.contenders)
         there = runs_of(question)
         runs = [run for run in runs_of(longer) if run not in there]
         if not affordable(runs):
-            return question, Rounds(looks, most, "budget")
+            return question, Rounds(looks, most, "budget", bool(question.folds))
         question = longer
         make(runs)
 
