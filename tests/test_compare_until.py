@@ -160,3 +160,13 @@ def test_pretrained_networks_have_no_rounds(tmp_path, capsys):
     err = capsys.readouterr().err.strip()
     assert "--until decided is for trainings from scratch" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("more", [["--until", "decided"], ["--budget", "1h"]])
+def test_runs_that_are_decided_on_the_way_cannot_be_printed_beforehand(more, tmp_path, capsys):
+    words = ["compare", "--data", "digits", "--print-commands", *more]
+    assert main([*words, "--out", str(tmp_path / "c")]) == 2
+    err = capsys.readouterr().err.strip()
+    assert more[0] in err
+    assert "leave one of them out" in err
+    assert len(err.splitlines()) == 1

@@ -134,6 +134,12 @@ def run(options: Compare) -> Result:
     if options.probe_only:
         raise UserError("--probe-only is for --pretrained; give that too")
     if options.print_commands:
+        if options.until or options.budget:
+            given = "--until decided" if options.until else "--budget"
+            raise UserError(
+                f"{given} decides while it trains, and --print-commands prints all runs beforehand;"
+                " leave one of them out"
+            )
         from vitascope.comparison.compare import commands
 
         lines = commands(question_of(options), options.out)
