@@ -170,3 +170,11 @@ def test_runs_that_are_decided_on_the_way_cannot_be_printed_beforehand(more, tmp
     assert more[0] in err
     assert "leave one of them out" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("finish", ["best", "last"])
+def test_a_training_on_all_images_takes_the_last_epoch(finish):
+    """There are no validation images then, and test images must not choose the epoch."""
+    asked = Comparison(data="digits", recipe=recipe("finetune_small", finish=finish))
+    assert "finish=last" in asked.for_all_images("vit_micro")["set"]
+    assert "finish=last" not in ASKED.for_all_images("a")["set"]

@@ -97,6 +97,11 @@ def test_few_images_end_the_looks_and_say_how_many_more_would_do():
     assert (needed.images or needed.both[0]) > 120
 
 
+def test_one_model_alone_needs_no_more_seeds():
+    (look,) = looks(runs(84.0, seeds=3), COST, first=3, most=10)
+    assert look.contenders == ()
+
+
 def test_looks_of_repeated_folds():
     right = runs(92.0, 80.0, seeds=4, images=1000)
     found = looks(right, COST, first=3, most=6, folds=np.arange(1000) % 5)

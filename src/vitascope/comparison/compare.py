@@ -125,7 +125,7 @@ def compare(
             make(wanted(question))
             time = _Time(plan, out, engine.processes, started, wanted(question))
             most = time.most(question)
-            if most > len(question.seeds):
+            if most > len(question.seeds) and len(question.models) > 1:
                 question, rounds = in_rounds(
                     question,
                     most,

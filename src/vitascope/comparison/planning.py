@@ -91,7 +91,7 @@ class ComparisonPlan:
             summary += f", after {len(asked.models) * len(FACTORS)} short ones to tune"
         summary += f", about {in_words(self.seconds)}"
         rounds = []
-        if self.most > len(asked.seeds):
+        if self.most > len(asked.seeds) and len(asked.models) > 1:
             rounds = [
                 f"Then seeds are added to the models still in question, to about {self.most} at "
                 "most, until the answer is decided."

@@ -179,11 +179,11 @@ class Comparison(Choice):
 
     def for_all_images(self, model: str) -> dict[str, Any]:
         """Return the options of ``vitascope train`` that train a model on all training images."""
-        rate: dict[str, Any] = {"lr": self.rates[model]} if model in self.rates else {}
-        if self.recipe.finish != "last":  # there are no validation images to choose the epoch
-            rate["finish"] = "last"
+        rate = {"lr": self.rates[model]} if model in self.rates else {}
         recipe = changed_recipe(self.recipe, None, rate)
         usual = changed_recipe(recipe.name, recipe.epochs, {})
+        # there are no validation images to choose the epoch
+        finish = ("finish=last",) if usual.finish != "last" else ()
         return {
             "model": model,
             "model_args": changed(self.model_args.get(model, {})),
@@ -191,7 +191,7 @@ class Comparison(Choice):
             "image_size": self.image_size,
             "recipe": recipe.name,
             "epochs": recipe.epochs,
-            "set": changed(recipe.to_dict(), usual.to_dict()),
+            "set": (*changed(recipe.to_dict(), usual.to_dict()), *finish),
         }
 
     @property

@@ -117,7 +117,7 @@ class Look:
     @property
     def contenders(self) -> tuple[str, ...]:
         """Models that another seed is for; none where nothing more is to be done."""
-        if self.decided or self.limit:
+        if self.decided or self.limit or not self.recommendation.rivals:  # nothing to compare
             return ()
         return tuple(name for name in self.recommendation.accuracy if name not in self.behind)
 
