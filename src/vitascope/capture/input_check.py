@@ -44,7 +44,7 @@ def require_hooks(model: Any) -> None:
     Raises:
         UserError: With what to give instead.
     """
-    require_weights(model)
+    require_module(model)
     if isinstance(model, torch.jit.ScriptModule):
         raise UserError(
             "TorchScript hides what happens inside a model; give the nn.Module it was made from"
