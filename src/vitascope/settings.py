@@ -34,7 +34,7 @@ from typing import (
     get_type_hints,
 )
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, unknown
 
 T = TypeVar("T")
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
@@ -197,6 +197,11 @@ def check_type(value: Any, hint: Any, name: str) -> None:
     vitascope.errors.UserError: --seeds takes whole numbers, not [1, 'a']
     """
     members = types_in(hint)
+    choices = [
+        choice for kind in members if get_origin(kind) is Literal for choice in get_args(kind)
+    ]
+    if choices and isinstance(value, str) and value not in choices:
+        raise unknown(name, value, map(str, choices))
     if not any(_takes(value, member) for member in members):
         raise UserError(f"{name} takes {taken(hint)}, not {value!r:.80}")
 
