@@ -14,6 +14,7 @@ About 15 minutes for one source of 200 training images at 96 pixels on a busy co
 
 import argparse
 import math
+import random
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,8 +75,9 @@ def by_timm(weights: str, dataset: Dataset, plan: Recipe, seed: int) -> nn.Modul
     transform: Any = create_transform(
         side, is_training=True, mean=dataset.mean, std=dataset.std, color_jitter=0.4
     )
+    random.seed(seed)  # timm's transforms draw from all three
     torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - timm's transforms draw from it
+    np.random.seed(seed)  # noqa: NPY002
     optimizer = create_optimizer_v2(model, "adamw", lr=plan.lr, weight_decay=0.05)
     images, rng = dataset.train, np.random.default_rng(seed)
     pictures = [
