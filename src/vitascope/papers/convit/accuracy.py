@@ -208,7 +208,7 @@ def sized(scale: Scale, role: str, fraction: float = 1.0) -> Training:
     covers=(
         "ConViT Table 1",
         "ConViT Fig. 2 right",
-        "ConViT Fig. 11",
+        "ConViT Fig. 11 middle",
         "ConViT Fig. 13",
         "ConViT Fig. 14",
     ),

@@ -121,7 +121,7 @@ _NAMES = {
     "smoke": ("ViT-Ti", "ResNet-50"),
 }
 _OVERFITTING = """
-[ViT Fig. 5]
+[Park & Kim Fig. 5]
 the lower the training loss, the lower the test error, over networks
     rank: all networks > 0
 the ViT's training loss is above the ResNet's
@@ -132,7 +132,7 @@ with strong augmentation, the training loss is higher on {few}
     share-nll: strong augmentation at {few} > strong augmentation at {all}
 with strong augmentation, the test error is higher on {few}
     share-error: strong augmentation at {few} > strong augmentation at {all}
-[ViT Fig. C.2]
+[Park & Kim Fig. C.2]
 the ViT's training loss falls with more epochs
     epochs-nll: {vit} at {short} > {vit} at {long}
 the ViT's test error falls with more epochs
@@ -145,7 +145,7 @@ after {n} epochs the ViT's error is above the ResNet's
 @study(
     "Do ViTs overfit small data?",
     claim="no: the lower the training loss, the lower the error; both rise on fewer images",
-    covers=("ViT Fig. 5", "ViT Fig. C.1", "ViT Fig. C.2"),
+    covers=("Park & Kim Fig. 5", "Park & Kim Fig. C.1", "Park & Kim Fig. C.2"),
     data={**CIFAR, "paper": "CIFAR-100 (cifar100:PATH); for Fig. C.1 left CIFAR-10"},
 )
 def overfitting(scale: Scale) -> Plan:
@@ -255,7 +255,7 @@ def _scatter(results: Results, runs: Runs) -> Figure:
 
 
 _AUGMENTATION = """
-[ViT Fig. F.1]
+[Park & Kim Fig. F.1]
 {label} is overconfident with weak augmentation
     gap: {label} at weak > 0
 {label} is underconfident with strong augmentation
@@ -278,7 +278,7 @@ def gap(record: Record) -> float:
 @study(
     "What does strong augmentation do?",
     claim="predictions become underconfident, eigenvalues smaller and more often negative",
-    covers=("ViT Fig. F.1",),
+    covers=("Park & Kim Fig. F.1",),
     data=CIFAR,
 )
 def augmentation(scale: Scale) -> Plan:

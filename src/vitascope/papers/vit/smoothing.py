@@ -22,7 +22,7 @@ from vitascope.papers.vit.tables import (
 
 RADIUS = 0.05  # of SAM
 _SAM = """
-[ViT section 2]
+[Park & Kim section 2]
 SAM leads {network} to a flatter minimum
     ape: {network} > {network}, SAM
 SAM makes {network} more accurate
@@ -33,7 +33,7 @@ SAM makes {network} more accurate
 @study(
     "Does sharpness-aware training flatten the loss of a ViT?",
     claim="SAM seeks out smooth minima and improves ViTs",
-    covers=("ViT section 2 (SAM)",),
+    covers=("Park & Kim section 2 (SAM)",),
     data=CIFAR,
 )
 def sam(scale: Scale) -> Plan:
@@ -62,12 +62,12 @@ def sam(scale: Scale) -> Plan:
 
 
 _BLUR = """
-[ViT Fig. 3]
+[Park & Kim Fig. 3]
 a blur at the ends of stages raises the accuracy
     top1: {blurred} > {sharp} at clean
 a ResNet with a blur stands corruptions better
     top1: {blurred} > {sharp} at corrupted
-[ViT App. B]
+[Park & Kim App. B]
 a blur makes the eigenvalues smaller
     ape: {sharp} > {blurred}
 with a blur, noise of high frequencies costs less
@@ -79,7 +79,7 @@ with a blur, noise of high frequencies costs less
     "Does a fixed blur do what attention does?",
     claim="a 2 x 2 box blur at the ends of stages raises accuracy and robustness and "
     "flattens the loss",
-    covers=("ViT Fig. 3", "ViT App. B"),
+    covers=("Park & Kim Fig. 3", "Park & Kim App. B"),
     data=CIFAR,
 )
 def blur(scale: Scale) -> Plan:
