@@ -54,6 +54,7 @@ class InspectRequest:
     grid: tuple[int, int] | None = None
     num_prefix_tokens: int | None = None
     pretrained: bool = False
+    model_args: Mapping[str, Any] = field(default_factory=dict)  # of a model given by name
     seed: int = 0
     device: str | None = None
     curvature: Curvature = field(default_factory=Curvature)
@@ -84,6 +85,7 @@ class InspectRequest:
             "epoch": self.epoch,
             "seed": self.seed,
             "pretrained": self.pretrained,
+            "arguments": dict(self.model_args),
             "image_size": self.image_size,
             "device": self.device,
             "map_classes": dict(self.map_classes),
