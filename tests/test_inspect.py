@@ -114,7 +114,7 @@ def test_a_timm_model_is_looked_at_with_what_makes_sense(capsys):
     name = "timm:vit_tiny_patch16_224"
     words = [name, "--data", "digits", "--image-size", "32", "--images", "9"]
     found = look(capsys, *words, "--batch-size", "4", "--units", "blocks.0.*")
-    assert set(found["refused"]) == {"gates", "masking", "lesion"}
+    assert set(found["refused"]) == {"gates", "windows", "masking", "lesion"}
     assert "has no gates" in found["refused"]["gates"]
     assert "random weights" in found["refused"]["lesion"]
     assert set(found["measures"]) == set(MEASURES) - set(found["refused"])
@@ -140,7 +140,7 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
     words = [f"hf:{tmp_path / 'vit'}", "--data", "digits", "--images", "8"]
     found = look(capsys, *words)
-    assert list(found["refused"]) == ["gates"]
+    assert list(found["refused"]) == ["gates", "windows"]
     assert found["measures"]["nonlocality"]["grid"] == [[4, 4], [4, 4]]
     assert found["notes"] == ["classes are matched by position: the model has no names for its 10"]
     listed = look(capsys, *words[:1], "--list")

@@ -139,8 +139,10 @@ def _task(options: Evaluate, done: Any) -> Result:
     from vitascope.runs.tasks.training import evaluate_task
 
     usual = {each.name: each.default for each in dataclasses.fields(Evaluate)}
-    others = ("on", "weights", "pretrained", "model_args", "map_classes", "split", "images")
-    others += ("image_size",)
+    others = (
+        *("on", "weights", "pretrained", "model_args", "map_classes"),
+        *("split", "images", "image_size"),
+    )
     for name in others:
         if getattr(options, name) != usual[name]:
             option = f"--{name.replace('_', '-')}"

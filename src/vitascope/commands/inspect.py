@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Inspect:
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
-    Measures: nonlocality, gates, entropy, maps, fourier, variance, norms, cka, masking, lesion, and
-    with --out explorer (every patch's attention, for `vitascope report`). All that make sense for
-    the model are taken unless --measures names some. Taken only when named:
+    Measures: nonlocality, gates, windows, entropy, maps, fourier, variance, norms, cka, masking,
+    lesion, and with --out explorer (every patch's attention, for `vitascope report`). All that
+    make sense for the model are taken unless --measures names some. Taken only when named:
     relevance (which parts of an image the prediction depends on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, blocks, density, landscape, trajectory on augmented training images.

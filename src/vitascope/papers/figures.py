@@ -143,6 +143,43 @@ def each_head_figure(
     )
 
 
+def windows_figure(
+    results: Results, runs: Mapping[str, Training], reading: Reading, title: str
+) -> Figure:
+    """Centre and width of every positional head over training, by run and layer; first seed.
+
+    Earlier readings have none; the figure then has no panel.
+    """
+    panels: list[Lines] = []
+    moves: list[float] = []
+    for run, training in runs.items():
+        record = results.of(training, reading)[0]
+        layers = [name for name in record.arrays if name.startswith("windows/")]
+        x = [max(epoch, 0.5) for epoch in record.values["epochs"]]
+        for index, layer in enumerate(layers, start=1):
+            windows = record.arrays[layer]  # (E, H, 3)
+            drift = np.linalg.norm(windows[..., :-1] - windows[:1, :, :-1], axis=-1)
+            measured = {"drift of the centre, patches": drift, "width, patches": windows[..., -1]}
+            for label, values in measured.items():
+                panels += head_panels(
+                    x,
+                    values[:, None],
+                    [f"layer {index}, {run}"],
+                    y_label=label,
+                    x_label="epoch (0 stands at 0.5)",
+                    x_log=True,
+                )
+            moves.append(float(np.nanmean(drift[-1])) if np.isfinite(drift[-1]).any() else 0.0)
+    most = f"The centres of a layer moved by up to {max(moves):.2f} patches on average."
+    return Figure(
+        name="windows",
+        title=title,
+        panels=tuple(panels),
+        reading=most if moves else "These runs were measured before windows were.",
+        how="Thin: one head; thick: the mean of a layer. First seed.",
+    )
+
+
 def _spread_at_end(panels: Sequence[Lines]) -> tuple[float, float]:
     """The least and the largest distance between two heads of a layer at the last epoch."""
     ends = [[strand[-1] or 0.0 for strand in p.series[0].strands or ()] for p in panels]

@@ -20,6 +20,7 @@ from vitascope.inspection.inspect import (
     inspect_subject,
 )
 from vitascope.loading.opening import open_run
+from vitascope.measure.attention.windows import position_weights, window_of
 from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
@@ -135,7 +136,7 @@ def _padded(layers: Sequence[np.ndarray]) -> np.ndarray:
 def gates_and_nonlocality(
     folder: Path, dataset: Dataset, epochs: Sequence[int], chosen: np.ndarray | None = None
 ) -> Record:
-    """Gates and nonlocality of a run at the epochs it kept, on some test images.
+    """Gates, windows and nonlocality of a run at the epochs it kept, on some test images.
 
     Fig. 5 and 6 of the ConViT paper, https://arxiv.org/abs/2103.10697, which takes 1,024 images.
 
@@ -154,6 +155,10 @@ def gates_and_nonlocality(
     values: dict[str, Any] = {"epochs": list(epochs), "num_images": len(images)}
     for epoch in epochs:
         load_weights(model, folder / f"weights/epoch-{epoch:04d}.safetensors")
+        for name, weight in position_weights(model).items():
+            centre, width = window_of(weight)
+            windows = np.concatenate([centre, width[:, None]], axis=1)
+            values_by_name.setdefault(f"windows/{name}", []).append(windows)
         for name, instrument in (("gates", measure.gates), ("nonlocality", measure.nonlocality)):
             try:
                 result: Any = instrument(model, batches)
@@ -165,5 +170,6 @@ def gates_and_nonlocality(
             if name == "nonlocality":
                 first = result.layers[0]
                 values[name] |= {"grid": result.grid[first], "uniform": result.uniform[first]}
-    arrays = {name: np.stack(per_epoch) for name, per_epoch in values_by_name.items()}  # (E, L, H)
+    # gates, nonlocality (E, L, H); windows/LAYER (E, H, 3): centre down and across, width
+    arrays = {name: np.stack(per_epoch) for name, per_epoch in values_by_name.items()}
     return Record(kind="looks", values=values, arrays=arrays)

@@ -13,7 +13,13 @@ from scipy import stats
 
 from vitascope.figure import Figure, Maps
 from vitascope.papers.convit.measurements import ALL, gate, nonlocality
-from vitascope.papers.figures import CURVES, attention_trace, each_head_figure, heads_figure
+from vitascope.papers.figures import (
+    CURVES,
+    attention_trace,
+    each_head_figure,
+    heads_figure,
+    windows_figure,
+)
 from vitascope.papers.plan import (
     CellSpec,
     Measurement,
@@ -53,6 +59,7 @@ gates fall in training: more attention goes to content
 gates fall with depth: early layers keep more position than late ones
     depth: all heads < 0
 """
+_WINDOWS = "Centres and widths of the positional heads over training (eq. 5)"
 _MAPS = {  # figure -> title, when, of one image
     "initial": ("Maps before training (Fig. 3)", "before", True),
     "maps": ("Maps of one image after training (Fig. 7, 16, 17)", "after", True),
@@ -124,6 +131,7 @@ def locality_in_training(scale: Scale) -> Plan:
         figures=[
             drawing(heads_figure, runs, trace, "nonlocality", far),
             drawing(each_head_figure, {convit.model: convit}, trace, "gates", gates),
+            drawing(windows_figure, {convit.model: convit}, trace, _WINDOWS),
             *(drawing(_maps_figure, name, runs, maps) for name in _MAPS),
         ],
         for_figures=[
