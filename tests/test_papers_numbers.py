@@ -14,10 +14,11 @@ from vitascope.papers.catalog import catalog
 from vitascope.papers.convit.accuracy import CNNS, TRANSFORMERS, parameters_figure
 from vitascope.papers.convit.measurements import head_mean, positional_layers
 from vitascope.papers.cost import hours, size_of
-from vitascope.papers.plan import Results
+from vitascope.papers.plan import CellSpec, Measurement, Results, gain
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
 from vitascope.record import Record
 from vitascope.runs.cache import recipe_of
+from vitascope.runs.spec import FINAL
 
 STUDIES = catalog()
 
@@ -268,3 +269,50 @@ def test_the_long_training_is_of_the_plus_models_on_cifar_100():
     assert hours(next(t for t in trainings if t.model == "convit_tiny_plus")) == pytest.approx(
         expected, rel=0.01
     )
+
+
+def test_the_gaps_of_table_2_are_relative_gains():
+    tables = {table.name: table for table in STUDIES["sample-efficiency"].plan(PAPER).tables}
+    for label, published in (("top-1", tables["top1"]), ("top-5", tables["top5"])):
+        vit, convit = published.rows
+        for share in published.columns:
+            before, after = (published.filled[row, share].paper for row in (vit, convit))
+            gap = tables["gap"].filled[label, share]
+            assert gap.paper == pytest.approx(100 * (after / before - 1), abs=0.6)  # whole percent
+    low, high = (CellSpec(gap.training, Measurement(name, "x")) for name in ("a", "b"))
+    records = [Record(kind="final", values={"a": a, "b": b}) for a, b in ((2.0, 3.0), (4.0, 3.0))]
+    results = Results({(gap.training.key, FINAL.key): records})
+    assert results.per_seed(gain(low, high)) == pytest.approx([50.0, -25.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "count"),
+    [("sample-efficiency", 1, 10), ("sizes", 1, 6), ("long-training", 0, 6)],
+)
+def test_fig_11_of_the_papers_scale_has_every_size_and_share_and_its_gains(name, at, count):
+    plan = STUDIES[name].plan(PAPER)
+    values = {"epoch": [1, 2], "top1": [0.1, 0.2], "train_nll": [2.0, 1.0], "best_top1": 0.2}
+    records = {
+        (key, reading): [Record(kind="any", values=values)]
+        for key, (_, readings) in plan.wanted().items()
+        for reading in readings
+    }
+    top1, loss, gains = plan.figures[at](Results(records)).panels
+    assert len(top1.series) == len(loss.series) == count
+    assert gains.series[0].values == [[0.0]] * (count // 2)
+
+
+def test_fig_s1_of_context_broadcasting_has_four_curves_and_leaves_out_what_was_not_read():
+    plan = STUDIES["broadcasting"].plan(LAPTOP)
+    values = {"epoch": [1, 2], "top1": [0.1, 0.2], "train_nll": [2, 1], "test_nll": [2, 1]}
+    labels = ["top-1, %", "training loss", "test loss"]
+    for more in ({}, {"top5": [0.5, 0.6]}):
+        records = {
+            (key, reading): [Record(kind="any", values={**values, **more})]
+            for key, (_, readings) in plan.wanted().items()
+            for reading in readings
+        }
+        panels = plan.figures[0](Results(records)).panels
+        assert [panel.y_label for panel in panels] == labels[:1] + ["top-5, %"] * bool(
+            more
+        ) + labels[1:]

@@ -59,7 +59,7 @@ def _final(run: Run, options: dict[str, Any], training: Training) -> Record:
 def _curves(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Accuracy and losses over the epochs that were measured."""
     rows = [row for row in run.metrics if row["top1"] is not None]
-    names = ("epoch", "top1", "test_nll", "train_nll", "train_loss", "ece")
+    names = ("epoch", "top1", "top5", "test_nll", "train_nll", "train_loss", "ece")
     return Record(kind="curves", values={n: [row.get(n) for row in rows] for n in names})
 
 
