@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from vitascope.figure import restored, stored
 from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
 from vitascope.measure.throughput import throughput
@@ -16,7 +17,9 @@ from vitascope.papers.convit.measurements import head_mean, positional_layers
 from vitascope.papers.cost import hours, size_of
 from vitascope.papers.plan import CellSpec, Measurement, Results, gain
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
-from vitascope.record import Record
+from vitascope.record import Record, load
+from vitascope.report.figures.maps import draw_maps
+from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.runs.cache import recipe_of
 from vitascope.runs.spec import FINAL
 
@@ -316,3 +319,59 @@ def test_fig_s1_of_context_broadcasting_has_four_curves_and_leaves_out_what_was_
         assert [panel.y_label for panel in panels] == labels[:1] + ["top-5, %"] * bool(
             more
         ) + labels[1:]
+
+
+def drawn_inside(more):
+    """The three figures of maps of `locality-in-training`, of made-up maps on a 4 x 4 grid."""
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    values = {"layers": ["a", "b"], "query": [[1.0, 2.0], [1.0, 2.0]]}
+    maps = {f"mixed/{name}": np.full((2, 4, 4), 1 / 16) for name in values["layers"]}
+    record = Record(kind="maps", values=values, arrays={**maps, **more})
+    records = {
+        (key, reading): [record]
+        for key, (_, readings) in plan.wanted().items()
+        for reading in readings
+    }
+    return [draw(Results(records)) for draw in plan.figures[3:]]
+
+
+def test_figures_3_and_7_have_the_image_its_query_the_gates_and_both_strengths(tmp_path):
+    image = np.zeros((64, 64, 1), np.uint8)
+    gate = np.array([0.25, 0.75])
+    first, trained, averaged = drawn_inside({"image": image, "gate/b": gate})
+    photo, untrained, soft, sharp = first.panels
+    assert [panel.title[:3] for panel in first.panels] == ["(a)", "(b)", "(c)", "(d)"]
+    assert untrained.values.shape == (1, 2, 4, 4)  # the first layer alone
+    np.testing.assert_allclose(soft.values[0], initial_maps((0.5,), 4, (1, 2)).maps[0])
+    np.testing.assert_allclose(sharp.values[0], initial_maps((2.0,), 4, (1, 2)).maps[0])
+    red = np.argwhere(photo.photographs[0, ..., 0] > 0.5)
+    assert red.min(0).tolist() == [16, 32]  # the patch in row 1, column 2 of 16 pixels each
+    assert red.max(0).tolist() == [31, 47]
+    assert len(trained.panels) == 9  # three images: the image, ViT and ConViT
+    assert trained.panels[1].labels == ((), ("0.25", "0.75"))
+    assert len(averaged.panels) == 4
+    item, arrays = stored(trained)
+    Record(kind="figure", values=item, arrays=arrays).save(tmp_path / "kept")
+    kept = load(tmp_path / "kept")
+    again = restored(kept.values, kept.arrays)
+    assert again.panels[1].labels == trained.panels[1].labels
+    assert draw_figure(again).pixels().size
+    assert "0.75" in draw_maps(again.panels[1])
+
+
+def test_maps_that_were_read_before_images_were_kept_are_drawn_without():
+    first, trained, _ = drawn_inside({})
+    assert [panel.photographs for panel in (*first.panels, *trained.panels)] == [None] * 9
+
+
+def test_windows_are_drawn_over_training_where_they_were_read():
+    windows = np.zeros((2, 4, 3))
+    windows[1, :, 1] = 0.5
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    for arrays, count in (({}, 0), ({"windows/a": windows}, 2)):
+        record = Record(kind="looks", values={"epochs": [0, 8]}, arrays=arrays)
+        records = {(k, r): [record] for k, (_, rs) in plan.wanted().items() for r in rs}
+        figure = plan.figures[2](Results(records))
+        assert len(figure.panels) == count
+    assert figure.panels[0].series[0].y == [0.0, 0.5]
+    assert "0.50 patches" in figure.reading

@@ -107,7 +107,17 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     )
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(usual.curvature, key)}
     asked = replace(usual, curvature=replace(usual.curvature, **curved), **options)
-    return inspect_subject(asked).records[name]
+    record = inspect_subject(asked).records[name]
+    if name == "maps" and asked.num_images == 1:
+        record = replace(record, arrays={**record.arrays, "image": _drawn_image(asked)})
+    return record
+
+
+def _drawn_image(asked: InspectRequest) -> np.ndarray:
+    """The one image that a request looks at. (H, W, C) uint8"""
+    session = asked.open_session()
+    pixels = session.images.test.pixels(session.draw(1, asked.seed))[0]
+    return np.asarray(pixels.permute(1, 2, 0))
 
 
 READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
