@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from vitascope.errors import UserError
 from vitascope.figure import restored, stored
 from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
+from vitascope.layers.blur import ReleasedBlur
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.papers.catalog import catalog
@@ -179,6 +181,27 @@ def test_a_blur_keeps_constants_and_takes_out_the_highest_frequency():
         before, after = (torch.fft.rfft(x[0, 0, 0, :64]).abs() for x in (wave, blur(wave)))
         response = (after[turns] / before[turns]).item()
         assert response == pytest.approx(np.cos(np.pi * turns / 64), rel=1e-4)
+
+
+def test_the_released_blur_bounds_rectifies_and_pads_with_zeros():
+    x = torch.tensor([[[[-5.0, 20.0], [1.0, 2.0]]]], dtype=torch.float64)
+    bounded = 10 * torch.tanh(x / 10) * (x > 0)
+    found = ReleasedBlur(2)(x)
+    assert found.shape == (1, 1, 3, 3)
+    torch.testing.assert_close(found[0, 0, 1, 1], bounded.mean())
+    torch.testing.assert_close(found[0, 0, 0, 2], bounded[0, 0, 0, 1] / 4)
+    torch.testing.assert_close(found[0, 0, 2, 1], bounded[0, 0, 1].sum() / 4)
+
+
+def test_a_blur_may_stand_after_some_stages_only():
+    made = create_model("resnet_micro", blur=2, blur_kind="released", blur_stages=(1, 2))
+    kinds = [type(stage[-1]) is ReleasedBlur for stage in made.stages]
+    assert kinds == [True, True, False]
+    assert made(torch.zeros(1, 3, 32, 32)).shape == (1, 1000)
+    with pytest.raises(UserError, match="there are stages 1 to 3"):
+        create_model("resnet_micro", blur=2, blur_stages=(4,))
+    with pytest.raises(UserError, match="'gauss'"):
+        create_model("resnet_micro", blur=2, blur_kind="gauss")
 
 
 def test_a_resnet_with_blur_smooths_the_end_of_every_stage_and_nothing_else():

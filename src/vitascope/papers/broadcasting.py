@@ -441,6 +441,8 @@ _PLACES = """
 [CB Table S5]
 {module} in the MLP helps
     blocks-top1: {module} at mlp > without at none
+{module} in the MSA helps
+    blocks-top1: {module} at msa > without at none
 {module} is better in the MLP than in the MSA
     blocks-top1: {module} at mlp > {module} at msa
 [CB Table S6]

@@ -210,7 +210,9 @@ def windows_figure(
                     x_log=True,
                 )
             moves.append(float(np.nanmean(drift[-1])) if np.isfinite(drift[-1]).any() else 0.0)
-    most = f"The centres of a layer moved by up to {max(moves, default=0.0):.2f} patches on average."
+    most = (
+        f"The centres of a layer moved by up to {max(moves, default=0.0):.2f} patches on average."
+    )
     return Figure(
         name="windows",
         title=title,

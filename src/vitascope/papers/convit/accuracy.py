@@ -213,6 +213,20 @@ ConViT's lead grows with the size of the model
 at size {size}, positional attention slows ConViT down
     speed: {vit} > {convit} at {size}
 """
+_ONE_WIDTH_ON = """
+[ConViT Table 1]
+at higher throughput, ConViT {small} is ahead of the plain ViT {large}
+    top1: {convit} at {small} > {vit} at {large}
+at higher accuracy, ConViT {small} is faster than the plain ViT {large}
+    speed: {convit} at {small} > {vit} at {large}
+"""
+_STABLE = """
+[ConViT section 4]
+the plain ViT gets worse from S+ to B+
+    top1: {vit} at S+ > {vit} at B+
+ConViT does not get worse from S+ to B+
+    top1: {convit} at B+ > {convit} at S+
+"""
 _NONLOCALITY_BY_SIZE = """
 [ConViT Fig. 13]
 the bigger {label}, the less local it ends
@@ -290,6 +304,8 @@ def sizes(scale: Scale) -> Plan:
         tables=tables,
         claims=[
             *read_claims(_BY_SIZE, **both, size=list(names)),
+            *(read_claims(_ONE_WIDTH_ON, **both, small="S+", large="B") if "B" in names else ()),
+            *(read_claims(_STABLE, **both) if {"S+", "B+"} <= {*names} else ()),
             *read_claims(_NONLOCALITY_BY_SIZE, label=vit, **ends),
             *read_claims(_NONLOCALITY_BY_SIZE, label=convit, **ends),
             *read_claims(_GATES_BY_SIZE, convit=convit, inner=list(inner), **ends),

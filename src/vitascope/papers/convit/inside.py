@@ -60,6 +60,13 @@ gates fall in training: more attention goes to content
 gates fall with depth: early layers keep more position than late ones
     depth: all heads < 0
 """
+_ORDER = """
+[ConViT Fig. 5]
+ConViT's second layer ends more local than its first
+    order: first > second
+ConViT's second layer ends more local than its last
+    order: last > second
+"""
 _WINDOWS = "Centres and widths of the positional heads over training (eq. 5)"
 _RED = (214, 39, 40)
 
@@ -125,9 +132,19 @@ def locality_in_training(scale: Scale) -> Plan:
     untrained = Reading(name="maps", options={**single, "at": 0.0})
     runs = {vit.model: vit, convit.model: convit}
     far, gates = "Nonlocality over training (Fig. 5)", "Gates over training, head by head (Fig. 6)"
+    tables = _inside_tables(scale, vit, convit)
+    claims = read_claims(_INSIDE, vit=vit.model, convit=convit.model)
+    if scale.is_paper:
+        layers = {"first": slice(0, 1), "second": slice(1, 2), "last": slice(-1, None)}
+        order: dict[Position, CellSpec | None] = {
+            (name, "end"): CellSpec(convit, nonlocality(scale, layers=which))
+            for name, which in layers.items()
+        }
+        tables.append(TableSpec("order", "ConViT's layers in the end (Fig. 5)", order))
+        claims += read_claims(_ORDER)
     return Plan(
-        tables=_inside_tables(scale, vit, convit),
-        claims=read_claims(_INSIDE, vit=vit.model, convit=convit.model),
+        tables=tables,
+        claims=claims,
         figures=[
             drawing(heads_figure, runs, trace, "nonlocality", far),
             drawing(each_head_figure, {convit.model: convit}, trace, "gates", gates),

@@ -194,6 +194,9 @@ AlterNet is more accurate than the ResNet
     top1: {alter} > {resnet} at clean
 AlterNet stands corruptions better than the ResNet
     top1: {alter} > {resnet} at corrupted
+[Park & Kim App. E]
+AlterNet is within a point of Swin or ahead
+    top1: {alter} at clean - {swin} at clean > -1
 [Park & Kim Fig. C.1 right]
 the lower the training loss, the lower the test error, over networks
     rank: all networks > 0
