@@ -1,16 +1,19 @@
 """The papers' own numbers, and the parts that their tables and figures need."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from data_making import write_folder
 from vitascope.errors import UserError
 from vitascope.figure import restored, stored
 from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
 from vitascope.layers.blur import ReleasedBlur
+from vitascope.layers.positions import axis_windows, window_weight
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.papers.catalog import catalog
@@ -19,11 +22,13 @@ from vitascope.papers.convit.measurements import head_mean, positional_layers
 from vitascope.papers.cost import hours, size_of
 from vitascope.papers.plan import CellSpec, Measurement, Results, gain
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
+from vitascope.papers.vit.tables import published_corruptions
 from vitascope.record import Record, load
 from vitascope.report.figures.maps import draw_maps
 from vitascope.report.figures.paper_renderer import draw_figure
-from vitascope.runs.cache import recipe_of
-from vitascope.runs.spec import FINAL
+from vitascope.runs.cache import reading_of, recipe_of
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.spec import FINAL, Reading, Training
 
 STUDIES = catalog()
 
@@ -398,3 +403,64 @@ def test_windows_are_drawn_over_training_where_they_were_read():
         assert len(figure.panels) == count
     assert figure.panels[0].series[0].y == [0.0, 0.5]
     assert "0.50 patches" in figure.reading
+
+
+def test_attention_applied_n_times_multiplies_every_frequency_n_times():
+    """Proposition B.1 of Park and Kim: only frequency 0 is left."""
+    rows = axis_windows(window_weight(torch.zeros(1, 1, dtype=torch.float64), 1.0), (65,))[0][0]
+    kernel = rows[32].roll(-32)  # far from the border: a distribution of offsets
+    offset = torch.fft.fftfreq(65, 1 / 65, dtype=torch.float64)
+    response = torch.fft.fft(kernel)
+    repeated = torch.fft.ifft(response**5).real
+    variance, five = (float((p * offset**2).sum()) for p in (kernel, repeated))
+    assert five == pytest.approx(5 * variance, rel=1e-9)  # Var(a + ... + a) = N Var(a)
+    assert response[0].abs() == pytest.approx(1.0, rel=1e-12)
+    assert response[1:].abs().max() < 1
+    assert (response[1:].abs() ** 5000).max() < 1e-3  # the mean alone is left
+    shift = torch.fft.fft(torch.zeros(65, dtype=torch.float64).index_fill(0, torch.tensor(1), 1.0))
+    torch.testing.assert_close(shift.abs(), torch.ones_like(offset))  # no variance: nothing goes
+
+
+def test_gpsas_windows_on_a_grid_leave_the_mean_too():
+    layer = GPSA(9, 9).double()
+    window = layer.attention(torch.zeros(1, 49, 9).double(), (7, 7)).position[0].mean(0).detach()
+    x = torch.randn(49, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    spread = [float((window.matrix_power(n) @ x).std(0).max()) for n in (0, 10, 100, 1000)]
+    assert spread == sorted(spread, reverse=True)
+    assert spread[-1] < 1e-6
+
+
+def test_published_corruptions_next_to_the_images_are_read_at_the_papers_scale(tmp_path):
+    data = f"cifar100:{tmp_path}/cifar100"
+    assert published_corruptions(data) is None
+    (tmp_path / "CIFAR-100-C").mkdir()
+    assert published_corruptions("cifar100") is None
+    found = published_corruptions(data)
+    assert found.options == {"folder": str(tmp_path / "CIFAR-100-C")}
+    names = {}
+    for scale in (PAPER, LAPTOP):
+        plan = STUDIES["alternet"].plan(replace(scale, data=data))
+        names[scale.name] = {r.name for _, rs in plan.wanted().values() for r in rs.values()}
+    assert "published-corruptions" in names["paper"]
+    assert "published-corruptions" not in names["laptop"]
+
+
+def test_published_corruptions_are_read_of_a_run(tmp_path):
+    photos = write_folder(tmp_path / "photos", ["a", "b"], count=6, size=(16, 16))
+    made = Training(
+        model="resnet_micro",
+        data=str(photos),
+        recipe="laptop",
+        epochs=1,
+        changes={"batch_size": 4, "warmup_epochs": 0},
+    )
+    folder = tmp_path / "c"
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
+    np.save(folder / "labels.npy", np.tile(np.arange(2), 5))
+    np.save(folder / "fog.npy", pixels)
+    reading = Reading(name="published-corruptions", options={"folder": str(folder)})
+    run_all([(made, (reading,), 0)], tmp_path, Engine())
+    record = reading_of(made, reading, 0, tmp_path)
+    assert record.values["corruptions"] == ["fog"]
+    assert 0 <= record.values["mean"] <= 1

@@ -12,13 +12,14 @@ import numpy as np
 from vitascope import measure
 from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
-from vitascope.inspection.evaluation import evaluate_subject
+from vitascope.inspection.evaluation import evaluate_on, evaluate_subject
 from vitascope.inspection.inspect import (
     MEASURES,
     ON_REQUEST,
     InspectRequest,
     inspect_subject,
 )
+from vitascope.inspection.robustness import Trial
 from vitascope.loading.opening import open_run
 from vitascope.measure.attention.windows import position_weights, window_of
 from vitascope.measure.throughput import throughput
@@ -90,6 +91,12 @@ def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
     return evaluate_subject(str(run.folder), **options)
 
 
+def _published_corruptions(run: Run, options: dict[str, Any], training: Training) -> Record:
+    """Accuracy on published corrupted images: ``folder``."""
+    trial = Trial(on=("corruption",), given={"corrupted": options["folder"]}, seed=run.seed)
+    return evaluate_on(str(run.folder), trial=trial)["corruption"]
+
+
 def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Images a second of the finished model, on the best device there is."""
     model = open_run(run.folder).model.to(device_of(None))
@@ -126,6 +133,7 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
     "looks": _looks,
     "test": _test,
     "elsewhere": _elsewhere,
+    "published-corruptions": _published_corruptions,
     "throughput": _throughput,
     **{name: partial(_instrument, name) for name in (*MEASURES, *ON_REQUEST)},
 }
