@@ -427,10 +427,10 @@ def test_a_plus_in_a_path_is_not_a_suffix():
 
 def test_words_nobody_knows_are_refused():
     for wrong, said in (
-        ({"kind": "cbs"}, "kind of context broadcasting 'cbs'"),
-        ({"position": "middle"}, "position of context broadcasting 'middle'"),
-        ({"where": "attention"}, "where of context broadcasting 'attention'"),
-        ({"kind": "cb_s", "scale_form": "half"}, "form of the scale 'half'"),
+        ({"kind": "cbs"}, "kind 'cbs'"),
+        ({"position": "middle"}, "position 'middle'"),
+        ({"where": "attention"}, "where 'attention'"),
+        ({"kind": "cb_s", "scale_form": "half"}, "scale_form 'half'"),
     ):
         with pytest.raises(UserError, match=f"unknown {said}"):
             vitascope.broadcast(small(), **wrong)

@@ -198,12 +198,12 @@ def test_mistakes_are_told_in_words():
     good = np.zeros((2, 3))
     for logits, labels, says in (
         (good, [0, 3], "labels go from 0 to 3"),
-        (np.array([[np.inf, 0, 0], [0, 0, 0]]), [0, 0], "finite logits"),
+        (np.array([[np.inf, 0, 0], [0, 0, 0]]), [0, 0], "infinite"),
         (np.array([[np.nan, 0, 0], [0, 0, 0]]), [0, 0], "NaN"),
     ):
         with pytest.raises(UserError, match=says):
             measure.calibration(Says(), batches_of(logits, labels))
-    with pytest.raises(UserError, match="at least 1 bin"):
+    with pytest.raises(UserError, match="from 1 to"):
         measure.calibration(Says(), batches_of(good, [0, 0]), num_bins=0)
     with pytest.raises(UserError, match="empty"):
         measure.calibration(Says(), [])

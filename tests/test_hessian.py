@@ -267,7 +267,7 @@ def test_impossible_questions_are_refused():
     model, pair = networks()["mlp"], batch()
     few = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     few[1].weight.requires_grad_(False)
-    with pytest.raises(UserError, match="loss is nan"):
+    with pytest.raises(UserError, match="NaN|nan"):
         hessian(model, [(pair[0] * float("nan"), pair[1])])
     with pytest.raises(UserError, match="no weight that trains"):
         hessian(nn.Flatten(), [pair])

@@ -429,7 +429,7 @@ def test_none_that_can_be_had_is_told_before_the_images_are_looked_at(tmp_path, 
     words = ["compare", "--data", "digits", "--pretrained", "--out", str(tmp_path / "c")]
     assert main([*words, "--models", "resnet18@none.pt", "resnet34@none.pt"]) == 2
     told = capsys.readouterr()
-    assert "none of resnet18@none.pt, resnet34@none.pt can be had" in told.err
+    assert "none of resnet18@none.pt, resnet34@none.pt is available" in told.err
     assert "training" not in told.err + told.out
 
 

@@ -143,7 +143,7 @@ def test_a_run_killed_twice_ends_with_the_bits_of_one_that_was_not(whole, tmp_pa
     assert [row["epoch"] for row in load_run(folder).metrics] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(whole, tmp_path, number):
     folder = tmp_path / "run"
     before = signal.getsignal(number)

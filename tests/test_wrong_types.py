@@ -1,5 +1,7 @@
 """What is not a model, not images or not an option is refused in one line, from Python too."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -83,3 +85,24 @@ def test_numbers_of_numpy_are_numbers():
         "convit_micro", data="digits", measures="gates", images=np.int64(8), quiet=True
     )
     assert list(done.records) == ["gates"]
+
+
+@pytest.mark.parametrize("image", ["", None, 3])
+def test_predict_refuses_what_is_no_image(image, model):
+    with pytest.raises(UserError, match="an image is a file"):
+        vitascope.predict(model, image)
+
+
+def test_a_model_without_weights_is_built_but_not_measured():
+    with torch.device("meta"):
+        empty = vitascope.create_model("vit_micro+cb")
+    with pytest.raises(UserError, match="meta device"):
+        measure.fourier(empty, IMAGES)
+
+
+def test_a_traced_model_is_refused_where_its_inside_is_needed(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(model, IMAGES)
+    with pytest.raises(UserError, match="TorchScript"):
+        measure.entropy(traced, IMAGES)

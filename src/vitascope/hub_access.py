@@ -105,7 +105,7 @@ def _named_by_timm(texts: set[str]) -> bool:
 
 
 def check_weights_can_be_had(names: Sequence[str]) -> None:
-    """Refuse models none of whose pretrained weights can be had, before anything else is loaded.
+    """Refuse models whose pretrained weights are out of reach, before anything else is loaded.
 
     Only the certain case is refused: all are timm's or on the hub, none is in a cache, and the hub
     does not answer. A name that timm does not have is left to those who know the others.

@@ -34,7 +34,7 @@ from typing import (
     get_type_hints,
 )
 
-from vitascope.errors import UserError
+from vitascope.errors import UserError, unknown
 
 T = TypeVar("T")
 COMMAND = "VITASCOPE_COMMAND"  # environment: the line that was typed, for records made by it
@@ -197,6 +197,11 @@ def check_type(value: Any, hint: Any, name: str) -> None:
     vitascope.errors.UserError: --seeds takes whole numbers, not [1, 'a']
     """
     members = types_in(hint)
+    choices = [
+        choice for kind in members if get_origin(kind) is Literal for choice in get_args(kind)
+    ]
+    if choices and isinstance(value, str) and value not in choices:
+        raise unknown(name, value, map(str, choices))
     if not any(_takes(value, member) for member in members):
         raise UserError(f"{name} takes {taken(hint)}, not {value!r:.80}")
 
@@ -210,7 +215,7 @@ def _takes(value: Any, kind: Any) -> bool:
         return isinstance(value, _PLAIN[kind]) and of_switch and "\0" not in str(value)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return any(value is choice or value == choice for choice in inner)
+        return isinstance(value, str | int | None) and value in inner
     if origin in (tuple, list, Sequence, Iterable) and inner[:1] != (Any,):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             return False

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError, reason
 
-__all__ = ["require_hooks", "require_module", "try_image"]
+__all__ = ["require_hooks", "require_module", "require_weights", "try_image"]
 
 
 def require_module(model: Any) -> None:
@@ -22,6 +22,15 @@ def require_module(model: Any) -> None:
             f"the model must be a torch.nn.Module, not {model!r:.80}; build one of a name with "
             "vitascope.create_model(name), or open a run with vitascope.load(path).model"
         )
+
+
+def require_weights(model: Any) -> None:
+    """Refuse what is no ``nn.Module``, or one on the meta device, which has shapes alone.
+
+    Raises:
+        UserError: With what to give instead.
+    """
+    require_module(model)
     if any(parameter.is_meta for parameter in model.parameters()):
         raise UserError(
             f"this {type(model).__name__} is on the meta device and has no weights; build it on "

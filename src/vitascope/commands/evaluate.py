@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitascope.commands import fields
 from vitascope.commands.result import FORMATS, Result
 from vitascope.errors import UserError
 from vitascope.hub_access import check_weights_can_be_had
 from vitascope.progress import Progress
-from vitascope.settings import Seed, fields_of
+from vitascope.settings import Seed, Within, fields_of
 from vitascope.threads import use_threads
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Evaluate:
     """Corruptions: some of 1 to 5; all when left out."""
     corrupted: Path | None = None
     """Corruptions: folder of CIFAR-10-C, CIFAR-100-C or ImageNet-C, read instead of made."""
-    num_bins: int | None = None
+    num_bins: Annotated[int, Within(1, 10_000)] | None = None
     """Calibration: bins of the confidence; 15 when left out."""
     batch_size: int = 256
     """Images per batch."""

@@ -19,9 +19,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    Literal,
     TypeVar,
-    get_args,
     get_origin,
     get_type_hints,
 )
@@ -224,10 +222,6 @@ def _fitted(value: Any, hint: Any, name: str) -> Any:
     if several is not None and value is not None:
         given = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
         value = tuple(value) if given else (value,)
-    elif get_origin(types_in(hint)[0]) is Literal and isinstance(value, str):
-        choices = [choice for kind in types_in(hint) for choice in get_args(kind)]
-        if value not in choices:
-            raise unknown(name, value, map(str, choices))
     elif isinstance(value, os.PathLike) and str in types_in(hint):
         value = os.fspath(value)
     check_type(value, hint, name)

@@ -1,11 +1,11 @@
 """The Python functions: each takes a command's options as arguments and returns its result.
 
     >>> import vitascope
-    >>> found = vitascope.inspect(
+    >>> result = vitascope.inspect(
     ...     "convit_micro", data="digits", measures="gates", images=8, quiet=True
     ... )
-    >>> print(str(found).splitlines()[1].split()[:4])
-    ['gates', 'share', 'of', 'position,']
+    >>> result.record.values["layers"]
+    ['blocks.0.attn', 'blocks.1.attn', 'blocks.2.attn']
 
 ``vitascope.compare``, ``train``, ``inspect``, ``evaluate``, ``study``, ``predict``, ``export`` and
 ``load`` are these functions. The command line and they are made from the same options, so both give

@@ -160,6 +160,8 @@ def _named(files: Any) -> list[tuple[Path, Any]]:
         files = [files]
     named: list[tuple[Path, Any]] = []
     for number, file in enumerate(files):
+        if file is None or isinstance(file, int | float) or (isinstance(file, str) and not file):
+            raise UserError(f"an image is a file, pixels or an image of pillow's, not {file!r}")
         if isinstance(file, str | Path):
             inside = image_files([file]) if Path(file).is_dir() else [Path(file)]
             named += [(path, path) for path in inside]

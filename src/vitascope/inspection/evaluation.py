@@ -143,7 +143,7 @@ def open_labelled(
 ) -> LabelledSession:
     """Open the model, or take one, and load the images in its size and normalisation.
 
-    A run brings its data with it; ``data`` may name other images. Their classes are the run's by
+    A run knows its data; ``data`` may name other images. Their classes are the run's by
     name, all or some of them; ``map_classes`` says which of the run's a class is that has another
     name. ``num_images`` images are drawn with the seed; all when left out. With ``split`` all, no
     test set is split off images that have none.

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope import capture
-from vitascope.capture.input_check import require_module
+from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
 from vitascope.measure.streaming.batches import each_batch, normal_tensor, split
 from vitascope.record import Record
@@ -148,7 +148,7 @@ def miou(
         window: Side of the images the model takes; None hands them over whole.
         ignore_index: The label of pixels that do not count.
     """
-    require_module(model)
+    require_weights(model)
     matrix: Tensor | None = None
     num_images = 0
     device = next((p.device for p in model.parameters()), None)

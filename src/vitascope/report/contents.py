@@ -96,39 +96,37 @@ class PageContents:
 def compose(found: Found, title: str | None = None) -> PageContents:
     """Sections from records: each builder gets those it reads, all share the same styles.
 
-    Every record is first made into a page of its own: one that does not have what its kind needs is
-    named and left out.
+    A page of all records is made first. If that fails, each record is tried alone: one that does
+    not have what its kind needs is named and left out.
 
     Raises:
         UserError: If no record is whole.
     """
-    whole: list[Source] = []
-    refused: list[UserError] = []
-    for source in found.sources:
-        wrong = _wrong_with(source)
-        if wrong is None:
-            whole.append(source)
-        else:
-            refused.append(wrong)
+    whole, refused = list(found.sources), list[UserError]()
+    if _wrong_with(whole) is not None:
+        wrong = [(source, _wrong_with([source])) for source in whole]
+        whole = [source for source, error in wrong if error is None]
+        refused = [error for _, error in wrong if error is not None]
     if refused and not whole:
         raise refused[0]
     report = _composed(whole)
     return replace(report, left_out=(*found.left_out, *map(str, refused)), title=title)
 
 
-def _wrong_with(source: Source) -> UserError | None:
-    """Why a record cannot be shown."""
+def _wrong_with(sources: Sequence[Source]) -> UserError | None:
+    """Return why records cannot be shown, or None."""
     from vitascope.report.page import render_page
 
     try:
         with warnings.catch_warnings():  # numbers that cannot be computed with
             warnings.filterwarnings("error", category=RuntimeWarning, module="vitascope")
-            render_page(_composed([source]))
+            render_page(_composed(sources))
     except UserError as error:
         return error
     except _NOT_WHOLE as error:
-        kind = source.record.kind
-        return UserError(f"{source.path}: not a whole record of {kind!r}: {error!r:.200}")
+        first = sources[0]
+        kind = first.record.kind
+        return UserError(f"{first.path}: not a whole record of {kind!r}: {error!r:.200}")
     return None
 
 

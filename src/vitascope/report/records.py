@@ -23,7 +23,7 @@ _POSSIBLE = (
     "give a run, an evaluation, an inspection, a comparison or a study (a folder or its .json)"
 )
 _RUNS = ("run", "task")  # what has epochs
-_PARTS = ("looks",)  # what a comparison keeps beside its runs; it is in its own record
+_PARTS = ("looks",)  # what a comparison keeps next to its runs; it is in its own record
 
 
 @dataclass(frozen=True, kw_only=True)

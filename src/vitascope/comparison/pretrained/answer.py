@@ -93,7 +93,7 @@ def choose_pretrained(
         on_image: Told of the probe's progress.
 
     Raises:
-        UserError: If no candidate can be had, or another process is at work in ``out``.
+        UserError: If no candidate is available, or another process is at work in ``out``.
     """
     out, started, made = Path(out), perf_counter(), provenance()
     engine = engine or Engine()

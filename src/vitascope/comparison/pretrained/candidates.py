@@ -93,4 +93,4 @@ def at_least_one(tried: Iterator[Backbone]) -> Iterator[Backbone]:
     if len(without) == 1:
         raise UserError(without[0].problem)
     names = ", ".join(each.text for each in without)
-    raise UserError(f"none of {names} can be had; of the first: {without[0].problem}")
+    raise UserError(f"none of {names} is available; the first: {without[0].problem}")

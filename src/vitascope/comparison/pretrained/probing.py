@@ -56,11 +56,11 @@ def probe_all(
     tell: Tell,
     on_image: OnImage,
 ) -> tuple[dict[str, ProbedCandidate], dict[str, str], Dataset]:
-    """Every candidate that can be had, why others cannot, and the images.
+    """Open every candidate that is available, with the reasons for the others, and the images.
 
     Args:
         question: What is asked.
-        candidates: At least one of them can be had.
+        candidates: At least one of them is available.
         folder: Where features are kept.
         tell: Told in one line what every candidate is and found.
         on_image: Told of the progress.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from vitascope.capture import evaluating, matching
 from vitascope.capture.input_check import require_module
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast, Kind, ScaleForm
 from vitascope.layers.context_broadcasting.class_token import require_class_token
 from vitascope.layers.context_broadcasting.sublayers import Sublayer, attentions, mlps
@@ -91,13 +91,6 @@ def broadcast(
     288
     """
     require_module(model)
-    for option, given, possible in (
-        ("kind", kind, Kind),
-        ("position", position, Position),
-        ("where", where, Where),
-    ):
-        if given not in get_args(possible):
-            raise unknown(f"{option} of context broadcasting", given, get_args(possible))
     if any(isinstance(m, ContextBroadcast) for m in model.modules()):
         raise UserError(
             f"{type(model).__name__} has context broadcasting already; take a fresh one"

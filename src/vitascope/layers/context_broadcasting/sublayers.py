@@ -3,7 +3,7 @@
 A dense layer is a linear layer or a 1 x 1 convolution. *Attention* has a dense layer for its
 queries (``q``, ``qkv``, ``query``, …), or is torch's own. An *MLP* is the smallest module whose
 first dense layer widens (D -> h) and whose last one comes back (h, or h / 2 behind a gate -> D),
-with no shortcut inside. Where a block holds the two dense layers beside its attention, itself or in
+with no shortcut inside. Where a block holds the two dense layers with its attention, itself or in
 two modules (``intermediate`` and ``output`` of Hugging Face), the pair is the MLP. Nothing is run
 and no model names are used; :func:`vitascope.capture.units` finds more, by running the model.
 
@@ -62,7 +62,7 @@ def attentions(model: nn.Module) -> list[Sublayer]:
 def mlps(model: nn.Module) -> list[Sublayer]:
     """Every MLP over channels, in the order of the model."""
     attending = [name for name, m in model.named_modules() if _attends(m)]
-    attending += [part.name for part in attentions(model)]  # with a projection beside them
+    attending += [part.name for part in attentions(model)]  # with a projection next to them
     order = {name: index for index, (name, _) in enumerate(model.named_modules())}
     parts: list[Sublayer] = []
     for name in sorted(order, key=lambda n: -len(n.split(".")) if n else 0):  # the smallest first
@@ -112,7 +112,7 @@ def _first(model: nn.Module, name: str) -> str:
 
 
 def _attention(model: nn.Module, name: str) -> Sublayer:
-    """The attention layer with its projection, which may be the only dense layer beside it."""
+    """The attention layer with its projection, which may be the only dense layer next to it."""
     first = _first(model, name)
     width = _widths(model, first)[0]
     out = [d for d in _dense(model, name) if _step(d, name) not in _INPUTS]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.capture.input_check import require_module
+from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.settings import checked
@@ -58,7 +58,7 @@ def gates_in_force(layer: nn.Module) -> np.ndarray:
 @checked
 def gates(model: nn.Module, batches: Any = None, *, layers: str | Iterable[str] = "*") -> Gates:
     """The gates of every gated layer of ``model``; ``batches`` is ignored."""
-    require_module(model)
+    require_weights(model)
     gated = capture.gated_layers(model)
     if not gated:
         raise UserError(

@@ -11,7 +11,7 @@ from the spread over directions; that m steps smear sharp features is not in the
 The trace is by Hutch++ (Meyer et al. 2021, https://arxiv.org/abs/2010.09649): exact on the range Q
 of a few products, random on the rest,
 
-    tr H = tr Q'HQ + (n - P) E[ u'Hu ],      Q = orth(H S),  u uniform on the unit sphere beside Q,
+    tr H = tr Q'HQ + (n - P) E[ u'Hu ],      Q = orth(H S),  u uniform on the unit sphere next to Q,
 
 whose error falls as 1/P; Hutchinson's (n times the density's mean) falls as 1/sqrt(P). Since all
 directions have one length, a multiple of the identity, as the l2 term is, adds no error to either.

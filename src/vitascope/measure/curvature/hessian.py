@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.input_check import require_module
+from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
 from vitascope.measure.curvature.eigenvalues import Eigenpairs, largest
 from vitascope.measure.curvature.objective import fixed_batches
@@ -91,7 +91,7 @@ def hessian(
         resume: A file that keeps finished batches; a call with the same settings continues from it.
         on_batch: Called with each batch's number when it is done.
     """
-    require_module(model)
+    require_weights(model)
     _checked(num_eigenvalues, tolerance, weight_decay, dtype)
     settings = {
         "num_eigenvalues": num_eigenvalues,

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from vitascope.capture.input_check import require_module
+from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
 from vitascope.measure.curvature.directions import Direction, random_direction
 from vitascope.measure.curvature.objective import (
@@ -129,7 +129,7 @@ def landscape(
             batches continues from it.
         on_point: Called with the number of points done and of all points.
     """
-    require_module(model)
+    require_weights(model)
     along, chosen = _directions(model, directions, axis, seed)
     axes = grid_axes(grid, span, len(chosen))
     fixed = list(fixed_batches(batches, model))

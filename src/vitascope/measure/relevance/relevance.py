@@ -43,7 +43,7 @@ from vitascope.record import Record
 from vitascope.settings import checked
 
 METHODS = ("rollout", "gradient", "grad-cam")
-PICTURE = 96  # pixels a side of the small images that are kept beside the maps
+PICTURE = 96  # pixels a side of the small images that are kept next to the maps
 
 
 @dataclass(frozen=True, kw_only=True)

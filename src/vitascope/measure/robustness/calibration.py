@@ -19,7 +19,7 @@ Shapes: N images, K classes, M bins.
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from operator import length_hint
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -38,7 +38,7 @@ from vitascope.reliability import (
     reliability,
     with_intervals,
 )
-from vitascope.settings import checked
+from vitascope.settings import Within, checked
 
 __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
 
@@ -148,7 +148,7 @@ def calibration(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    num_bins: int = NUM_BINS,
+    num_bins: Annotated[int, Within(1, 10_000)] = NUM_BINS,
     fit: Iterable[Any] | None = None,
     seed: int = 0,
     on_step: Callable[[str, int], None] = lambda what, ahead: None,

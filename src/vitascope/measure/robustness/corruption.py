@@ -12,7 +12,7 @@ AlexNet's errors were measured on ImageNet-C at 224 x 224, so mCE is given only 
 A model as good as AlexNet has mCE 100; the paper's ResNet-50 has 76.7.
 
 Images made on the fly are close to the published ones but not the same (see
-:mod:`.corruptions.corrupt`): an mCE to put beside others' needs the published files.
+:mod:`.corruptions.corrupt`): an mCE to put next to others' needs the published files.
 Accuracies are fractions, 0 to 1.
 
 Shapes: K corruptions, S severities.

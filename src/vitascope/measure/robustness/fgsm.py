@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError
 from vitascope.measure.curvature.objective import differentiable_output
 from vitascope.measure.robustness.changed_images import (
     ChangedImageAccuracy,
@@ -42,7 +42,6 @@ from vitascope.settings import checked
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
 
-AGAINST = ("label", "prediction")
 EPSILONS = (1 / 255, 2 / 255, 4 / 255, 8 / 255)
 
 OnStep = Callable[[str, int], None]
@@ -132,7 +131,7 @@ def fgsm(
         against: The loss's labels: the true ones, or the model's own.
         on_step: Called before each batch with the measure's name and the number of batches ahead.
     """
-    epsilons, space, stuck = strengths(epsilons, against), Pixels(mean=mean, std=std), [0]
+    epsilons, space, stuck = strengths(epsilons), Pixels(mean=mean, std=std), [0]
 
     def change(batch: LabelledBatch) -> Iterable[tuple[float, Tensor]]:
         pixels, labels = space.of(batch.images), attacked_labels(model, batch, against)
@@ -147,10 +146,8 @@ def fgsm(
     )
 
 
-def strengths(epsilons: Sequence[float], against: str) -> tuple[float, ...]:
+def strengths(epsilons: Sequence[float]) -> tuple[float, ...]:
     """The epsilons, each once."""
-    if against not in AGAINST:
-        raise unknown("against", against, AGAINST)
     if not len(epsilons) or not all(0 <= epsilon <= 1 for epsilon in epsilons):
         raise UserError(
             "epsilons are changes of pixels between 0 and 1, such as 8/255 = 0.0314; "

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor, nn
 
-from vitascope.errors import UserError, unknown
+from vitascope.errors import UserError
 from vitascope.measure.robustness.changed_images import (
     LabelledBatch,
     Pixels,
@@ -30,8 +30,6 @@ from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Occlusion", "box", "occlude", "occlusion"]
-
-FILLS = ("black", "mean")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +97,6 @@ def occlusion(
         fill: What is put there: pixel 0, or 0 after normalisation.
         on_step: Called before each batch with the measure's name and the number of batches ahead.
     """
-    if fill not in FILLS:
-        raise unknown("fill", fill, FILLS)
     if not len(sizes) or not all(0 < size <= 1 for size in sizes):
         raise UserError(f"sizes are shares of the side, above 0, at most 1; got {list(sizes)}")
     sizes = tuple(dict.fromkeys(float(size) for size in sizes))

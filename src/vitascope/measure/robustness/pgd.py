@@ -85,7 +85,7 @@ def pgd(
         seed: Of the random start; each image has its own.
         on_step: Called before each batch with the measure's name and the number of batches ahead.
     """
-    epsilons, space = strengths(epsilons, against), Pixels(mean=mean, std=std)
+    epsilons, space = strengths(epsilons), Pixels(mean=mean, std=std)
     if steps < 1 or (step_size is not None and not step_size > 0):
         raise UserError(f"PGD takes at least 1 step of a size above 0; got {steps} of {step_size}")
     sizes = tuple(2.5 * e / steps if step_size is None else step_size for e in epsilons)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitascope.capture.input_check import require_module
+from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
 
 
@@ -99,7 +99,7 @@ def on_device(tensor: Tensor, model: nn.Module | None) -> Tensor:
         UserError: For what is no model, and for images with NaN or infinity.
     """
     if model is not None:
-        require_module(model)
+        require_weights(model)
     if not bool(torch.isfinite(tensor).all()):
         raise UserError("the images have pixels that are NaN or infinite; leave those images out")
     parameter = next(model.parameters(), None) if model is not None else None

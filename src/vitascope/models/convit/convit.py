@@ -13,7 +13,7 @@ Parameter names are those of timm's and the released ConViT, so their checkpoint
 Shapes: B images, N patches on a grid (h, w), T = tokens + N, D width.
 
 The distilled ConViT learns from a teacher (appendix B, after DeiT): a distillation token joins the
-patches beside the class token, after the last GPSA block and without a position embedding, and has
+patches next to the class token, after the last GPSA block and without a position embedding, and has
 a head of its own.
 """
 

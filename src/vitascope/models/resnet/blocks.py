@@ -34,7 +34,7 @@ from vitascope.layers.window import WindowAttention
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut that is 1x1 where the shape changes."""
+    """Two 3x3 convolutions next to a shortcut that is 1x1 where the shape changes."""
 
     expansion = 1
 
@@ -131,7 +131,7 @@ class MSABlock(nn.Module):
 
 
 class PostActBasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, and an activation after their sum."""
+    """Two 3x3 convolutions next to a shortcut, and an activation after their sum."""
 
     expansion = 1
 

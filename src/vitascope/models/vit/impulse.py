@@ -19,7 +19,7 @@ read: K = d / 4 sines and cosines along each axis of n patches,
     omega_k = 2 pi m_k / n,      m_k = 1 + k (n / 2 - 1) / K,      k = 0 .. K - 1
 
 turned at random into the width, with a mean of 0, so that layer normalisation changes only their
-size. It goes on learning like any table.
+size. It is trained like any table.
 
 Shapes: N patches on a grid (h, w), D width, H heads of d channels.
 """

@@ -11,7 +11,7 @@ with Z normal of variance 1/D. With U S V^T the SVD of the right side, the left 
 and the right one S^1/2 V^T. Attention then begins with patches that are alike; together with the
 two-dimensional sine-cosine table of positions, from which the position embeddings start as in the
 paper and go on learning, these are patches that are near. ``+sincos`` starts the table alone, which
-tells what the weights bring beside it.
+tells what the weights bring next to it.
 
 Shapes: D width, H heads of d channels.
 """

@@ -227,7 +227,7 @@ class Plot:
             self.parts.append(svg.tag("g", *inner, class_=label.style.css))
 
     def point_labels(self, labels: Sequence[EndLabel], most: int) -> None:
-        """Each name where it hides least: beside, above or below its point."""
+        """Each name where it hides least: next to, above or below its point."""
         taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in ((_.x or 0.0, _.y) for _ in labels)]
         frame = (self.margins[3], self.margins[0], self.width, self.height - self.margins[2])
         for label in labels:

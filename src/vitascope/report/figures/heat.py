@@ -197,7 +197,7 @@ def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if min(degrees.values()) < 1:
         return along[0], along[1], np.where(there, values, np.nan)
     fitted = RectBivariateSpline(*along, np.where(there, values, top), **degrees)(*fine)
-    fitted = np.clip(fitted, low, top)  # splines overshoot beside a cliff
+    fitted = np.clip(fitted, low, top)  # splines overshoot next to a cliff
     nearest = [np.abs(b[:, None] - a).argmin(1) for a, b in zip(along, fine, strict=True)]
     return fine[0], fine[1], np.where(there[np.ix_(*nearest)], fitted, np.nan)
 

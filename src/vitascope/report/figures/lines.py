@@ -43,7 +43,7 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
     along = [x for x in xs if x is not None]
     apart = 1.2 if panel.x_log else 1e-9 if len(set(along)) > 1 else 1.0
     beside = 0.02
-    if of_points(panel):  # leave room for names beside the points
+    if of_points(panel):  # leave room for names next to the points
         apart, beside = (3.0, 0.14) if panel.x_log else (apart, 0.14)
     return (
         AxisScale.around(along, log=panel.x_log, least=apart, pad=beside),
@@ -54,7 +54,7 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
 
 
 def of_points(panel: Lines) -> bool:
-    """Return whether every series is a single point, which has its name beside it."""
+    """Return whether every series is a single point, which has its name next to it."""
     return not panel.joined and all(len(line.x) == 1 for line in panel.series)
 
 

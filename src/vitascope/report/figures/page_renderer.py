@@ -23,7 +23,7 @@ _DRAW: dict[type[Any], Callable[..., Markup]] = {
 
 _SIZES = {"wide": (860, 400), "lone": (540, 340), "half": (420, 290), "narrow": (380, 330)}
 
-_MANY = 3  # figures of a section; more of them stand two beside each other
+_MANY = 3  # figures of a section; more of them stand two next to each other
 
 _PANEL_POINTS = 1200  # of a line in all panels of a figure; many small ones need few each
 
@@ -31,8 +31,8 @@ _PANEL_POINTS = 1200  # of a line in all panels of a figure; many small ones nee
 def room(figure: Figure, among: int = 1) -> str:
     """Return how much of the page a figure takes, ``among`` that many of its section.
 
-    ``wide``: all of it, drawn once more for a phone; ``half``: two stand beside each other;
-    ``lone``: one matrix or set of maps, drawn twice too; ``row``: panels beside each other.
+    ``wide``: all of it, drawn once more for a phone; ``half``: two stand next to each other;
+    ``lone``: one matrix or set of maps, drawn twice too; ``row``: panels next to each other.
     """
     if len(figure.panels) != 1:
         return "row"

@@ -72,7 +72,7 @@ class Drawing(drawn.Figure):
 
 
 def draw_figure(figure: Figure) -> Drawing:
-    """The panels beside each other, three per row."""
+    """The panels next to each other, three per row."""
     columns = min(len(figure.panels), 3)
     rows = -(-len(figure.panels) // columns)
     sizes = [_SIZE[type(panel)](panel) for panel in figure.panels]
@@ -400,7 +400,7 @@ def _name_tiles(
     down: tuple[int, int],
     across: tuple[int, int],
 ) -> None:
-    """Names beside and above tiles; down and across: from one to the next, and the size of one."""
+    """Names next to and above tiles; down and across: from one to the next, and the size of one."""
 
     def middles(count: int, step: int, size: int) -> list[float]:
         return [index * step + (size - 1) / 2 for index in range(count)]

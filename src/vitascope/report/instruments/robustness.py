@@ -198,7 +198,7 @@ def _read_attack(record: Record) -> str:
     if half is not None:
         end = f"half of it is lost by ε = {epsilon_words(half)}"
     return (
-        f"{attack_words(record)} brings top-1 from {percent(values['clean'])} to "
+        f"{attack_words(record)} changes top-1 from {percent(values['clean'])} to "
         f"{percent(accuracy[-1])} at {last}; {end}."
     )
 
@@ -247,7 +247,7 @@ def _read_calibration(record: Record) -> str:
     change = f"{100 * scaling['before']['ece']:.1f} to {100 * scaling['after']['ece']:.1f} %"
     return (
         f"{start}; a temperature of {scaling['temperature']:.2f}, fitted on "
-        f"{scaling['num_fitted']} images, brings the ECE of the other "
+        f"{scaling['num_fitted']} images, changes the ECE of the other "
         f"{scaling['before']['num_images']} from {change}."
     )
 

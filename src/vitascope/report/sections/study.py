@@ -1,4 +1,4 @@
-"""A study of a paper's tables and figures: verdicts first, our numbers beside the paper's."""
+"""A study of a paper's tables and figures: verdicts first, our numbers next to the paper's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

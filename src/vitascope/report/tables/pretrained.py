@@ -1,4 +1,4 @@
-"""The table of pretrained candidates: accuracy against cost, beside ImageNet's order."""
+"""The table of pretrained candidates: accuracy against cost, next to ImageNet's order."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

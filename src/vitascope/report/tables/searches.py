@@ -21,7 +21,7 @@ def tried_networks(record: Record) -> Sequence[Mapping[str, Any]]:
         raise UserError(f"this is a record of {record.kind!r}; give one of 'buildup'")
     rows: Sequence[Mapping[str, Any]] = record.values.get("candidates") or ()
     if not rows:
-        raise UserError("the build-up has tried nothing yet; the same command goes on with it")
+        raise UserError("the build-up has tried nothing yet; the same command continues it")
     return rows
 
 
@@ -93,7 +93,7 @@ def _with_spread(network: Mapping[str, Any], name: str) -> str:
 
 
 def spectra_table(record: Record, styles: Styles | None = None) -> Table:
-    """A line for each run and epoch; beside NEP and APE the verdict against the first run."""
+    """A line for each run and epoch; next to NEP and APE the verdict against the first run."""
     rows = []
     for found in record.values["rows"]:
         run, epoch = found["run"], found["epoch"]

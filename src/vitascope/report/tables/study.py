@@ -1,4 +1,4 @@
-"""The tables of a study: our numbers beside the paper's; and all of it for a terminal.
+"""The tables of a study: our numbers next to the paper's; and all of it for a terminal.
 
 Its claims are a table, too, and counted, also corrected for multiple tests. A paper makes many
 claims, and each that has no effect behind it has one chance in twenty to be decided. So the

@@ -17,7 +17,7 @@ from vitascope.figure import Style
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Words, and a note beside them (the paper's number, the gain over a reference)."""
+    """Words, and a note next to them (the paper's number, the gain over a reference)."""
 
     words: str
     note: str = ""
@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """A label and its cells; the note stands beside the label."""
+    """A label and its cells; the note stands next to the label."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -47,7 +47,7 @@ def row(
 class Table:
     """Rows under the names of their columns; an empty cell has no value.
 
-    ``corner`` names the labels, ``beside`` says what the notes of the cells are.
+    ``corner`` names the labels, ``next to`` says what the notes of the cells are.
     """
 
     name: str
