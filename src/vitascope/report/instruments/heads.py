@@ -146,8 +146,8 @@ def windows(models: Sequence[Seen]) -> Figure:
         if known:
             distance, width = (float(np.mean(numbers)) for numbers in zip(*known, strict=True))
             parts.append(
-                f"{seen.label}'s heads look {number(distance)} patches away from their own on "
-                f"average, with a width of {number(width)}"
+                f"{seen.label}'s positional heads look {number(distance)} patches away from the "
+                f"query on average, with windows {number(width)} patches wide"
             )
     panels: list[Panel] = []
     for seen in models:
