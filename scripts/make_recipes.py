@@ -78,6 +78,8 @@ DESCRIPTIONS = {
         "checkpoint_steps": "Steps between two checkpoints inside an epoch; null: none.",
         "keep_epochs": "Epochs whose weights are kept, for instruments that look at training.",
         "keep_best": "Also keep the weights with the best accuracy.",
+        "finish": "The result is the last epoch, or the best: the one with the lowest loss on the "
+        "images that are measured, which should be validation images.",
         "explode": "Stop when the loss is this many times that of a uniform guess.",
     },
 }

@@ -23,7 +23,7 @@ from vitascope.commands.compare import PRETRAINED_MODELS
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.finished_runs import FinishedRuns
 from vitascope.comparison.pretrained.answer import LINEAR, TUNED, Usage, _added
-from vitascope.comparison.pretrained.candidates import IMAGENET, opened, plain_name
+from vitascope.comparison.pretrained.candidates import IMAGENET, foreign, opened, plain_name
 from vitascope.comparison.pretrained.cost import cost_of
 from vitascope.comparison.pretrained.probing import some
 from vitascope.comparison.pretrained.race import Runner, planned
@@ -31,7 +31,14 @@ from vitascope.data import load
 from vitascope.data.batches import Normalize
 from vitascope.errors import UserError
 from vitascope.inspection.evaluation import LISTS
-from vitascope.inspection.probe import _kept, features_of, fitted, frozen_features, probe
+from vitascope.inspection.probe import (
+    _kept,
+    features_of,
+    fitted,
+    frozen_features,
+    kept_features,
+    probe,
+)
 from vitascope.loading.opening import open_pretrained
 from vitascope.models import create_model
 from vitascope.runs.fitted_head import as_linear, fit_head
@@ -237,6 +244,53 @@ def test_a_race_leaves_candidates_out_and_never_cuts_the_training_short():
     assert (none.models, none.left_out) == ((), ("a", "b", "c"))
 
 
+def test_a_budget_for_one_fine_tuning_goes_to_the_cheapest_promising_candidate():
+    wanted = [
+        Runner(model=name, kind="hard", linear=0.5, seconds=seconds)
+        for name, seconds in (("a", 0.4), ("b", 0.1), ("c", 0.2))
+    ]
+    how = {"num_images": 100, "num_seeds": 2, "epochs": 20}  # 4800, 1200 and 2400 s
+    found = planned(wanted, budget=2500, **how)
+    assert (found.models, found.left_out, found.scratch) == (("b",), ("a", "c"), True)
+    found = planned(wanted, budget=1300, **how)  # not from random weights too
+    assert (found.models, found.scratch) == (("b",), False)
+    assert any("random weights" in note for note in found.notes)
+    found = planned(wanted, budget=1100, **how)
+    assert found.models == ()
+    assert "the cheapest, b, takes about 20.0 minutes" in found.notes[0]
+
+
+def test_a_head_is_fitted_on_the_features_that_the_probe_kept(folder, tmp_path):
+    found = open_pretrained(candidate(folder, "test_resnet"), image_size=SIDE)
+    images = found.preprocessing.load(str(folder / "photos"))
+    features = frozen_features(found, images.train, tmp_path)
+    np.testing.assert_array_equal(kept_features(found, images.train, tmp_path), features)
+    assert kept_features(found, images.train, tmp_path / "none") is None
+    assert kept_features(found, images.test, tmp_path) is None
+    heads, passes = [], []
+    for known in (None, features, features + 1):  # the last are those of other weights
+        new = found.for_classes(images.classes, keep_head=False, seed=0)
+        seen = []
+        new.model.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        heads.append(fit_head(new, images.train, known).model.get_classifier().weight.detach())
+        passes.append(sum(map(len, seen)))
+    torch.testing.assert_close(heads[0], heads[1], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(heads[0], heads[2])
+    assert passes[1] < passes[0] == passes[2] == len(images.train)
+
+
+def test_before_the_probe_a_budget_says_what_it_buys(folder, tmp_path, capsys):
+    words = ["compare", "--data", str(folder / "photos"), "--pretrained", "--image-size", str(SIDE)]
+    words += ["--models", candidate(folder), "--seeds", "0", "1", "2", "--budget", "1s"]
+    assert main([*words, "--processes", "1", "--out", str(tmp_path / "c")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    said = next(number for number, line in enumerate(lines) if "the probe takes about" in line)
+    probed = next(number for number, line in enumerate(lines) if "k-NN" in line)
+    assert said < probed
+    assert "cheapest candidate" in lines[said]
+    assert "the budget buys the probe alone" in lines[said]
+
+
 def test_later_layers_learn_faster_and_every_parameter_once():
     model = create_model("timm:test_vit")
     groups = parameter_groups(model, recipe("finetune"))
@@ -301,7 +355,7 @@ def test_validation_images_choose_and_test_images_report(answered, folder):
 def test_the_recommended_way_is_there_as_a_run(answered, folder, tmp_path, capsys):
     advice = record.load(answered / "pretrained").values["recommendation"]
     run = load_run(advice["run"])
-    assert run.recipe.name == {LINEAR: "linear", TUNED: "finetune"}[advice["way"]]
+    assert run.recipe.name == {LINEAR: "linear", TUNED: "finetune_small"}[advice["way"]]
     tests = folder / "photos" / "test"
     assert main(["predict", advice["run"], str(tests), "--out", str(tmp_path / "a.csv")]) == 0
     with open(tmp_path / "a.csv", newline="", encoding="utf-8") as stream:
@@ -493,3 +547,40 @@ def test_a_class_that_a_test_image_was_given_is_not_one_that_is_never_predicted(
         tests={key: SimpleNamespace(arrays={"predicted": np.array([0, 2])})},
     )
     assert FinishedRuns.never(runs) == {"a": ["frog"]}
+
+
+def stripes(root, count, rng):
+    """Fine stripes, upright or lying: random features hardly see them."""
+    for part, number in (("train", count), ("test", count)):
+        for label, name in enumerate(("lying", "upright")):
+            (root / part / name).mkdir(parents=True)
+            for index in range(number):
+                wave = 40 * np.sin(np.arange(24) * 2.5 + rng.uniform(0, 6))
+                lines = wave[:, None] if label == 0 else wave[None]
+                noise = rng.normal(0, 60, (24, 24, 3))
+                pixels = np.clip(128 + lines[..., None] + noise, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(root / part / name / f"{index}.png")
+
+
+def test_weights_that_did_not_load_and_foreign_preprocessing_are_cautions(folder, tmp_path):
+    stripes(tmp_path / "photos", 40, np.random.default_rng(0))
+    words = ["compare", "--data", str(tmp_path / "photos"), "--pretrained", "--probe-only"]
+    words += ["--models", candidate(folder), "--image-size", str(SIDE)]  # its weights are random
+    assert main([*words, "--out", str(tmp_path / "c"), "--quiet"]) == 0
+    advice = record.load(tmp_path / "c/pretrained").values["recommendation"]
+    assert any("did the weights load?" in each for each in advice["cautions"])
+    assert any("32 pixels on a side instead of 160" in each for each in advice["cautions"])
+
+
+def test_easy_images_say_nothing_about_weights(answered):
+    advice = record.load(answered / "pretrained").values["recommendation"]
+    assert not any("did the weights load?" in each for each in advice["cautions"])
+
+
+def test_a_foreign_mean_is_named(folder):
+    (found,) = opened([candidate(folder)])
+    assert foreign(found) == []
+    how = replace(found.opened.preprocessing, mean=(0.1, 0.2, 0.3))
+    changed = replace(found, opened=replace(found.opened, preprocessing=how))
+    (said,) = foreign(changed)
+    assert said.startswith("mean (0.1, 0.2, 0.3) instead of (0.5, 0.5, 0.5)")

@@ -126,6 +126,13 @@ NUMBERS |= {
 }
 
 
+NUMBERS["finetune_small"] = NUMBERS["finetune"] | {
+    "augmentation.scale": (0.35, 1.0),
+    "augmentation.label_smoothing": 0.1,
+    "finish": "best",
+}
+
+
 def test_every_recipe_has_its_numbers_below():
     assert set(RECIPES) == set(NUMBERS)
 

@@ -81,6 +81,23 @@ def test_the_variance_that_is_foretold_is_the_one_that_more_images_and_seeds_hav
         assert np.mean(getattr(foretold, part)) == pytest.approx(expected, rel=0.2)
 
 
+def test_a_tie_goes_to_the_cheapest_that_is_no_more_than_the_margin_behind():
+    rng = np.random.default_rng(0)
+    large = rng.random((3, 200)) < 0.8
+    small, middle = large.copy(), large.copy()
+    for right, fewer in ((small, 6), (middle, 1)):  # of 200: 3 points and half a point
+        for run in right:
+            run[np.flatnonzero(run)[:fewer]] = False
+    right = {"small": small, "middle": middle, "large": large}
+    noisy = {name: rng.permuted(each, axis=1) for name, each in right.items()}
+    cost = {"small": 1.0, "middle": 2.0, "large": 4.0}
+    found = recommend(noisy, cost, margin=0.6)
+    assert found.verdict == "undecided"
+    assert (found.model, found.best) == ("middle", "large")
+    assert "it costs less than large" in found.reason
+    assert recommend(noisy, cost, margin=4.0).model == "small"
+
+
 def test_where_neither_images_nor_seeds_alone_would_decide_both_are_asked_for():
     right = runs(84.0, 86.0, seeds=3, images=300, spread=0.3, seed=4)
     found = recommend(right, COST)

@@ -217,3 +217,64 @@ def test_labels_that_are_no_classes_are_refused_with_what_to_do(tmp_path, labels
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(UserError, match=says):
         load(f"csv:{tmp_path / 'a.csv'}", image_size=16)
+
+
+def test_files_that_are_passed_over_are_counted_by_their_ending(photos, tmp_path, capsys):
+    import shutil
+
+    root = tmp_path / "photos"
+    shutil.copytree(photos, root)
+    for name in ("a.heic", "b.HEIC", "c.jp2", "notes.txt", "README", ".hidden"):
+        (root / "train" / "n01" / name).write_bytes(b"something")
+    (root / "test" / "n02" / "d.heic").write_bytes(b"something")
+    assert main(["data", str(root), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["passed_over"] == {".heic": 3, ".jp2": 1, ".txt": 1, "no ending": 1}
+    assert "6 files passed over" in told["short"]
+    assert told["num_train"] == 20
+
+
+def test_mirrored_copies_are_found_across_parts_and_no_others(photos, tmp_path):
+    import shutil
+
+    root = tmp_path / "photos"
+    shutil.copytree(photos, root)
+    assert survey(load(str(root), image_size=64)).mirrored == 0
+    for index, target in ((0, root / "test" / "n01"), (1, root / "train" / "n01")):
+        image = Image.open(root / "train" / "n01" / f"p0_{index}.png")
+        image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(target / "mirrored.png")
+    found = survey(load(str(root), image_size=64))
+    assert (found.mirrored, found.mirrored_across) == (1, 1)
+    assert (found.exact, found.near, found.near_across) == (0, 0, 0)
+    assert any(kind == "mirrored across" for kind, _, _ in found.pairs)
+    assert "the mirror image of a training image" in found.leak
+
+
+def test_an_empty_class_is_a_line_of_the_diagnosis_and_refused_in_training(
+    photos, tmp_path, capsys
+):
+    import shutil
+
+    root = tmp_path / "photos"
+    shutil.copytree(photos, root)
+    (root / "train" / "n03").mkdir()
+    assert main(["data", str(root)]) == 0
+    assert "no training images of n03" in capsys.readouterr().out
+    with pytest.raises(UserError, match="no images in class folder 'n03'"):
+        load(str(root), image_size=16)
+
+
+def test_what_pillow_says_of_odd_images_is_not_shown(photos, tmp_path, capfd):
+    import shutil
+
+    root = tmp_path / "photos"
+    shutil.copytree(photos, root)
+    broken = b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x05\x00\x12\x01"  # it ends too soon
+    Image.open(root / "train" / "n01" / "p0_0.png").save(
+        root / "train" / "n02" / "exif.jpg", exif=broken
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert main(["data", str(root)]) == 0
+    assert [str(each.message) for each in seen if "PIL" in each.filename] == []
+    assert "Warning" not in capfd.readouterr().err

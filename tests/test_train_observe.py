@@ -6,6 +6,7 @@ import vitascope  # noqa: F401 - mends torchvision before timm is imported
 import random
 
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -73,6 +74,24 @@ def test_weights_are_kept_at_chosen_epochs(tmp_path):
     assert all(torch.equal(last[name], final[name]) for name in final)
     assert run.best["top1"] == max(row["top1"] for row in run.metrics)
     assert (tmp_path / "a" / "best.safetensors").exists()
+
+
+def test_a_run_may_finish_with_its_best_epoch(tmp_path):
+    """A learning rate that grows spoils what the first epochs have learned."""
+    changes = {"epochs": 4, "warmup_epochs": 4, "warmup_lr": 3e-3, "lr": 1.0, "clip_grad": None}
+    how = {**changes, "explode": 1e9, "keep_epochs": (1, 2, 3, 4)}
+    last = go(tmp_path / "a", **how)
+    best = go(tmp_path / "b", **how, finish="best")
+    losses = [row["test_nll"] for row in best.metrics]
+    assert losses == [row["test_nll"] for row in last.metrics]
+    assert last.final["epoch"] == 4
+    assert best.final == best.metrics[losses.index(min(losses))]
+    assert best.final["epoch"] < 4
+    kept = load_file(tmp_path / "b" / "weights" / f"epoch-{best.final['epoch']:04d}.safetensors")
+    final = load_file(best.weights)
+    assert all(torch.equal(kept[name], final[name]) for name in final)
+    assert best.predictions.correct.mean() == pytest.approx(best.final["top1"])
+    assert not (tmp_path / "b" / "lowest.safetensors").exists()
 
 
 def test_epochs_are_chosen_by_list_by_step_or_by_ratio():

@@ -28,7 +28,7 @@ ClassNames = Annotated[
 ]
 _RECIPES = (
     "deit, deit_plus, cifar, cifar_weak, imagenet_park, broadcast, broadcast_base, laptop, "
-    "finetune or linear"
+    "finetune, finetune_small or linear"
 )
 RecipeName = Annotated[str, arg(help=f"{_RECIPES}.")]
 TaskRecipe = Annotated[

@@ -102,19 +102,13 @@ def _help_of(kind: Any) -> Any:
 
     Paragraphs wrap as one, and a default that says nothing (None, empty, False) is left out.
     """
-    classes: list[Any] = [ast.parse(getsource(each)).body[0] for each in kind.__mro__[:-1]]
-    texts = {
-        ast.unparse(attribute.target): " ".join(str(ast.literal_eval(text.value)).split())
-        for definition in classes
-        for attribute, text in pairwise(definition.body)
-        if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+    texts = option_texts(kind)
     hints = get_type_hints(kind, include_extras=True)
     common: list[Any] = []
     further: list[Any] = []
     for each in fields(kind):
         conf = tyro.conf.arg(
-            help=texts.get(each.name), help_behavior_hint=_shown_default, prefix_name=False
+            help=texts[each.name], help_behavior_hint=_shown_default, prefix_name=False
         )
         default: dict[str, Any] = {} if each.default is MISSING else {"default": each.default}
         box = common if each.name in getattr(kind, "common", hints) else further
@@ -124,6 +118,25 @@ def _help_of(kind: Any) -> Any:
     made = make_dataclass(kind.__name__, common, kw_only=True)
     made.__doc__ = kind.__doc__
     return made
+
+
+def option_texts(kind: Any) -> dict[str, str]:
+    """Return the help of each option: those of the command itself first, then those it inherits."""
+    hints = get_type_hints(kind, include_extras=True)
+    texts: dict[str, str] = {}
+    for each in kind.__mro__[:-1]:
+        definition: Any = ast.parse(getsource(each)).body[0]
+        below = {
+            ast.unparse(attribute.target): str(ast.literal_eval(text.value))
+            for attribute, text in pairwise(definition.body)
+            if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        for name in each.__annotations__:
+            marks = getattr(hints[name], "__metadata__", ())
+            shared = (getattr(mark, "help", None) for mark in marks)
+            text = below.get(name) or next(filter(None, shared), "")
+            texts.setdefault(name, " ".join(text.split()))
+    return texts
 
 
 def _shown_default(default: str) -> str:

@@ -12,13 +12,10 @@
 the same records. Torch is loaded when one is called.
 """
 
-import ast
 import inspect as signatures
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 from vitascope.commands import buildup, spectra
@@ -27,7 +24,7 @@ from vitascope.commands import evaluate as evaluate_command
 from vitascope.commands import inspect as inspect_command
 from vitascope.commands import study as study_command
 from vitascope.commands import train as train_command
-from vitascope.commands.parsing import from_python, typed_line
+from vitascope.commands.parsing import from_python, option_texts, typed_line
 from vitascope.commands.result import Result
 from vitascope.deploy.export import Exported, export
 from vitascope.deploy.prediction import Prediction, predict
@@ -108,26 +105,17 @@ def _documented(function: Callable[P, R], name: str, kind: Any) -> Callable[P, R
 
 def _described(kind: Any) -> str:
     """The help of a command's options as the arguments of a docstring."""
-    body: Any = ast.parse(dedent(signatures.getsource(kind))).body[0]
-    written: dict[str, str] = {
-        field.target.id: ast.literal_eval(text.value)
-        for field, text in pairwise(body.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
-    lines = ["    Args:"]
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        given = (getattr(each, "help", None) for each in getattr(hint, "__metadata__", ()))
-        text = written.get(name) or next(filter(None, given), "")
-        lines.append(f"        {name}: {' '.join(text.split())}".rstrip())
-    return "\n".join(lines) + "\n"
+    lines = [f"        {name}: {text}".rstrip() for name, text in option_texts(kind).items()]
+    return "\n".join(["    Args:", *lines]) + "\n"
 
 
 def _parameters(kind: Any, **hints: Any) -> list[signatures.Parameter]:
     """The fields of a command's options as parameters."""
     annotations = get_type_hints(kind) | hints
+    parameters = signatures.signature(kind).parameters
     return [
-        each.replace(annotation=annotations.get(each.name, Any))
-        for each in signatures.signature(kind).parameters.values()
+        parameters[name].replace(annotation=annotations.get(name, Any))
+        for name in option_texts(kind)
     ]
 
 

@@ -47,6 +47,7 @@ def advise(
     metric: Metric = "top1",
     trainings: Trainings | None = None,
     notes: Sequence[str] = (),
+    recommendation: stats.Recommendation | None = None,
 ) -> Advice:
     """Which model to take for these images: the best on all of them, or a cheaper equivalent.
 
@@ -60,9 +61,11 @@ def advise(
         metric: What the accuracy is called.
         trainings: What else is known of the runs.
         notes: What a reader must know of how they were planned.
+        recommendation: The result of the last of several looks; by default that of one.
     """
     most = chosen.most
-    recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
+    if recommendation is None:
+        recommendation = stats.recommend(chosen.correct(most), cost, margin, **chosen.kinds)
     correct = reported.correct(most)
     level = stats.accuracy(correct[recommendation.model], **reported.kinds)
     rows, trainings = tabulate(reported, reference), trainings or Trainings()
@@ -73,12 +76,18 @@ def advise(
         model=recommendation.model,
         chosen=chosen,
         reported=reported,
-        may_be_behind=margin if recommendation.verdict == "equivalent" else 0.0,
+        may_be_behind=0.0 if _is_best(recommendation) else margin,
     )
-    contenders = {None, recommendation.model}  # a clear result does not depend on the others
+    contenders = {
+        None,
+        recommendation.model,
+        recommendation.best,
+    }  # a clear result does not depend on the others
     contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
     against = [each for each in all_cautions if each.model in contenders]
-    others = [each for each in all_cautions if each.model not in contenders]
+    against = list({each.sentence: each for each in against}.values())  # of two usages one
+    said = {each.sentence for each in against}
+    others = {each.sentence: each for each in all_cautions if each.sentence not in said}.values()
     return Advice(
         model=recommendation.model,
         headline=_headline(recommendation, level, metric),
@@ -100,6 +109,12 @@ def advise(
         margin=margin,
         accuracy={"mean": level.value, "low": level.low, "high": level.high},
     )
+
+
+def _is_best(recommendation: stats.Recommendation) -> bool:
+    """Whether the best mean is taken, rather than a cheaper model or one as good as it."""
+    taken = recommendation.model == recommendation.best
+    return taken and recommendation.verdict != "equivalent"
 
 
 def _headline(recommendation: stats.Recommendation, level: stats.Estimate, metric: Metric) -> str:

@@ -1,11 +1,12 @@
 """Time budget of a comparison: what is left out, and in which order, until it fits.
 
-Fractions go first, the smallest before the others: the answer is about most images. Then
-candidates, the most expensive first, down to two. Then epochs, down to a tenth. Seeds stay: below
-three the spread between runs is hardly known.
+Fractions go first, the smallest before the others: the answer is about most images. Then images
+are made smaller, down to half of the side (:mod:`planning`, which times them). Then epochs go, down
+to a tenth. Candidates stay: the dearest may be the best. So do the first seeds: below three the
+spread between runs is hardly known; time that is left goes to further ones (:mod:`rounds`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vitascope.comparison.question import Comparison
@@ -13,7 +14,6 @@ from vitascope.errors import UserError
 from vitascope.progress import time_in_words
 from vitascope.runs.spec import changed_recipe
 
-LEAST_MODELS = 2
 LEAST_EPOCHS = 0.1  # of those that were asked for
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -52,19 +52,13 @@ def in_words(seconds: float) -> str:
     return time_in_words(seconds, ("seconds", "minutes", "hours"))
 
 
-def fit(
-    question: Comparison,
-    budget: float,
-    duration: Callable[[Comparison], float],
-    cost: Mapping[str, float],
-) -> Fitted:
+def fit(question: Comparison, budget: float, duration: Callable[[Comparison], float]) -> Fitted:
     """Leave out as much as must be.
 
     Args:
         question: What was asked.
         budget: Seconds there are.
         duration: Seconds that a question takes.
-        cost: Seconds of one image of each model, to know the most expensive.
 
     Raises:
         UserError: If even the least takes longer; it says how long.
@@ -83,14 +77,6 @@ def fit(
         fractions.append(f"{100 * fewest:g} %")
     if fractions:
         left_out.append(f"the runs on {' and '.join(fractions)} of the images")
-    models: list[str] = []
-    while duration(question) > budget and len(question.models) > LEAST_MODELS:
-        others = [name for name in question.models if name != question.reference]
-        dearest = max(others, key=lambda name: cost[name])
-        kept_models = tuple(name for name in question.models if name != dearest)
-        question, models = replace(question, models=kept_models), [*models, dearest]
-    if models:
-        left_out.append(f"the candidate{'s' if len(models) > 1 else ''} {', '.join(models)}")
     wanted = question.recipe.epochs
     if duration(question) > budget:
         question = _fewer_epochs(question, budget, duration)

@@ -33,7 +33,9 @@ class Trainings:
     command: str = "vitascope compare"  # that makes the comparison, with its --out
     out: str = "runs/compare"
     epochs: int = 0
+    asked_epochs: int = 0  # where a budget left fewer
     num_classes: int = 0
+    weights: Mapping[str, Sequence[Caution]] = field(default_factory=dict)  # of pretrained models
 
     def again(self, folder: str = "", **changes: object) -> str:
         """Return the command with other options, in another folder where it needs one."""
@@ -76,8 +78,10 @@ def cautions(
         may_be_behind: Points by which it may be, where it was taken because it is cheaper.
     """
     return (
+        *_cut_short(trainings),
         *_leak(trainings.leak),
         *_guessing(model, reported, trainings),
+        *(each for found in trainings.weights.values() for each in found),
         *_one_seed(rows, trainings),
         *_never(trainings),
         *_rising(trainings, margin),
@@ -85,6 +89,18 @@ def cautions(
         *_same_images(chosen, reported, len(rows[-1].entries), trainings),
         *_turned(model, chosen, reported, may_be_behind, trainings),
     )
+
+
+def _cut_short(trainings: Trainings) -> list[Caution]:
+    """A budget left fewer epochs than were asked for."""
+    epochs, asked = trainings.epochs, trainings.asked_epochs
+    if not epochs < asked:
+        return []
+    sentence = (
+        f"Every model was trained for {epochs} of {asked} epochs, all that the budget had time "
+        "for; with more, another model may lead. Give a longer --budget."
+    )
+    return [Caution(f"trained for {epochs} of {asked} epochs", sentence)]
 
 
 def _leak(leak: str) -> list[Caution]:

@@ -13,6 +13,7 @@ page is made from.
 """
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from vitascope import record
 from vitascope.atomic import file_name
 from vitascope.comparison.advice import advise
 from vitascope.comparison.cautions import Trainings, typed_command
@@ -28,6 +30,7 @@ from vitascope.comparison.evidence import Evidence, crossings, tabulate
 from vitascope.comparison.finished_runs import FinishedRuns, Key
 from vitascope.comparison.planning import ComparisonPlan, PlanOptions, make_plan, save_plan
 from vitascope.comparison.question import LOOKS, SAME, Comparison
+from vitascope.comparison.rounds import Rounds, in_rounds, most_seeds
 from vitascope.comparison.tuning import tuning_record, tuning_runs
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups
@@ -38,20 +41,23 @@ from vitascope.loading.built_in_locality import built_in
 from vitascope.loading.model_sizes import count
 from vitascope.loading.opening import build, open_run
 from vitascope.loading.session import Session
+from vitascope.processes import makespan
 from vitascope.progress import Progress
 from vitascope.record import Record, provenance
 from vitascope.runs.cache import (
     command,
+    folder_of,
     images_of,
+    is_finished,
     reading_of,
     recipe_of,
     refuse_other,
 )
 from vitascope.runs.cost import START
-from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.executor import Engine, Wanted, run_all
 from vitascope.runs.train_model import load_images
 from vitascope.settings import command_line, flat
-from vitascope.training import Run, check_trainable, lock_folder
+from vitascope.training import Recipe, Run, check_trainable, load_run, lock_folder
 
 PHOTOGRAPH = 64  # pixels a side from which images in colour are taken for photographs
 FEW_IMAGES = 20_000  # photographs below which a pretrained network usually wins
@@ -84,7 +90,7 @@ def compare(
         UserError: For what cannot work, before anything is written; or if another process is at
             work in ``out``, or the folder holds another comparison.
     """
-    out, started, made = Path(out), perf_counter(), provenance()
+    out, started, made, asked_size = Path(out), perf_counter(), provenance(), question.image_size
     engine, options = engine or Engine(), options or PlanOptions()
     load_images.cache_clear()  # they may have changed since
     dataset = load_images(question.data, question.image_size, split=question.folds is None)
@@ -99,27 +105,115 @@ def compare(
             survey = surveyed(question.data)
             for line in (survey.short, *plan.lines):
                 progress.tell(line)
-            question = _tuned(plan, out, engine)
-            run_all(
-                question.runs(has_test=len(dataset.test) > 0),
-                out,
-                engine,
-                cost=plan.seconds_of_epoch,
-                overhead=plan.seconds_outside_epochs,
-            )
+            question, rounds = _tuned(plan, out, engine), None
+            if question.image_size != asked_size:
+                dataset = load_images(
+                    question.data, question.image_size, split=question.folds is None
+                )
+            sizes = {
+                name: _describe(name, dataset, **question.model_args.get(name, {}))
+                for name in question.models
+            }
+
+            def wanted(question: Comparison) -> list[Wanted]:
+                return question.runs(has_test=len(dataset.test) > 0)
+
+            def make(runs: list[Wanted]) -> None:
+                cost, overhead = plan.seconds_of_epoch, plan.seconds_outside_epochs
+                run_all(runs, out, engine, cost=cost, overhead=overhead)
+
+            make(wanted(question))
+            time = _Time(plan, out, engine.processes, started, wanted(question))
+            most = time.most(question)
+            if most > len(question.seeds) and len(question.models) > 1:
+                question, rounds = in_rounds(
+                    question,
+                    most,
+                    {name: size["multiply_adds"] for name, size in sizes.items()},
+                    finished=lambda asked: FinishedRuns(question=asked, dataset=dataset, out=out),
+                    runs_of=wanted,
+                    make=make,
+                    affordable=time.affordable,
+                    tell=progress.tell,
+                )
             done = FinishedRuns(question=question, dataset=dataset, out=out)
             leak = survey.leak if survey.leaks else ""
-            return _answer(done, plan, leak, made, perf_counter() - started)
+            return _answer(done, plan, sizes, rounds, leak, made, perf_counter() - started)
 
 
 def _planned(
     question: Comparison, options: PlanOptions, out: Path, processes: int, began: float
 ) -> ComparisonPlan:
-    most = max(question.fractions)
-    trainings = {name: question.training(name, most) for name in question.models}
-    images = images_of(trainings[question.models[0]])
-    recipes = {name: recipe_of(each, question.seeds[0], images) for name, each in trainings.items()}
-    return make_plan(question, options, images, recipes, out, processes, began)
+    def at(asked: Comparison) -> tuple[Dataset, dict[str, Recipe]]:
+        """The images of a run on most of them, and its recipes."""
+        most = max(asked.fractions)
+        trainings = {name: asked.training(name, most) for name in asked.models}
+        images = images_of(trainings[asked.models[0]])
+        seed = asked.seeds[0]
+        return images, {name: recipe_of(each, seed, images) for name, each in trainings.items()}
+
+    def at_side(side: int) -> tuple[Dataset, dict[str, Recipe]]:
+        smaller = replace(question, image_size=side)
+        _check_models(smaller)
+        return at(smaller)
+
+    images, recipes = at(question)
+    return make_plan(question, options, images, recipes, out, processes, began, at_side=at_side)
+
+
+class _Time:
+    """The time that is left of a budget, by the runs that are finished."""
+
+    def __init__(
+        self,
+        plan: ComparisonPlan,
+        out: Path,
+        processes: int,
+        started: float,
+        first: Sequence[Wanted],
+    ) -> None:
+        self.plan, self.out, self.processes, self.started = plan, out, processes, started
+        self.made = list(first)
+
+    def _expected(self, run: Wanted) -> float:
+        training = run[0]
+        epochs = training.full_recipe.total_epochs * self.plan.seconds_of_epoch(training)
+        return epochs + self.plan.seconds_outside_epochs(training)
+
+    def most(self, question: Comparison) -> int:
+        """Return the seeds of a model that there is time for, by the pace of the first runs.
+
+        It is kept in the plan, before anything is known of the results: all looks depend on it.
+        """
+        if self.plan.budget is None:
+            return self.plan.most
+        saved = record.load(self.out / "plan")
+        if "most_by_pace" not in saved.values:
+            took, pace = self._took_and_pace()
+            longest = sorted((pace * self._expected(run) for run in self.made), reverse=True)
+            left = self.plan.budget - max(perf_counter() - self.started, took / self.processes)
+            pair = makespan(longest[:2], self.processes)
+            most = most_seeds(len(question.seeds), left, pair)
+            values = {**saved.values, "most_by_pace": most}
+            saved = replace(saved, values=values)
+            saved.save(self.out / "plan")
+        return int(saved.values["most_by_pace"])
+
+    def _took_and_pace(self) -> tuple[float, float]:
+        """Return the seconds of the runs so far, and the same as a multiple of those expected."""
+        took = sum(load_run(folder_of(run[0], run[2], self.out)).seconds for run in self.made)
+        return took, took / sum(map(self._expected, self.made))
+
+    def affordable(self, runs: list[Wanted]) -> bool:
+        """Whether the runs end within the budget; those that are finished take no time."""
+        left = [run for run in runs if not is_finished(*run, self.out)]
+        took, pace = self._took_and_pace()
+        self.made += runs
+        if self.plan.budget is None or not left:
+            return True
+        used = max(perf_counter() - self.started, took / self.processes)
+        seconds = sorted((pace * self._expected(run) for run in left), reverse=True)
+        return used + makespan(seconds, self.processes) <= self.plan.budget
 
 
 def _tuned(plan: ComparisonPlan, out: Path, engine: Engine) -> Comparison:
@@ -173,14 +267,16 @@ def _describe(name: str, dataset: Dataset, **model_args: Any) -> dict[str, Any]:
 
 
 def _answer(
-    done: FinishedRuns, plan: ComparisonPlan, leak: str, made: dict[str, Any], seconds: float
+    done: FinishedRuns,
+    plan: ComparisonPlan,
+    sizes: dict[str, dict[str, Any]],
+    rounds: Rounds | None,
+    leak: str,
+    made: dict[str, Any],
+    seconds: float,
 ) -> Record:
     question, dataset, runs = done.question, done.dataset, done.by_key
     reference = question.reference or question.models[0]
-    sizes = {
-        name: _describe(name, dataset, **question.model_args.get(name, {}))
-        for name in question.models
-    }
     for name, size in sizes.items():
         own = [run for key, run in runs.items() if key[0] == name]
         size["images_per_second"] = median(
@@ -204,9 +300,15 @@ def _answer(
             command=typed_command(made, f"{question.command} --out {shlex.quote(str(done.out))}"),
             out=str(done.out),
             epochs=question.recipe.epochs,
+            asked_epochs=plan.epochs,
             num_classes=len(dataset.classes),
         ),
-        notes=[*plan.notes, *_rates_in_words(question)],
+        notes=[
+            *plan.notes,
+            *_rates_in_words(question),
+            *([] if rounds is None else rounds.notes()),
+        ],
+        recommendation=None if rounds is None else rounds.recommendation,
     )
     inside, arrays = _looks(question, done.out)
     arrays |= _correct(done.reported, "correct")
@@ -230,6 +332,8 @@ def _answer(
         "reference": reference,
         "fractions": sorted(question.fractions),
         "seeds": list(question.seeds),
+        "more_seeds": {name: list(seeds) for name, seeds in question.more_seeds.items()},
+        "rounds": None if rounds is None else rounds.values(),
         "metric": question.metric,
         "chosen_by": {
             "images": done.chosen.name,
@@ -281,7 +385,7 @@ def next_steps(question: Comparison, dataset: Dataset, out: Path) -> list[list[s
     """Return what to do with the answer: in words, and the command."""
     folder, final = shlex.quote(str(out)), shlex.quote(str(out / "model"))
     steps = [
-        ["Classify images with it", f"vitascope predict {folder} IMAGES --out answers.csv"],
+        ["Use it", f"vitascope predict {folder} IMAGES --out answers.csv"],
         [
             "Train it longer, on all training images",
             f"vitascope train --from {folder} --epochs {2 * question.recipe.epochs} --out {final}",

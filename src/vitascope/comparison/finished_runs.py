@@ -40,7 +40,7 @@ class FinishedRuns:
         return {
             (model, fraction, seed, fold): load_run(folder_of(part, seed, self.out))
             for (model, fraction), training in question.trainings().items()
-            for seed in question.seeds
+            for seed in question.seeds_of(model, fraction)
             for fold, part in enumerate(question.on_every_fold(training))
         }
 

@@ -4,18 +4,20 @@ The plan is kept as ``plan.json`` in the folder, so that the same command resume
 steps differ a little every time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from vitascope import record
-from vitascope.comparison.budget import fit, in_words, seconds_from
+from vitascope.comparison.budget import Fitted, fit, in_words, seconds_from
 from vitascope.comparison.matching import matched_widths
 from vitascope.comparison.question import Comparison
+from vitascope.comparison.rounds import MOST, most_seeds
 from vitascope.comparison.tuning import FACTORS, SHARE
 from vitascope.data import Dataset
+from vitascope.errors import UserError
 from vitascope.processes import makespan
 from vitascope.record import Record, plain
 from vitascope.runs.cost import (
@@ -60,6 +62,8 @@ class ComparisonPlan:
     counts: ImageCounts
     left_out: tuple[str, ...]  # to end within the budget
     budget: float | None
+    epochs: int  # that were asked for
+    most: int  # seeds of a model, where seeds are added until it is decided; else those asked for
 
     def seconds_of_epoch(self, training: Training) -> float:
         """Return the time of one epoch, for the progress and the time left."""
@@ -86,7 +90,13 @@ class ComparisonPlan:
         if self.tune:
             summary += f", after {len(asked.models) * len(FACTORS)} short ones to tune"
         summary += f", about {in_words(self.seconds)}"
-        return [summary, *self.notes]
+        rounds = []
+        if self.most > len(asked.seeds) and len(asked.models) > 1:
+            rounds = [
+                f"Then seeds are added to the models still in question, to about {self.most} at "
+                "most, until the answer is decided."
+            ]
+        return [summary, *self.notes, *rounds]
 
     @property
     def notes(self) -> list[str]:
@@ -125,6 +135,7 @@ def make_plan(
     out: Path,
     processes: int,
     began: float | None = None,
+    at_side: Callable[[int], tuple[Dataset, Mapping[str, Recipe]]] | None = None,
 ) -> ComparisonPlan:
     """Decide what is trained.
 
@@ -137,6 +148,8 @@ def make_plan(
         processes: Runs at a time.
         began: When the comparison did, by ``perf_counter``: what it took so far, the timed steps
             among it, is off the budget.
+        at_side: Gives the images and recipes with images of this side; None where they must not be
+            made smaller.
 
     Raises:
         UserError: If the budget does not suffice, or widths cannot be matched.
@@ -149,11 +162,14 @@ def make_plan(
     saved = _kept(out, config)
     if saved is not None:
         return _from_record(saved, asked, budget)
-    speeds = {
-        name: time_steps(name, dataset, recipes[name], **asked.model_args.get(name, {}))
-        for name in asked.models
-    }
-    counts = ImageCounts.of(dataset)
+
+    def timed(images: Dataset, recipes: Mapping[str, Recipe]) -> dict[str, Speed]:
+        return {
+            name: time_steps(name, images, recipes[name], **asked.model_args.get(name, {}))
+            for name in asked.models
+        }
+
+    speeds, counts = timed(dataset, recipes), ImageCounts.of(dataset)
 
     def lasts(question: Comparison) -> float:
         return duration_of(question, counts, speeds, processes)
@@ -161,7 +177,7 @@ def make_plan(
     def tuning(question: Comparison) -> float:
         short = changed_recipe(question.recipe, max(1, round(SHARE * question.recipe.epochs)), {})
         one = replace(question, recipe=short, fractions=(max(question.fractions),))
-        return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None))
+        return len(FACTORS) * lasts(replace(one, seeds=question.seeds[:1], folds=None, until=None))
 
     def all_of(question: Comparison) -> float:
         return lasts(question) + (tuning(question) if options.tune else 0.0)
@@ -169,14 +185,49 @@ def make_plan(
     question, tune = asked, options.tune
     left_out: tuple[str, ...] = ()
     if budget is not None:
-        batch = asked.recipe.batch_size
-        cost = {name: speed.step + speed.update / batch for name, speed in speeds.items()}
+
+        def fitting(asked: Comparison) -> Fitted:
+            spent = perf_counter() - began
+            return fit(asked, budget, lambda question: spent + SLACK * all_of(question))
+
+        full, sides = speeds, [] if at_side is None else smaller_sides(dataset.train.size)
+        fitted, problem = None, None
+        try:
+            fitted = fitting(asked)
+        except UserError as error:
+            problem = error
+        for side in sides:
+            if fitted is not None and fitted.question.recipe.epochs == asked.recipe.epochs:
+                break
+            assert at_side is not None
+            try:
+                speeds = timed(*at_side(side))
+                small = fitting(replace(asked, image_size=side))
+            except UserError as error:  # no time, or a model that takes no such images
+                problem, speeds = problem or error, full
+                continue
+            if fitted is not None and not _much_longer(small.question, fitted.question):
+                speeds = full
+                continue
+            said = f"pixels: images are {side} on a side instead of {dataset.train.size[-1]}"
+            fitted, full = replace(small, left_out=(said, *small.left_out)), speeds
+        if fitted is None:
+            assert problem is not None
+            raise problem
+        question, left_out, speeds = fitted.question, fitted.left_out, full
         spent = perf_counter() - began
-        fitted = fit(asked, budget, lambda question: spent + SLACK * all_of(question), cost)
-        question, left_out = fitted.question, fitted.left_out
         room = budget - spent - SLACK * lasts(question)
         tune = options.tune or (not left_out and SLACK * tuning(question) <= room)
     seconds = lasts(question) + (tuning(question) if tune else 0.0)
+    most = len(question.seeds)
+    if budget is not None:
+        dearest = sorted(question.models, key=lambda name: -speeds[name].step)[:2]
+        one = replace(question, models=tuple(dearest), seeds=question.seeds[:1], until=None)
+        one = replace(one, reference=None)
+        pair = lasts(replace(one, fractions=(max(question.fractions),)))
+        most = most_seeds(most, budget - spent - seconds, pair)
+    elif question.until:
+        most = max(most, MOST)
     return ComparisonPlan(
         question=question,
         tune=tune and not question.rates,
@@ -185,7 +236,25 @@ def make_plan(
         counts=counts,
         left_out=left_out,
         budget=budget,
+        epochs=asked.recipe.epochs,
+        most=most,
     )
+
+
+def _much_longer(question: Comparison, other: Comparison) -> bool:
+    """Whether smaller images are worth it: a quarter more epochs."""
+    return question.recipe.epochs >= 1.25 * other.recipe.epochs
+
+
+def smaller_sides(size: Sequence[int]) -> list[int]:
+    """Three quarters and half of the side, in multiples of 8 pixels, from 32 on.
+
+    >>> smaller_sides((3, 64, 64)), smaller_sides((3, 32, 32)), smaller_sides((3, 224, 224))
+    ([48, 32], [], [168, 112])
+    """
+    side = min(size[1:])
+    sides = (int(share * side) // 8 * 8 for share in (0.75, 0.5))
+    return [each for each in sides if 32 <= each < side]
 
 
 def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out: Path) -> None:
@@ -194,6 +263,8 @@ def save_plan(plan: ComparisonPlan, asked: Comparison, options: PlanOptions, out
         "models": plan.question.models,
         "fractions": plan.question.fractions,
         "epochs": plan.question.recipe.epochs,
+        "image_size": plan.question.image_size,
+        "most": plan.most,
         "tune": plan.tune,
         "seconds": plan.seconds,
         "speeds": {name: asdict(speed) for name, speed in plan.speeds.items()},
@@ -222,6 +293,7 @@ def _from_record(saved: Record, asked: Comparison, budget: float | None) -> Comp
         models=tuple(values["models"]),
         fractions=tuple(values["fractions"]),
         recipe=recipe,
+        image_size=values.get("image_size", asked.image_size),
     )
     return ComparisonPlan(
         question=question,
@@ -231,4 +303,6 @@ def _from_record(saved: Record, asked: Comparison, budget: float | None) -> Comp
         counts=ImageCounts(**values["counts"]),
         left_out=tuple(values["left_out"]),
         budget=budget,
+        epochs=asked.recipe.epochs,
+        most=values.get("most", len(question.seeds)),
     )

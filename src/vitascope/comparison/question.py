@@ -1,7 +1,7 @@
 """What a comparison asks: which models, on which images, trained and chosen how."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from vitascope.atomic import file_name
@@ -81,9 +81,12 @@ class Comparison(Choice):
     reference: str | None = None  # gains are relative to it; by default the first model
     overrides: tuple[str, ...] = ()  # what was changed in the recipe, to say the command again
     subset_per_seed: bool = True  # a fraction is drawn anew with each seed
+    until: Literal["decided"] | None = None  # seeds are added until it is
     rates: Mapping[str, float] = field(default_factory=dict)  # learning rates of models, tuned
     model_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # widths, matched
     start: Literal["", "pretrained", "random"] = ""  # of pretrained networks, see `Training`
+    # all seeds of models that were given more than ``seeds``, on the most images
+    more_seeds: Mapping[str, tuple[Seed, ...]] = field(default_factory=dict)
 
     def several(self) -> tuple[str, ...]:
         """Fields that take one or more different values."""
@@ -101,14 +104,37 @@ class Comparison(Choice):
                 )
         if not all(0 < fraction <= 1 for fraction in self.fractions):
             raise UserError(f"fractions lie in (0, 1], not {list(self.fractions)}")
+        if self.until and len(self.seeds) < 2:
+            raise UserError(
+                "--until decided needs two or more seeds for its first look; give --seeds 0 1 2"
+            )
         if self.reference is not None and self.reference not in self.models:
             raise UserError(f"the reference {self.reference} is not among the models")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The fields as plain types; those of rounds where there are any."""
+        rounds = {"until", "more_seeds"}
+        return {name: v for name, v in super().config.items() if name not in rounds or v}
 
     @property
     def readings(self) -> tuple[Reading, ...]:
         """Measurements of a run; with validation images also those of the test images."""
         inside = () if self.start else (LOOKS,)
         return (*inside, TEST) if self.validation or self.folds else inside
+
+    def seeds_of(self, model: str, fraction: float) -> tuple[Seed, ...]:
+        """Return the seeds of a model's runs on a fraction of the images."""
+        most = fraction == max(self.fractions)
+        return self.more_seeds.get(model, self.seeds) if most else self.seeds
+
+    def with_another_seed(self, models: Sequence[str]) -> "Comparison":
+        """Return the question with one more seed of some models, on the most images."""
+        more = dict(self.more_seeds)
+        for name in models:
+            seeds = more.get(name, self.seeds)
+            more[name] = (*seeds, max(seeds) + 1)
+        return replace(self, more_seeds=more)
 
     def trainings(self) -> dict[tuple[str, float], Training]:
         """All trainings by model and fraction, the largest fractions first."""
@@ -144,10 +170,11 @@ class Comparison(Choice):
         """Every training with every seed and fold; gates are followed on the first fold."""
         wanted: list[Wanted] = []
         tests = tuple(reading for reading in self.readings if has_test or reading != TEST)
-        for training in self.trainings().values():
+        for (model, fraction), training in self.trainings().items():
+            seeds = self.seeds_of(model, fraction)
             for number, part in enumerate(self.on_every_fold(training)):
                 read = tests if number == 0 else tuple(r for r in tests if r != LOOKS)
-                wanted += [(part, read, seed) for seed in self.seeds]
+                wanted += [(part, read, seed) for seed in seeds]
         return wanted
 
     def for_all_images(self, model: str) -> dict[str, Any]:
@@ -155,6 +182,8 @@ class Comparison(Choice):
         rate = {"lr": self.rates[model]} if model in self.rates else {}
         recipe = changed_recipe(self.recipe, None, rate)
         usual = changed_recipe(recipe.name, recipe.epochs, {})
+        # there are no validation images to choose the epoch
+        finish = ("finish=last",) if usual.finish != "last" else ()
         return {
             "model": model,
             "model_args": changed(self.model_args.get(model, {})),
@@ -162,7 +191,7 @@ class Comparison(Choice):
             "image_size": self.image_size,
             "recipe": recipe.name,
             "epochs": recipe.epochs,
-            "set": changed(recipe.to_dict(), usual.to_dict()),
+            "set": (*changed(recipe.to_dict(), usual.to_dict()), *finish),
         }
 
     @property
@@ -183,5 +212,6 @@ class Comparison(Choice):
             ("--metric", self.metric if self.metric != "top1" else None),
             ("--rates", tuple(f"{name}={rate:g}" for name, rate in self.rates.items())),
             ("--match", "compute" if self.model_args else None),
+            ("--until", self.until),
         ]
         return command_line(["vitascope", "compare"], options)

@@ -5,13 +5,17 @@
   bits, and 16 x 16 thumbnails that differ by less than 10 of 255 on average: hashes of plain images
   agree by chance.
 
+- *mirrored* copies are near duplicates of each other's mirror image, and not of each other.
+  Training mirrors images, so that such a copy in the test set was trained on as well.
+
 Accuracy on a test image that is also a training image says nothing about new images. Two labels of
 one image cannot both be learned.
 """
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,8 @@ from PIL import Image
 from vitascope.data.dataset import Dataset
 from vitascope.data.images import ImageSet, resize
 from vitascope.data.memory import headers
-from vitascope.data.sources.folder import list_files, parts_of
-from vitascope.data.sources.load import load
+from vitascope.data.sources.folder import list_files, parts_of, passed_over
+from vitascope.data.sources.load import GROUPS, NAMES, load
 
 SIDE = 64  # of the images that are compared
 BITS = 4  # of 64, by which near duplicates differ at most
@@ -49,11 +53,19 @@ class Survey:
     two_labels: int  # pairs of the same image with two labels
     pairs: tuple[tuple[str, str, str], ...]  # what, one, other
     compared: bool  # all pairs; not where there are too many images
+    mirrored: int = 0  # pairs within training or within test
+    mirrored_across: int = 0  # test images whose mirror image is in the training set
+    passed_over: Mapping[str, int] = field(default_factory=dict)  # other files, by their ending
 
     @property
     def across(self) -> int:
         """Test images with an exact or near duplicate among the training images."""
-        return self.exact_across + self.near_across
+        return self.exact_across + self.near_across + self.mirrored_across
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Classes without training images."""
+        return tuple(name for name, n in zip(self.classes, self.train, strict=True) if not n)
 
     @property
     def short(self) -> str:
@@ -65,9 +77,16 @@ class Survey:
         counts = (
             (len(self.unreadable), "file", "that cannot be read"),
             (self.exact + self.near, "pair", "of duplicates inside a part"),
+            (self.mirrored, "pair", "of mirrored copies inside a part"),
             (self.two_labels, "pair", "of the same image with two labels"),
         )
         parts += [f"{_some(number, noun)} {finding}" for number, noun, finding in counts if number]
+        if self.empty:
+            names = ", ".join(self.empty[:5]) + (", ..." if len(self.empty) > 5 else "")
+            parts.append(f"no training images of {names}: add some, or remove the folder")
+        if self.passed_over:
+            kinds = ", ".join(f"{number:,} {end}" for end, number in self.passed_over.items())
+            parts.append(f"{_some(sum(self.passed_over.values()), 'file')} passed over ({kinds})")
         return "; ".join([*parts, *([self.leak] if self.leak else [])])
 
     @property
@@ -76,6 +95,7 @@ class Survey:
         kinds = (
             (self.exact_across, "also in the training set, so accuracy is too good"),
             (self.near_across, "nearly the same as a training image"),
+            (self.mirrored_across, "the mirror image of a training image"),
         )
         total = max(1, sum(self.test))
         return "; ".join(
@@ -87,7 +107,8 @@ class Survey:
     @property
     def leaks(self) -> bool:
         """Return whether accuracy is unreliable for it: any exact duplicate, or many near ones."""
-        return bool(self.exact_across) or self.near_across > MANY_ALIKE * sum(self.test)
+        alike = self.near_across + self.mirrored_across
+        return bool(self.exact_across) or alike > MANY_ALIKE * sum(self.test)
 
     def values(self) -> dict[str, Any]:
         """The result as plain types, for JSON."""
@@ -101,11 +122,15 @@ class Survey:
             "num_test": sum(self.test),
             "unreadable": list(self.unreadable),
             "imbalance": self.imbalance,
+            "empty": list(self.empty),
+            "passed_over": dict(self.passed_over),
             "duplicates": {
                 "exact": self.exact,
                 "near": self.near,
                 "exact_across": self.exact_across,
                 "near_across": self.near_across,
+                "mirrored": self.mirrored,
+                "mirrored_across": self.mirrored_across,
                 "two_labels": self.two_labels,
                 "pairs": [list(pair) for pair in self.pairs],
                 "all_compared": self.compared,
@@ -127,9 +152,29 @@ def _balance(imbalance: float) -> str:
 
 def surveyed(source: str) -> Survey:
     """Survey the images of a source; loaded small, whatever their size."""
+    with _without_warnings():  # the survey names broken images
+        found = survey(load(source, image_size=SIDE, empty_classes=True))
+        other: dict[str, int] = {}
+        for root in _roots(source):
+            for ending, number in passed_over(root).items():
+                other[ending] = other.get(ending, 0) + number
+    return replace(found, passed_over=other)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Keep back warnings about broken images, and what Pillow says of odd but readable ones."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # broken images: the survey names them
-        return survey(load(source, image_size=SIDE))
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield
+
+
+def _roots(source: str) -> list[Path]:
+    """The folders of class folders that a source names; none for other sources."""
+    folder = Path(source.partition(GROUPS)[0].partition(NAMES)[0]).expanduser()
+    return [root for root in parts_of(folder) if root is not None] if folder.is_dir() else []
 
 
 def survey(dataset: Dataset) -> Survey:
@@ -143,12 +188,18 @@ def survey(dataset: Dataset) -> Survey:
     across = inside[one] != inside[other]
     conflict = labels[one] != labels[other]
 
-    def tests(which: np.ndarray) -> set[int]:
+    def tests_of(one: np.ndarray, other: np.ndarray, which: np.ndarray) -> set[int]:
         return {int(b if inside[a] else a) for a, b in zip(one[which], other[which], strict=True)}
 
-    exactly = tests(across & same)
-    nearly = tests(across & ~same) - exactly
+    exactly = tests_of(one, other, across & same)
+    nearly = tests_of(one, other, across & ~same) - exactly
     named = _named(parts, one, other, same, across, conflict)
+    left, right = _mirrored_pairs(small, set(zip(one.tolist(), other.tolist(), strict=True)))
+    mirrored_across = inside[left] != inside[right]
+    kind = np.zeros(len(left), bool)
+    named += _named(
+        parts, left, right, kind, mirrored_across, labels[left] != labels[right], "mirrored"
+    )
     present = sizes[0][sizes[0] > 0]
     return Survey(
         name=dataset.name,
@@ -162,7 +213,9 @@ def survey(dataset: Dataset) -> Survey:
         exact_across=len(exactly),
         near_across=len(nearly),
         two_labels=int(conflict.sum()),
-        pairs=named,
+        pairs=named[:SHOWN],
+        mirrored=int((~mirrored_across).sum()),
+        mirrored_across=len(tests_of(left, right, mirrored_across) - exactly - nearly),
         compared=len(labels) <= MOST,
     )
 
@@ -178,11 +231,12 @@ def _some(number: int, noun: str) -> str:
 
 def file_sizes(source: str) -> str | None:
     """Smallest, median and largest file of a folder of class folders, in pixels; else None."""
-    folder = Path(source).expanduser()
-    if not folder.is_dir():
+    roots = _roots(source)
+    if not roots:
         return None
-    roots = [root for root in parts_of(folder) if root is not None]
-    sizes = [size for root in roots for size, _ in headers(list_files(root))[0]]
+    with _without_warnings():
+        files = [list_files(root, empty_classes=True) for root in roots]
+        sizes = [size for each in files for size, _ in headers(each)[0]]
     ordered = sorted(sizes, key=lambda size: size[0] * size[1])
     low, middle, high = (ordered[position] for position in (0, len(ordered) // 2, -1))
     if low == high:
@@ -203,24 +257,45 @@ def _small(images: ImageSet) -> np.ndarray:
 
 def _pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions of both images of each pair, and whether they are the same."""
-    from imagehash import phash  # takes a while to import
-
     if not len(small) or len(small) > MOST:
         return _equal_pairs(small)
-    bits = np.stack([phash(Image.fromarray(image)).hash.reshape(-1) for image in small])
-    signs = np.where(bits, 1, -1).astype(np.float32)  # of a pair: 64 - 2 x bits that differ
-    thumbs = small.reshape(len(small), 16, 4, 16, 4).mean((2, 4)).reshape(len(small), -1)
-    first, second = [], []
-    for start in range(0, len(small), 512):
-        alike = signs[start : start + 512] @ signs.T >= 64 - 2 * BITS
-        a, b = np.nonzero(alike)
-        a += start
-        similar = (a < b) & (np.abs(thumbs[a] - thumbs[b]).mean(1) < LEVELS)
-        first.append(a[similar])
-        second.append(b[similar])
-    one, other = np.concatenate(first), np.concatenate(second)
+    one, other = _similar(small, small)
     same = np.array([np.array_equal(small[a], small[b]) for a, b in zip(one, other, strict=True)])
     return one, other, same.astype(bool)
+
+
+def _mirrored_pairs(
+    small: np.ndarray, alike: set[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of images and of their mirrored copies; not of those that are alike as they are."""
+    if not len(small) or len(small) > MOST:
+        return np.zeros(0, int), np.zeros(0, int)
+    one, other = _similar(small, small[:, :, ::-1])
+    new = [pair not in alike for pair in zip(one.tolist(), other.tolist(), strict=True)]
+    return one[np.array(new, bool)], other[np.array(new, bool)]
+
+
+def _similar(small: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions a < b where image a is nearly the same as the other image b."""
+    (signs, thumbs), (their_signs, their_thumbs) = _signs(small), _signs(others)
+    first, second = [], []
+    for start in range(0, len(small), 512):
+        alike = signs[start : start + 512] @ their_signs.T >= 64 - 2 * BITS
+        a, b = np.nonzero(alike)
+        a += start
+        similar = (a < b) & (np.abs(thumbs[a] - their_thumbs[b]).mean(1) < LEVELS)
+        first.append(a[similar])
+        second.append(b[similar])
+    return np.concatenate(first), np.concatenate(second)
+
+
+def _signs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes as 1 and -1, of a pair 64 - 2 x bits that differ, and thumbnails of 16 x 16."""
+    from imagehash import phash  # takes a while to import
+
+    bits = np.stack([phash(Image.fromarray(image)).hash.reshape(-1) for image in small])
+    thumbs = small.reshape(len(small), 16, 4, 16, 4).mean((2, 4)).reshape(len(small), -1)
+    return np.where(bits, 1, -1).astype(np.float32), thumbs
 
 
 def _equal_pairs(small: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -242,6 +317,7 @@ def _named(
     same: np.ndarray,
     across: np.ndarray,
     conflict: np.ndarray,
+    other_kind: str = "near",
 ) -> tuple[tuple[str, str, str], ...]:
     """The gravest pairs by name."""
 
@@ -257,7 +333,7 @@ def _named(
             " ".join(
                 word
                 for word, listed in (
-                    ("same" if same[i] else "near", True),
+                    ("same" if same[i] else other_kind, True),
                     ("across", across[i]),
                     ("two labels", conflict[i]),
                 )

@@ -296,6 +296,21 @@ def frozen_features(
     return result
 
 
+def kept_features(opened: OpenedModel, images: ImageSet, folder: Path) -> np.ndarray | None:
+    """The features of all images, if :func:`frozen_features` has kept them there. (N, D)"""
+    path = folder / f"{opened.weights_key}-{VERSION}.safetensors"
+    cached, rows = _read(path) if path.is_file() else (np.zeros((0, BYTES)), None)
+    row_of = {bytes(key): row for row, key in enumerate(cached)}
+    wanted: list[int] = []
+    for start in range(0, len(images) if rows is not None else 0, BATCH):
+        pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
+        found = [row_of.get(_key(image)) for image in pixels]
+        if None in found:
+            return None
+        wanted += [row for row in found if row is not None]
+    return None if rows is None else rows[wanted]
+
+
 def _key(image: Tensor) -> bytes:
     """A hash of an image's pixels and shape."""
     digest = hashlib.blake2b(str(tuple(image.shape)).encode(), digest_size=BYTES)

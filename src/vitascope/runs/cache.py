@@ -96,6 +96,7 @@ def run_of(training: Training, seed: int, out: Path, **how: Any) -> Run:
             drop_path=training.full_recipe.drop_path,
         )
         how["emptied"] = training.start == "random"
+        how["features"] = Path(out) / "features"  # where a probe has kept them
     return train_model(
         training.model,
         dataset,

@@ -107,8 +107,8 @@ def _submitted(function: Any, calls: Sequence[tuple[Any, ...]], out: Path, engin
 def _sentence(error: Exception) -> str:
     """Return what sbatch or submitit said, without its traceback and stars."""
     lines = [line.strip(" *-|") for line in str(error).splitlines()]
-    said = [line for line in lines if line.lower().startswith(("sbatch:", "unavailable"))]
-    return reason(Exception(" ".join(said or [line for line in lines if line][:3])))
+    refusals = [line for line in lines if line.lower().startswith(("sbatch:", "unavailable"))]
+    return reason(Exception(" ".join(refusals or [line for line in lines if line][:3])))
 
 
 def _wait(running: Sequence[Any], engine: Any) -> dict[int, str]:
@@ -183,8 +183,8 @@ def _cause(job: Any, error: object) -> str:
     own = [match[0] for match in _CAUSE.finditer(log)]
     ours = [line for line in own if line.startswith("vitascope: ")]
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    found = (ours or own or lines[-1:] or ["no reason was given"])[0]
-    return reason(Exception(found.removeprefix("vitascope: ")))
+    first = (ours or own or lines[-1:] or ["no reason was given"])[0]
+    return reason(Exception(first.removeprefix("vitascope: ")))
 
 
 def _stopped(running: Sequence[Any], waiting: Sequence[Any], engine: Any) -> str:

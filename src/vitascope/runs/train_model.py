@@ -144,6 +144,7 @@ def train_model(
     emptied: bool = False,
     teacher: str | None = None,
     draw: Draw | None = None,
+    features: Path | None = None,
     **how: Any,
 ) -> Run:
     """Build a model for these images and train it.
@@ -159,6 +160,7 @@ def train_model(
         keep_head: With their head.
         emptied: Only their network and preprocessing, with random weights.
         teacher: A run's folder, or a timm model's name.
+        features: Folder of frozen features that a probe has kept, for a head that is fitted.
         draw: Draws the attention heads while the model trains, for the trackers.
         **how: See :func:`vitascope.training.train`.
     """
@@ -182,9 +184,12 @@ def train_model(
     if emptied:
         opened = with_random_weights(opened, seed)
     elif plan.head == "fitted":
-        from vitascope.runs.fitted_head import fit_head  # scikit-learn takes a second
+        from vitascope.inspection.probe import kept_features  # scikit-learn takes a second
+        from vitascope.runs.fitted_head import fit_head
 
-        opened = fit_head(opened, chosen_images(dataset, plan)[0])
+        images = chosen_images(dataset, plan)[0]
+        known = None if features is None else kept_features(start, images, features)
+        opened = fit_head(opened, images, known)
     if not how.get("quiet"):
         print(printable(opened.line), file=sys.stderr)
     config = plain({**(opened.architecture or {}), "origin": opened.line})

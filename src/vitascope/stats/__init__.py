@@ -4,6 +4,7 @@
 - `numbers`: contrasts of other numbers, of spectra, and correlations
 - `claims`: verdicts on what a paper says, minimum detectable effects
 - `recommendation`: which model to take
+- `repeated`: the same after every new seed, until it is decided
 - `variance`: an interval from a variance of two parts
 
 Needs numpy and scipy alone. Pure functions; nothing here reads a file.
@@ -18,6 +19,7 @@ from vitascope.stats.numbers import (
     correlation,
 )
 from vitascope.stats.recommendation import Needed, Recommendation, recommend
+from vitascope.stats.repeated import Look, levels, looks
 from vitascope.stats.variance import ErrorVariance, Estimate
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Estimate",
     "Images",
     "Judgement",
+    "Look",
     "Needed",
     "Recommendation",
     "Verdict",
@@ -36,5 +39,7 @@ __all__ = [
     "correlation",
     "difference",
     "judge",
+    "levels",
+    "looks",
     "recommend",
 ]

@@ -293,17 +293,17 @@ def contrast(
     return replace(result, low=max(result.low, least), high=min(result.high, most))
 
 
-def estimate(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
-    """Compute :func:`contrast` of runs that have been checked."""
+def estimate(runs: Sequence[Runs], weights: Sequence[float], level: float = 0.95) -> Estimate:
+    """Compute :func:`contrast` of runs that have been checked, with an interval of this level."""
     images = runs[0].images
     if images.folds is not None:
-        return _folded(runs, weights)
+        return _folded(runs, weights, level)
     value, variance = parts(runs, weights)
     if np.any(variance.freedom):
-        return Estimate.of(value, variance)
+        return Estimate.of(value, variance, level)
     pair = [each.correct[0] for each in runs]
     more = {"p_value": _mcnemar(*pair)} if _plain_pair(runs, weights) else {}
-    return Estimate.of(value, variance, one_run=True, **more)
+    return Estimate.of(value, variance, level, one_run=True, **more)
 
 
 def _plain_pair(runs: Sequence[Runs], weights: Sequence[float]) -> bool:
@@ -320,7 +320,7 @@ def _mcnemar(first: Array, second: Array) -> float:
     return float(binomtest(ahead, ahead + behind).pvalue) if ahead + behind else 1.0
 
 
-def _folded(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
+def _folded(runs: Sequence[Runs], weights: Sequence[float], level: float) -> Estimate:
     images = runs[0].images
     assert images.folds is not None
     count = int(images.folds.max()) + 1
@@ -338,9 +338,8 @@ def _folded(runs: Sequence[Runs], weights: Sequence[float]) -> Estimate:
     floor = POINTS**2 * squares * images.floor * count  # of one fold's mean, about
     variance = pieces.var(ddof=1) + floor
     variance *= 1 / pieces.size + 1 / (count - 1)
-    return Estimate.of(
-        value, ErrorVariance(images=0.0, seeds=variance, freedom=float(pieces.size - 1))
-    )
+    found = ErrorVariance(images=0.0, seeds=variance, freedom=float(pieces.size - 1))
+    return Estimate.of(value, found, level)
 
 
 def difference(first: Any, second: Any, **images: Any) -> Estimate:

@@ -4,8 +4,9 @@
   to be below the margin; or the best mean itself, where no cheaper model is left in question and
   no other can be ahead of it by the margin.
 - *clear*: the best mean, ahead of every other model: all 95 % intervals of its leads are above 0.
-- *undecided*: else. The best mean is named, with its rivals and with how many more images to
-  judge by or seeds would decide.
+- *undecided*: else. Of the best mean and its rivals, the cheapest that is behind the best mean by
+  no more than the margin is taken for now, with how many more images to judge by or seeds would
+  decide.
 
 The choice of the best after the fact does no harm: it must beat *every* other model, and of equal
 models the gap between the first two is smaller the more there are; two models are the worst case,
@@ -13,6 +14,8 @@ with one false "clear" in twenty. That a deficit is below the margin is shown ag
 model, not only against the one that happened to come out best, at 97.5 %, and at 1 - 5 % / (k - 1)
 with more than three models, because each of k - 1 cheaper ones may be taken.
 With one run each nothing is decided: another seed may turn it round.
+Who looks again after every new seed gives ``alpha``, the error of this look (:mod:`repeated`), and
+the models that an earlier look has shown to be ``behind``.
 """
 
 import math
@@ -49,7 +52,7 @@ class Recommendation:
 
     model: str
     verdict: Literal["clear", "equivalent", "undecided"]
-    best: str  # the highest mean
+    best: str  # the highest mean, of those that are not shown to be behind
     accuracy: Mapping[str, float]  # percent, mean over seeds
     against: Mapping[str, Estimate]  # the best minus each other model, in points
     rivals: tuple[str, ...]  # between which it is undecided, besides the best
@@ -66,6 +69,8 @@ def recommend(
     *,
     labels: Any = None,
     folds: Any = None,
+    alpha: float = 0.05,
+    behind: Sequence[str] = (),
 ) -> Recommendation:
     """Which model to take for these images.
 
@@ -76,6 +81,8 @@ def recommend(
         groups: A patient or video for each image.
         labels: The true class of each image, for balanced accuracy.
         folds: The fold of each image, where every image was tested once a seed.
+        alpha: Two-sided error of this look at the data.
+        behind: Models that an earlier look has shown to be behind; they may have fewer seeds.
 
     >>> rng = np.random.default_rng(0)
     >>> right = {"small": rng.random((3, 900)) < 0.7, "large": rng.random((3, 900)) < 0.9}
@@ -85,18 +92,23 @@ def recommend(
     """
     runs = _checked(correct, cost, margin, {"groups": groups, "labels": labels, "folds": folds})
     means = {name: 100 * float(each.per_run.mean()) for name, each in runs.items()}
-    best = max(runs, key=lambda name: (round(means[name], 9), -cost[name]))
-    others = [name for name in runs if name != best]
-    against = {name: estimate((runs[best], runs[name]), (1.0, -1.0)) for name in others}
-    if not others:
+    open_models = [name for name in runs if name not in behind]
+    best = max(open_models, key=lambda name: (round(means[name], 9), -cost[name]))
+    against = {
+        name: estimate((runs[best], each), (1.0, -1.0), 1 - alpha)
+        for name, each in runs.items()
+        if name != best
+    }
+    others = [name for name in open_models if name != best]
+    if not against:
         reason = f"{best} is the only model: there is nothing to compare it with."
         return Recommendation(best, "undecided", best, means, {}, (), None, reason)
-    level = 1 - min(0.025, 0.05 / len(others))
+    level = 1 - min(alpha / 2, alpha / len(against))
 
     def suffices(name: str) -> bool:
         """Is every other model shown to be ahead of it by less than the margin?"""
         return all(
-            _below(runs[other], runs[name], margin, level) for other in runs if other != name
+            _below(runs[other], runs[name], margin, level) for other in open_models if other != name
         )
 
     rivals = tuple(name for name in others if not against[name].low > 0 or against[name].one_run)
@@ -111,7 +123,7 @@ def recommend(
         )
         return Recommendation(model, "equivalent", best, means, against, (), None, reason)
     if not rivals:
-        second = max(others, key=lambda name: means[name])
+        second = max(others or against, key=lambda name: means[name])
         reason = (
             f"{best} is ahead of every other model; of {second} by {_interval(against[second])}."
         )
@@ -121,7 +133,14 @@ def recommend(
         return Recommendation(best, "equivalent", best, means, against, (), None, reason)
     needed = _needed(runs, best, {n: against[n] for n in rivals}, cost, margin)
     reason = _undecided(best, rivals, needed, any(against[name].one_run for name in rivals))
-    return Recommendation(best, "undecided", best, means, against, rivals, needed, reason)
+    close = [name for name in (best, *rivals) if means[best] - means[name] <= margin]
+    model = min(close, key=lambda name: cost[name])
+    if model != best:
+        reason += (
+            f" For now {model}: it costs less than {best}, whose mean is "
+            f"{means[best] - means[model]:.1f} points higher."
+        )
+    return Recommendation(model, "undecided", best, means, against, rivals, needed, reason)
 
 
 def _checked(
@@ -189,7 +208,7 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     images, seeds = first.images.count, min(first.num_seeds, second.num_seeds)
     if lead.one_run:
         return Needed(None, FIRST_SEEDS - seeds)
-    folds = first.images.folds is not None
+    folds = num_folds(first)
 
     def with_images(count: int) -> ErrorVariance:
         return scaled(lead.variance, count / images, 1.0, seeds, folds)
@@ -208,12 +227,19 @@ def _needed_for(lead: Estimate, distance: float, first: Runs, second: Runs) -> N
     return Needed(more, _least(seeds, MOST_SEEDS, distance, with_seeds), both)
 
 
+def num_folds(runs: Runs) -> int:
+    """How many folds there are; 0 without cross-validation."""
+    return 0 if runs.images.folds is None else int(runs.images.folds.max()) + 1
+
+
 def scaled(
-    variance: ErrorVariance, images: float, seeds: float, runs: int, folds: bool
+    variance: ErrorVariance, images: float, seeds: float, runs: int, folds: int
 ) -> ErrorVariance:
-    """The variance with so many times the images and seeds."""
+    """The variance with so many times the images and seeds; ``runs``: seeds so far."""
     if folds:  # Nadeau and Bengio's takes both together; more images make every run surer
-        return ErrorVariance(images=0.0, seeds=variance.seeds / images, freedom=variance.freedom)
+        now, then = (1 / (folds * runs * many) + 1 / (folds - 1) for many in (1.0, seeds))
+        part, freedom = variance.seeds / images * then / now, folds * runs * seeds - 1
+        return ErrorVariance(images=0.0, seeds=part, freedom=freedom)
     alone = np.maximum(0.0, variance.images - variance.residual) / images
     spread = np.maximum(0.0, variance.seeds - variance.residual) / seeds
     residual = variance.residual / images / seeds

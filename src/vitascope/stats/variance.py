@@ -125,10 +125,12 @@ class Estimate:
     one_run: bool = False  # speaks of these runs alone: what another seed would give is unknown
 
     @classmethod
-    def of(cls, value: float, variance: ErrorVariance, **more: Any) -> "Estimate":
+    def of(
+        cls, value: float, variance: ErrorVariance, level: float = 0.95, **more: Any
+    ) -> "Estimate":
         """With the interval and the p-value that the variance gives."""
         variance = ErrorVariance(**{name: float(part) for name, part in vars(variance).items()})
-        half = float(variance.half_width())
+        half = float(variance.half_width(level))
         p_value = 2 * (1 - float(variance.confidence(abs(value))))
         return cls(
             **{

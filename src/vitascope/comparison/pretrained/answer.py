@@ -23,11 +23,21 @@ import numpy as np
 
 from vitascope import stats
 from vitascope.comparison.advice import advise
-from vitascope.comparison.cautions import Trainings, typed_command
+from vitascope.comparison.budget import in_words
+from vitascope.comparison.cautions import Caution, Trainings, typed_command
 from vitascope.comparison.evidence import Evidence
 from vitascope.comparison.finished_runs import FinishedRuns
-from vitascope.comparison.pretrained.candidates import IMAGENET, at_least_one, opened, plain_name
+from vitascope.comparison.pretrained.candidates import (
+    IMAGENET,
+    Backbone,
+    at_least_one,
+    foreign,
+    opened,
+    plain_name,
+)
+from vitascope.comparison.pretrained.cost import Cost, cost_of
 from vitascope.comparison.pretrained.probing import (
+    FEW,
     OnImage,
     ProbedCandidate,
     Tell,
@@ -42,10 +52,11 @@ from vitascope.comparison.pretrained.race import (
     order_of,
     planned,
     runners,
+    seconds_of,
 )
 from vitascope.comparison.question import TEST, Comparison
 from vitascope.data import Dataset
-from vitascope.data.survey import surveyed
+from vitascope.data.survey import Survey, surveyed
 from vitascope.inspection.evaluation import mistakes
 from vitascope.loading.opening import is_named, split_file
 from vitascope.record import Record, provenance
@@ -56,6 +67,7 @@ from vitascope.settings import command_line
 from vitascope.training import load_run, lock_folder
 
 MOST = 1.0  # all images: the only fraction
+CLEARLY, TOO_EASY = 10.0, 95.0  # points over random weights; percent that those get right
 LINEAR, TUNED = "linear head", "fine-tuned"  # the usages to use pretrained weights
 
 
@@ -99,13 +111,23 @@ def choose_pretrained(
     engine = engine or Engine()
     load_images.cache_clear()  # they may have changed since
     with lock_folder(out):
-        tried = at_least_one(opened(question.models, question.image_size))
+        tried = list(at_least_one(opened(question.models, question.image_size)))
         look = surveyed(question.data)
         tell(look.short)
-        candidates, skipped, images = probe_all(question, tried, out / "features", tell, on_image)
+        costs_of = {
+            each.text: cost_of(each.opened.model, each.opened.input_size())
+            for each in tried
+            if each.opened is not None
+        }
+        if question.budget is not None:
+            tell(foreseen(question, tried, costs_of, look, engine.processes))
+        candidates, skipped, images = probe_all(
+            question, tried, costs_of, out / "features", tell, on_image
+        )
         chosen, reported = evidence_of(question, candidates, images)
         chosen, reported = _called(LINEAR, chosen, reported)
         trainings = Trainings(
+            weights={name: _about_weights(each) for name, each in candidates.items()},
             leak=look.leak if look.leaks else "",
             command=typed_command(
                 made,
@@ -121,6 +143,8 @@ def choose_pretrained(
         plan, race, scratch = RacePlan((), 0, ()), None, None
         if not question.probe_only:
             left = None if question.budget is None else question.budget - (perf_counter() - started)
+            if left is not None:  # the run of the recommended linear head comes last
+                left -= _last_run(candidates)
             plan = _plan(question, candidates, left, engine)
             for line in plan.notes:
                 tell(line)
@@ -154,7 +178,7 @@ def choose_pretrained(
             trainings=trainings,
         )
         taken, best = usages[advice.model], usages[recommendation.best]
-        if race is not None and candidates[best.model].backbone.rebuildable:
+        if race is not None and plan.scratch and candidates[best.model].backbone.rebuildable:
             alone = question.race((best.model,), plan.epochs, "random")
             scratch = _raced(alone, candidates, images, out, engine).reported
         wrong, pictures = (
@@ -198,6 +222,77 @@ def choose_pretrained(
         )
         answer.save(out / "pretrained")
     return answer
+
+
+def foreseen(
+    question: PretrainedQuestion,
+    tried: Sequence[Backbone],
+    costs: Mapping[str, Cost],
+    look: Survey,
+    processes: int,
+) -> str:
+    """Say before the probe what the budget buys, and what the cheapest fine-tuning costs."""
+    assert question.budget is not None
+    total, train = sum(look.train) + sum(look.test), sum(look.train)
+    if question.folds is not None:
+        train = round(train * (question.folds - 1) / question.folds)
+    else:
+        train = round(train * (1 - question.validation))
+    seconds = {name: cost.usual_milliseconds / 1000 for name, cost in costs.items()}
+    probing = sum(seconds.values()) * total
+    line = f"Budget of {in_words(question.budget)}: the probe takes about {in_words(probing)}"
+    able = [each.text for each in tried if each.rebuildable]
+    if question.probe_only or not able:
+        return f"{line}."
+    cheapest = min(able, key=lambda name: seconds[name])
+    runs = len(question.seeds) * (question.folds or 1)
+    images = train * runs * on_so_many(question.recipe, train).epochs
+    runner = Runner(model=cheapest, kind="", linear=0.0, seconds=seconds[cheapest])
+    cost = seconds_of(runner, images, processes)
+    line += f", fine-tuning of the cheapest candidate, {cheapest}, about {in_words(cost)}"
+    room = question.budget - probing
+    if cost > room:
+        return (
+            f"{line}: the budget buys the probe alone. To fine-tune it too, give --budget "
+            f"{max(1, round(1.2 * (probing + cost) / 60))}m, fewer --seeds or a smaller "
+            "--image-size."
+        )
+    return f"{line}; the probe decides what is fine-tuned in the rest."
+
+
+def _about_weights(each: ProbedCandidate) -> list[Caution]:
+    """Cautions about a candidate's weights, for both of its usages."""
+    name, lead, found = each.backbone.text, each.over_random, []
+    if lead is not None and lead.low <= 0 and lead.value < CLEARLY and each.random < TOO_EASY:
+        found.append(
+            (
+                f"weights no better than random ({name})",
+                f"With its weights {name} is not shown to be better than with random ones "
+                f"({each.random + lead.value:.0f} against {each.random:.0f} % of "
+                f"{FEW} images or fewer): did the weights load? Check the file and its names.",
+            )
+        )
+    foreign_values = foreign(each.backbone)
+    if foreign_values:
+        found.append(
+            (
+                f"foreign preprocessing ({name})",
+                f"Images are not prepared as the weights of {name} expect: "
+                f"{'; '.join(foreign_values)}.",
+            )
+        )
+    return [
+        Caution(words, sentence, f"{Usage(name, how)}")
+        for words, sentence in found
+        for how in (LINEAR, TUNED)
+    ]
+
+
+def _last_run(candidates: Mapping[str, ProbedCandidate]) -> float:
+    """Seconds of the run of a linear head: its fit and one pass through the images."""
+    each = max(candidates.values(), key=lambda one: one.cost.usual_milliseconds)
+    images = 2 * each.num_train + len(next(iter(each.reported.values()))[0])
+    return images * each.cost.usual_milliseconds / 1000
 
 
 def _called(how: str, *evidence: Evidence) -> list[Evidence]:
@@ -450,6 +545,7 @@ def _row(name: str, each: ProbedCandidate, fine_tuned: float | None) -> dict[str
         "locality": each.backbone.locality,
         **preprocessing,
         "weights": model.weights_key,
+        "random": each.random / 100 if each.over_random is not None else None,
         "line": model.line,
         "license": model.origin.license,
         "imagenet": top1,

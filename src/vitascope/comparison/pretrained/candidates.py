@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import timm
+
 from vitascope.errors import UserError
 from vitascope.loading.built_in_locality import built_in
 from vitascope.loading.model import OpenedModel
@@ -64,6 +66,36 @@ def plain_name(text: str) -> str:
     'resnet18'
     """
     return split_file(text)[0].removeprefix("timm:").partition(".")[0]
+
+
+def foreign(each: Backbone) -> list[str]:
+    """Say where images are prepared otherwise than the weights of this network were made for.
+
+    Mean and standard deviation are compared with those of all of timm's weights of the network;
+    a side counts as foreign if it is less than half of theirs.
+    """
+    name = plain_name(each.text)
+    if each.opened is None or not timm.is_model(name):
+        return []
+    configs = [timm.get_pretrained_cfg(f"{name}.{tag}") for tag in _tags(name)]
+    known = [config for config in configs if config is not None]
+    ours = each.opened.preprocessing
+    found = []
+    for what, given in (("mean", ours.mean), ("std", ours.std)):
+        values = {tuple(round(v, 2) for v in getattr(config, what)) for config in known}
+        if given and values and tuple(round(v, 2) for v in given) not in values:
+            theirs = " or ".join(f"({', '.join(f'{v:g}' for v in value)})" for value in values)
+            words = {"mean": "mean", "std": "standard deviation"}[what]
+            found.append(f"{words} ({', '.join(f'{v:.2g}' for v in given)}) instead of {theirs}")
+    sides = [config.input_size[-1] for config in known]
+    if sides and name not in _SIDE and ours.side and 2 * ours.side < min(sides):
+        found.append(f"{ours.side} pixels on a side instead of {min(sides)}")
+    return found
+
+
+def _tags(name: str) -> list[str]:
+    """The tags of timm's weights of a network."""
+    return [each.partition(".")[2] for each in timm.list_pretrained(f"{name}.*")]
 
 
 def opened(texts: Sequence[str], image_size: int | None = None) -> Iterator[Backbone]:

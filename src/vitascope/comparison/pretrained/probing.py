@@ -10,19 +10,23 @@ Shapes: S seeds, F folds (1 without), n held-out images in all, M test images.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vitascope.comparison.evidence import Evidence, RunResult
 from vitascope.comparison.pretrained.candidates import Backbone
-from vitascope.comparison.pretrained.cost import Cost, cost_of
+from vitascope.comparison.pretrained.cost import Cost
 from vitascope.comparison.pretrained.race import SHARES, PretrainedQuestion, Twice, twice
 from vitascope.data import Dataset
 from vitascope.data.held_out import check_groups, positions
 from vitascope.errors import UserError
 from vitascope.inspection.probe import Probed, frozen_features, linear, probe
+from vitascope.loading.opening import with_random_weights
+from vitascope.stats import Estimate, difference
 from vitascope.training.predictions import Predictions
 
+FEW = 100  # images to train on, and to measure on, with random weights
 Tell = Callable[[str], None]
 OnImage = Callable[[str, int, int], None]
 Part = tuple[np.ndarray, np.ndarray]  # positions of training images to train on, and held out
@@ -42,6 +46,8 @@ class ProbedCandidate:
     cost: Cost
     num_train: int  # images of one training
     twice: Twice | None  # the linear probe with twice the images
+    over_random: Estimate | None = None  # points by which the weights beat random ones
+    random: float = 0.0  # percent that random weights get right, on the same few images
 
     @property
     def shares(self) -> dict[str, float]:
@@ -52,6 +58,7 @@ class ProbedCandidate:
 def probe_all(
     question: PretrainedQuestion,
     candidates: Iterable[Backbone],
+    costs: Mapping[str, Cost],
     folder: Path,
     tell: Tell,
     on_image: OnImage,
@@ -61,6 +68,7 @@ def probe_all(
     Args:
         question: What is asked.
         candidates: At least one of them is available.
+        costs: Of each that is available.
         folder: Where features are kept.
         tell: Told in one line what every candidate is and found.
         on_image: Told of the progress.
@@ -80,7 +88,9 @@ def probe_all(
         images = each.opened.preprocessing.load(question.data, **more)
         parts = parts_of(question, images)
         tell(each.opened.line)
-        probed[each.text] = _probed(question, each, images, parts, folder, on_image)
+        probed[each.text] = _probed(
+            question, each, costs[each.text], images, parts, folder, on_image
+        )
         shares = probed[each.text].shares
         reported = f"{len(images.test)} test" if len(images.test) else "the held-out"
         tell(
@@ -111,6 +121,7 @@ def parts_of(question: PretrainedQuestion, images: Dataset) -> list[Part]:
 def _probed(
     question: PretrainedQuestion,
     each: Backbone,
+    cost: Cost,
     images: Dataset,
     parts: list[Part],
     folder: Path,
@@ -156,7 +167,7 @@ def _probed(
         c=first.c,
         first=first.first.at(slice(len(out), None) if len(images.test) else slice(len(out))),
         inner=float(np.mean([each.inner[f"{each.c:g}"] for each in probed])),
-        cost=cost_of(each.opened.model, each.opened.input_size()),
+        cost=cost,
         num_train=len(rows),
         twice=_twice(
             question.seeds,
@@ -165,7 +176,56 @@ def _probed(
             measured,
             None if groups is None else groups[rows],
         ),
+        **_against_random(each, images, parts[0], train, test, first.c, folder),
     )
+
+
+def _against_random(
+    each: Backbone,
+    images: Dataset,
+    part: Part,
+    train: np.ndarray,
+    test: np.ndarray,
+    c: float,
+    folder: Path,
+) -> dict[str, Any]:
+    """Probe the same network with random weights, on a few images.
+
+    Args:
+        each: The candidate.
+        images: All images.
+        part: Positions of training images to train on, and held out.
+        train: Features of the training images by the candidate's weights.
+        test: Of the test images.
+        c: Inverse penalty.
+        folder: Of the cache.
+    """
+    assert each.opened is not None
+    if not each.rebuildable:
+        return {}
+    rows, out = part
+    labels = images.train.labels
+    measured, pixels, answers = test, images.test, images.test.labels
+    if not len(test):
+        measured, pixels, answers = train[out], images.train.take(out), labels[out]
+    rng = np.random.default_rng(0)
+    few = np.sort(rng.permutation(rows)[:FEW])
+    seen = np.sort(rng.permutation(len(measured))[:FEW])
+    if len(np.unique(labels[few])) < 2 or len(seen) < 2:
+        return {}
+    with_weights = (train[few], measured[seen])
+    random = with_random_weights(each.opened, 0)
+    random.model.eval()
+    without = (
+        frozen_features(random, images.train.take(few), folder),
+        frozen_features(random, pixels.take(seen), folder),
+    )
+    right = [
+        linear(c).fit(features, labels[few]).predict(new) == answers[seen]
+        for features, new in (with_weights, without)
+    ]
+    lead = difference([right[0]], [right[1]])
+    return {"over_random": lead, "random": 100 * float(right[1].mean())}
 
 
 def _twice(

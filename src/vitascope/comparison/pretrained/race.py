@@ -3,13 +3,14 @@
 Who runs: the best few by the linear probe, and the best of each kind of locality, because a probe
 of frozen features need not rank what fine-tuning can move. The order is that of the probe's inner
 cross-validation of the training images, so that no test image chooses who runs. Each is trained by
-the recipe ``finetune`` (head fitted first, layer-wise lr, light augmentation) with every seed, in
+the recipe ``finetune_small`` (head fitted first, layer-wise lr, best epoch) with every seed, in
 its own preprocessing.
 
 A step of training costs about three forward passes; the seconds of one are those of the probe. A
 fine-tuning that is cut short is worse than none, so its length stays: where not all fit into the
-budget, the last of the probe's order are left out, to none if need be. The frozen features are
-there in any case.
+budget, the last of the probe's order are left out. Where not even the first fits, the cheapest of
+the promising candidates is fine-tuned, at last without the run from random weights. The frozen
+features are there in any case.
 
 What twice the images would bring is read off a fitted learning curve, with its uncertainty. Errors
 of classifiers fall about as a power of the number of training images,
@@ -57,15 +58,23 @@ class RacePlan:
     left_out: tuple[str, ...]
     seconds: float = 0.0  # that one more would have taken in all, about
     unable: tuple[str, ...] = ()  # candidates that no run could build again
+    scratch: bool = True  # whether the best is also trained from random weights
+    next: str = ""  # the candidate that ``seconds`` is about
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Who was not fine-tuned, and why."""
         notes = []
-        if self.left_out:
+        if not self.scratch:
             notes.append(
-                f"No time to fine-tune {', '.join(self.left_out)}: with {self.left_out[0]} it "
-                f"takes about {self.seconds / 60:.1f} minutes; give a longer --budget."
+                "No time to train it from random weights too, which would show what pretraining "
+                "adds."
+            )
+        if self.left_out:
+            with_it = f"with {self.next} it" if self.models else f"the cheapest, {self.next},"
+            notes.append(
+                f"No time to fine-tune {', '.join(self.left_out)}: {with_it} takes about "
+                f"{self.seconds / 60:.1f} minutes; give a longer --budget."
             )
         notes += [
             f"{name} is probed, not fine-tuned: a run could not build it again (opening a run "
@@ -112,15 +121,37 @@ def planned(
         budget: Seconds; None: as long as it takes.
         processes: Runs at a time.
     """
-    chosen, left_out, longer = list(wanted), list[str](), 0.0
-    while chosen and budget is not None:
-        each = [one.seconds * TRAINING * num_images * num_seeds * epochs for one in chosen]
-        needed = (sum(each) + max(each)) / processes
-        if needed <= budget:
-            break
-        longer = needed
-        left_out.insert(0, chosen.pop().model)
-    return RacePlan(tuple(one.model for one in chosen), epochs, tuple(left_out), longer)
+    images = num_images * num_seeds * epochs
+
+    def takes(chosen: Sequence[Runner], scratch: bool = True) -> float:
+        each = [seconds_of(one, images, processes) for one in chosen]
+        return sum(each) + (max(each) if scratch else 0.0)
+
+    order, scratch = list(wanted), True
+    if budget is None or not wanted:
+        return RacePlan(tuple(one.model for one in order), epochs, ())
+    while len(order) > 1 and takes(order) > budget:
+        order.pop()
+    cheapest = min(wanted, key=lambda one: one.seconds)
+    if takes(order) > budget:
+        scratch = takes([cheapest]) <= budget
+        order = [cheapest] if takes([cheapest], scratch) <= budget else []
+    names = tuple(one.model for one in order)
+    left = [one for one in wanted if one.model not in names]
+    more = [*order, *left[:1]] if order else [cheapest]
+    return RacePlan(
+        names,
+        epochs,
+        tuple(one.model for one in left),
+        takes(more, scratch=bool(order) and scratch),
+        scratch=scratch or not order,
+        next=(left[0].model if left else "") if order else cheapest.model,
+    )
+
+
+def seconds_of(runner: Runner, images: int, processes: int = 1) -> float:
+    """Return the time that fine-tuning on so many images takes, all epochs and seeds counted."""
+    return runner.seconds * TRAINING * images / processes
 
 
 def order_of(shares: Mapping[str, float | None]) -> list[str]:
@@ -139,7 +170,7 @@ class PretrainedQuestion(Choice):
 
     probe_only: bool = False
     budget: float | None = None  # seconds of the whole
-    recipe: Recipe = field(default_factory=lambda: recipe("finetune"))
+    recipe: Recipe = field(default_factory=lambda: recipe("finetune_small"))
 
     def race(
         self, models: tuple[str, ...], epochs: int | None, start: Literal["pretrained", "random"]

@@ -23,6 +23,7 @@ class Request:
     crop_pct: float | None = None  # share of the resized image to keep; None: the source's own
     interpolation: str = "bicubic"
     groups: str | None = None  # column of a table, or pattern on the names of files
+    empty_classes: bool = False  # take class folders without images
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,15 +100,18 @@ def parts_of(root: Path) -> tuple[Path, Path | None]:
     return root, None
 
 
-def list_files(root: Path, classes: Sequence[str] | None = None) -> FileImages:
+def list_files(
+    root: Path, classes: Sequence[str] | None = None, *, empty_classes: bool = False
+) -> FileImages:
     """All images below the class folders of ``root``, not yet decoded nor sized.
 
     Args:
         root: Holds one folder per class.
         classes: The classes there may be; None: those that are there.
+        empty_classes: Take class folders without images, too.
 
     Raises:
-        UserError: If there are no class folders, one of them is empty, or one is not a class.
+        UserError: If there are no class folders, no images, or one is empty or not a class.
     """
     folders = class_folders(root)
     if not folders:
@@ -132,12 +135,23 @@ def list_files(root: Path, classes: Sequence[str] | None = None) -> FileImages:
         paths += files
         labels += [numbers[folder.name]] * len(files)
         empty += [] if files else [folder.name]
-    if empty:
+    if empty and not (empty_classes and paths):
         raise UserError(
             f"no images in class folder {', '.join(repr(n) for n in empty[:5])} of {root}; "
             f"remove it or add images ({', '.join(sorted(EXTENSIONS))})"
         )
     return FileImages(paths, labels, names)
+
+
+def passed_over(root: Path) -> dict[str, int]:
+    """Count the files below class folders that are not taken for images, by their ending."""
+    found: dict[str, int] = {}
+    for folder in class_folders(root):
+        for path in folder.rglob("*"):
+            ending = path.suffix.lower()
+            if ending not in EXTENSIONS and not path.name.startswith(".") and path.is_file():
+                found[ending or "no ending"] = found.get(ending or "no ending", 0) + 1
+    return dict(sorted(found.items()))
 
 
 def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileImages | None]:

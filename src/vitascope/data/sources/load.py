@@ -54,8 +54,11 @@ def read_digits(_: str, request: Request) -> Parts:
 def read_folder(path: str, request: Request) -> Parts:
     """Class folders, with a test set next to them or not."""
     train_root, test_root = parts_of(existing(path))
-    files = list_files(train_root)
-    return from_files(files, list_files(test_root, files.classes) if test_root else None, request)
+    empty = request.empty_classes
+    files, tests = list_files(train_root, empty_classes=empty), None
+    if test_root:
+        tests = list_files(test_root, files.classes, empty_classes=empty)
+    return from_files(files, tests, request)
 
 
 def from_files(train_files: FileImages, test_files: FileImages | None, request: Request) -> Parts:
@@ -184,6 +187,7 @@ def load(
     seed: int = 0,
     crop_pct: float | None = None,
     interpolation: str = "bicubic",
+    empty_classes: bool = False,
 ) -> Dataset:
     """The data set that ``source`` names.
 
@@ -198,6 +202,7 @@ def load(
         crop_pct: Share of the resized image that the centre crop keeps; None: the source's own,
             which is 1 but for ImageNet.
         interpolation: How images are resized: bicubic or bilinear.
+        empty_classes: Take class folders without images, too, as a survey does.
 
     Raises:
         UserError: If there is no such source, or it cannot be used.
@@ -219,6 +224,7 @@ def load(
         seed=seed,
         crop_pct=crop_pct,
         interpolation=interpolation,
+        empty_classes=empty_classes,
     )
     if isinstance(source, GivenImages):
         return complete(source, source.read(request), request)

@@ -203,7 +203,7 @@ def _steps(source: Source) -> tuple[tuple[str, str], ...]:
     if not advice.get("run"):
         return ()
     predict = f"vitascope predict {shlex.quote(str(advice['run']))} IMAGES --out answers.csv"
-    return (("Classify images with it", predict),)
+    return (("Use it", predict),)
 
 
 def _pair(model: str | None, comparison: ComparisonRecord) -> tuple[str, ...]:

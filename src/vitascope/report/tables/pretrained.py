@@ -1,5 +1,6 @@
 """The table of pretrained candidates: accuracy against cost, next to ImageNet's order."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -133,11 +134,14 @@ def pretrained_steps(record: Record) -> list[tuple[str, str]]:
     steps = []
     if advice.get("run") is not None:
         right, reported = number(100 * advice["run_top1"], 1), values["reported_on"]
-        words = f"Classify images with it (this run is right on {right} % of "
-        words += f"{reported['count']:,} {reported['images']} images)"
-        steps.append((words, f"vitascope predict {advice['run']} IMAGES --out answers.csv"))
+        predict = f"vitascope predict {shlex.quote(str(advice['run']))} IMAGES --out answers.csv"
+        steps.append(("Use it", predict))
+        share = f"{right} % of {reported['count']:,} {reported['images']} images"
+        words = f"Train it on all training images (the run above is right on {share})"
+    else:
+        words = "Use it: first train it on all training images"
     if advice.get("command"):
-        steps.append(("Train it on all training images", str(advice["command"])))
+        steps.append((words, str(advice["command"])))
     return steps
 
 
@@ -147,7 +151,7 @@ def no_run(record: Record) -> list[str]:
     if advice.get("command", "") is not None:
         return []
     name = shortened(advice["model"], record.values)
-    return [f"{name} cannot be fine-tuned here: use its features in your own code."]
+    return [f"Use it: {name} cannot be fine-tuned here; use its features in your own code."]
 
 
 def pretrained_text(record: Record) -> str:

@@ -84,6 +84,8 @@ class Recipe:
     checkpoint_steps: Count | None = None  # also inside an epoch, every so many steps
     keep_epochs: tuple[Epoch, ...] = ()  # weights/epoch-0003.safetensors
     keep_best: bool = False  # best.safetensors, by top-1
+    # which epoch is the result: the last, or the one with the lowest loss on the measured images
+    finish: Literal["last", "best"] = "last"
     explode: Positive = 25.0  # stop when the loss is this many times that of a uniform guess
 
     def __post_init__(self) -> None:
@@ -157,6 +159,7 @@ _LATER: dict[str, Any] = {
     "betas": None,
     "eps": None,
     "momentum": None,
+    "finish": "last",
 }  # fields that runs of earlier versions do not have
 
 

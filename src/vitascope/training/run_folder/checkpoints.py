@@ -222,6 +222,17 @@ class MetricsLog:
         metric = self.task.metric
         return all(row[metric] > r[metric] for r in self.rows if r[metric] is not None)
 
+    def is_lowest(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row has the lowest loss on the measured images so far."""
+        losses = [r["test_nll"] for r in self.rows if r.get("test_nll") is not None]
+        return all(row["test_nll"] < loss for loss in losses)
+
+    @property
+    def lowest(self) -> dict[str, Any]:
+        """The row with the lowest loss on the measured images, the first of equal ones."""
+        measured = [row for row in self.rows if row.get("test_nll") is not None]
+        return min(measured, key=lambda row: row["test_nll"])
+
     def line(self) -> str:
         """The last row as a line of text."""
         row = self.rows[-1]

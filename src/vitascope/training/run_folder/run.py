@@ -55,7 +55,7 @@ class Run:
     """A finished run: its folder, config, results and weights."""
 
     folder: Path
-    final: Mapping[str, Any]  # the last line of metrics.jsonl
+    final: Mapping[str, Any]  # the line of metrics.jsonl whose weights it has, the last as a rule
     best: Mapping[str, Any]  # the line with the highest metric
     seconds: float  # of training and evaluation, over all its resumptions
     epochs: int
@@ -182,7 +182,7 @@ def write_metrics(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def finish(
     folder: Path, rows: Sequence[Mapping[str, Any]], config: Any, metric: str, **values: Any
 ) -> Run:
-    """Write the record that makes a run finished."""
+    """Write the record that makes a run finished; ``values["final"]`` is the row of its weights."""
     measured = [row for row in rows if row[metric] is not None]
     best = max(measured, key=lambda row: row[metric])
     body = {"final": rows[-1], "best": best, **values}

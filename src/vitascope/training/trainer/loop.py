@@ -149,6 +149,8 @@ def train_task(
     for name in ("ema", "sam"):
         if getattr(recipe, name) is not None:
             raise UserError(f"recipe field {name} is for classification; leave it null here")
+    if recipe.finish != "last":
+        raise UserError("recipe field finish is for classification; leave it at last here")
     if recipe.distillation != "none" or recipe.accumulation != 1 or recipe.subset.fraction != 1:
         raise UserError("distillation, accumulation and fractions are for classification alone")
     config = {

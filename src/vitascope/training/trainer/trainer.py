@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vitascope.errors import Interrupted
@@ -26,6 +27,8 @@ from vitascope.training.trainer.optimizer import learning_rate, training_mode
 from vitascope.training.trainer.stop import StopRequest, diverged
 from vitascope.training.trainer.task import Learning
 from vitascope.training.trainer.update import Update
+
+LOWEST = "lowest.safetensors"  # weights with the lowest loss so far, while a run is under way
 
 
 class Trainer:
@@ -142,7 +145,13 @@ class Trainer:
             return row
         numbers, predictions = self._measured()
         row |= numbers
-        if epoch == self.recipe.total_epochs and predictions and self.process.main:
+        result = epoch == self.recipe.total_epochs
+        if self.recipe.finish == "best":
+            result = self.metrics_log.is_lowest(row)
+            state = self.process.model_state(self.update.model) if result else {}
+            if result and self.process.main:
+                save_tensors(self.folder / LOWEST, state)
+        if result and predictions and self.process.main:
             save_predictions(self.folder, predictions)
         if self.update.average is not None:
             with self.update.average.applied(self.model):
@@ -219,7 +228,12 @@ class Trainer:
 
     def _end(self) -> Run:
         """Final weights, then the record that makes the run finished."""
-        parts = self.update.tensors()
+        parts, final = dict(self.update.tensors()), self.metrics_log.rows[-1]
+        if self.recipe.finish == "best":
+            self.process.accelerator.wait_for_everyone()
+            parts["model"], final = load_file(self.folder / LOWEST), self.metrics_log.lowest
+            if not self.process.fsdp:
+                self.model.load_state_dict(parts["model"])
         run = None
         with self.process.main_writes() as writer:
             if writer:
@@ -231,11 +245,13 @@ class Trainer:
                     self.metrics_log.rows,
                     self.config,
                     self.task.metric,
+                    final=final,
                     seconds=self.metrics_log.total_seconds(),
                     epochs=len(self.metrics_log.rows),
                     steps=self.step,
                     world_size=self.process.world_size,
                 )
+                (self.folder / LOWEST).unlink(missing_ok=True)
                 for tracker in self.process.accelerator.trackers:
                     tracker.finish()
         return self.process.agreed(run)
