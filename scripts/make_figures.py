@@ -54,7 +54,9 @@ def alike(*names: str) -> dict[str, str]:
 
 
 SIGHTS = (
-    Sight(model="convit_micro", figures=alike("nonlocality", "gates", "masking", "lesion")),
+    Sight(
+        model="convit_micro", figures=alike("nonlocality", "gates", "windows", "masking", "lesion")
+    ),
     Sight(
         model="convit_micro", figures=alike("maps"), layers=("blocks.0.*", "blocks.3.*"), images=500
     ),

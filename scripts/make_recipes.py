@@ -33,6 +33,9 @@ DESCRIPTIONS = {
         "scale_epochs": "Multiply the epochs by 1 / fraction, so that a small subset is seen as "
         "often as the whole set.",
         "least_steps": "Raise the epochs until there are this many updates.",
+        "betas": "Decay of Adam's two averages; timm's when left out.",
+        "eps": "Adam's smallest denominator; timm's when left out.",
+        "momentum": "Momentum of SGD and its kin; timm's 0.9 when left out.",
     },
     "Images": {
         "subset.fraction": "Share of each class to train on, at least one image.",

@@ -7,7 +7,6 @@ in the papers' order, then the rest by file name. A figure whose name starts wit
 the report and the terminal show. The findings of the README are written, too.
 """
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -33,6 +32,7 @@ from vitascope.report.tables.study import (
     study_table,
     tally,
     tested,
+    with_authors,
 )
 from vitascope.report.tables.table import Table, as_markdown, row
 
@@ -330,7 +330,7 @@ def results_pages(folders: Sequence[Path], figures: Path) -> dict[str, str]:
     made = {"index.md": "\n\n".join(parts)}
     for name, record in records:
         made[f"{name}.md"] = _page(name, record, drawn.get(name, []))
-    return {name: f"{_papers_by_author(text)}\n" for name, text in made.items()}
+    return {name: f"{with_authors(text)}\n" for name, text in made.items()}
 
 
 def _title(name: str, record: Record) -> str:
@@ -352,16 +352,6 @@ def _page(name: str, record: Record, figures: Sequence[Path]) -> str:
         if caption["reading"]:
             parts.append(f"<sub>{caption['title']}. {caption['reading']}</sub>")
     return "\n\n".join(parts)
-
-
-def _papers_by_author(text: str) -> str:
-    """Records shorten "How do vision transformers work?" to ViT; readers know it by its authors.
-
-    >>> _papers_by_author("ViT Fig. 6, ViT Table 1: the ViT | ViT | 3 |")
-    'Park & Kim Fig. 6, Park & Kim Table 1: the ViT | ViT | 3 |'
-    """
-    text = re.sub(r"\bViT (?=Fig\.|Table|App\.|section)", "Park & Kim ", text)
-    return re.sub(r"^\| ViT (?=\| \d+ \| \d+ \()", "| Park & Kim ", text, flags=re.MULTILINE)
 
 
 def _owners(figures: Path, names: Sequence[str]) -> dict[str, list[Path]]:

@@ -104,3 +104,13 @@ def test_test_sets_that_are_read_later_must_be_there_before_the_start(tmp_path, 
     assert f"broadcasting has no images imagenet-v2:{tmp_path}/imagenet-v2: " in err
     assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_figure_in_parts_opens_every_study_of_it(tmp_path, capsys):
+    assert main(["study", "convit-fig-12", "--scale", "smoke", "--plan"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begun = [line.partition(":")[0] for line in lines if line[:1].isalpha()]
+    assert begun == ["ablation", "locality-strength"]
+    words = ["study", "convit-fig-12", "--records", str(tmp_path)]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "name one of them: ablation, locality-strength" in capsys.readouterr().err

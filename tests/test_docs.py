@@ -14,6 +14,9 @@ import pytest
 import torch
 from make_figures import run_of
 from PIL import Image
+from timm.models.pit import PoolingVisionTransformer
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.vision_transformer import VisionTransformer
 from timm.utils import AttentionExtract
 
 import vitascope
@@ -23,6 +26,7 @@ from page_reading import blocks, understand
 from slow_marks import slow_if
 from vitascope import measure
 from vitascope.figure import Style
+from vitascope.loading.opening import open_model
 from vitascope.record import load
 from vitascope.report.instruments.instrument import Seen
 from vitascope.report.instruments.summary import INSTRUMENTS as SHOWN
@@ -349,3 +353,51 @@ def test_captured_maps_are_those_of_the_ways_the_page_compares_with(library):
     assert len(ours) == len(theirs) == 2
     for mine, other in zip(ours.values(), theirs, strict=True):
         torch.testing.assert_close(mine, other.detach(), atol=1e-6, rtol=1e-4)
+
+
+RELEASED = {  # as in the README of Park and Kim's repository
+    "vit_tiny_cifar": (
+        VisionTransformer,
+        {"embed_dim": 192, "depth": 12, "num_heads": 3, "patch_size": 2, "qkv_bias": False},
+        {"qkv_bias": False},
+    ),
+    "pit_tiny_cifar": (
+        PoolingVisionTransformer,
+        {"base_dims": [32] * 3, "depth": [2, 6, 4], "heads": [2, 4, 8], "mlp_ratio": 4}
+        | {"patch_size": 2, "stride": 1},
+        {"stride": 1},
+    ),
+    "swin_tiny_cifar": (
+        SwinTransformer,
+        {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+        | {"patch_size": 1, "window_size": 4, "qkv_bias": False},
+        {"qkv_bias": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_park_and_kims_transformers_open_as_the_page_says(name):
+    page = {}
+    exec(compile(blocks(DOCS / "park-kim-checkpoints.md", "python")[0], "page", "exec"), page)
+    make, theirs, ours = RELEASED[name]
+    released = make(num_classes=100, img_size=32, **theirs).eval()
+    model = page["opened"](name, released.state_dict(), **ours)
+    image = torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(image), released(image))
+    assert open_model(model).preprocessing.mean == page["MEAN"]
+
+
+def test_park_and_kims_resnet_is_renamed_as_the_page_says():
+    page = {}
+    exec(compile(blocks(DOCS / "park-kim-checkpoints.md", "python")[0], "page", "exec"), page)
+    own = vitascope.create_model("resnet_postact_50", stem="cifar", num_classes=100).state_dict()
+    released = {}
+    for name, value in own.items():
+        name = re.sub(r"^stages\.(\d)", lambda stage: f"layer{int(stage[1]) + 1}", name)
+        name = name.replace("stem.", "layer0.").replace(".norm", ".bn")
+        name = name.replace(".downsample.", ".shortcut.").replace("head.fc.", "classifier.0.dense.")
+        released[name] = value
+    assert page["renamed"](released).keys() == own.keys()
+    page["opened"]("resnet_postact_50", released, stem="cifar")

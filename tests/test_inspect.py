@@ -6,7 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
+import vitascope
 from report_making import check_drawn_again_without_torch
 from vitascope.commands import main
 from vitascope.inspection.inspect import MEASURES, InspectRequest, inspect_subject
@@ -112,7 +114,7 @@ def test_a_timm_model_is_looked_at_with_what_makes_sense(capsys):
     name = "timm:vit_tiny_patch16_224"
     words = [name, "--data", "digits", "--image-size", "32", "--images", "9"]
     found = look(capsys, *words, "--batch-size", "4", "--units", "blocks.0.*")
-    assert set(found["refused"]) == {"gates", "masking", "lesion"}
+    assert set(found["refused"]) == {"gates", "windows", "masking", "lesion"}
     assert "has no gates" in found["refused"]["gates"]
     assert "random weights" in found["refused"]["lesion"]
     assert set(found["measures"]) == set(MEASURES) - set(found["refused"])
@@ -138,7 +140,7 @@ def test_a_hugging_face_folder_is_looked_at(tmp_path, capsys):
     ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
     words = [f"hf:{tmp_path / 'vit'}", "--data", "digits", "--images", "8"]
     found = look(capsys, *words)
-    assert list(found["refused"]) == ["gates"]
+    assert list(found["refused"]) == ["gates", "windows"]
     assert found["measures"]["nonlocality"]["grid"] == [[4, 4], [4, 4]]
     assert found["notes"] == ["classes are matched by position: the model has no names for its 10"]
     listed = look(capsys, *words[:1], "--list")
@@ -227,6 +229,10 @@ def test_a_list_of_units_needs_no_images(trained, factory, tmp_path, capsys):
         ("RUN --epoch 7", "kept no weights of epoch 7; there are: 1, 2"),
         ("RUN --pretrained", "has weights of its own"),
         ("RUN --grid 3", "--grid"),
+        ("RUN --model-args depth=2", "is for a model given by name"),
+        ("convit_micro --data digits --model-args depth", "--model-args takes NAME=VALUE"),
+        ("convit_micro --list --model-args qkv_bias=maybe", "is true or false, not 'maybe'"),
+        ("convit_micro --list --model-args colour=red", "argument 'colour'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words, says, request, factory, capsys):
@@ -267,3 +273,16 @@ def test_progress_counts_every_pass(trained):
     assert all(a <= b for a, b in zip(done, total, strict=True))
     assert steps[-1][1] == steps[-1][2]
     assert "position embeddings" in [what for what, *_ in steps]
+
+
+def test_arguments_of_a_model_are_given_as_for_training(tmp_path, capsys):
+    words = ["--data", "digits", "--images", "4", "--measures", "gates", "--model-args"]
+    found = look(capsys, "convit_micro", *words, "num_gpsa_blocks=1", "gate_init=0")
+    assert found["measures"]["gates"]["per_layer"] == [0.5]
+    saved = tmp_path / "small"
+    net = vitascope.create_model("vit_micro", depth=1, num_classes=10)
+    save_file(net.state_dict(), f"{saved}.safetensors")
+    words = ["evaluate", f"vit_micro@{saved}.safetensors", "--model-args", "depth=1", "--json"]
+    words += ["--data", "digits", "--image-size", "32", "--images", "4", "--out", str(saved)]
+    assert main(words) == 0
+    assert load(saved).config["model_args"] == {"depth": 1}

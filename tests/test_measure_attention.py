@@ -13,6 +13,9 @@ from torch.nn import functional as F
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
+from vitascope.layers.gpsa import GPSA
+from vitascope.layers.positions import kernel_offsets, window_weight
+from vitascope.layers.psa import PSA
 from vitascope.measure.attention.entropy import row_entropy
 from vitascope.measure.attention.nonlocality import attention_distance, grid_coordinates
 from vitascope.record import load
@@ -229,7 +232,7 @@ def test_gates_of_a_fresh_convit_are_the_sigmoid_of_one():
         np.testing.assert_allclose(measure.gates(model).per_layer(), 0.7310586, rtol=1e-6)
 
 
-@pytest.mark.parametrize("instrument", ["nonlocality", "gates", "entropy", "maps"])
+@pytest.mark.parametrize("instrument", ["nonlocality", "gates", "windows", "entropy", "maps"])
 def test_a_model_without_attention_is_refused(instrument):
     model = timm.create_model("resnet10t", num_classes=2)
     with pytest.raises(UserError, match="ResNet"):
@@ -260,7 +263,7 @@ def test_what_cannot_be_measured_says_why():
 def test_a_record_has_all_a_figure_needs(tmp_path):
     model = vitascope.create_model("convit_micro", num_classes=3)
     x = [torch.randn(2, 3, 32, 32)]
-    for name in ("nonlocality", "gates", "entropy", "maps"):
+    for name in ("nonlocality", "gates", "windows", "entropy", "maps"):
         result = getattr(measure, name)(model, x)
         result.to_record().save(tmp_path / name)
         record = load(tmp_path / name)
@@ -273,3 +276,70 @@ def test_functions_win_over_modules_of_the_same_name(package):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
     assert all(callable(getattr(package, name)) for name in package.__all__)
+
+
+def test_the_windows_of_a_fresh_convit_are_its_kernel_to_the_last_digit():
+    model = vitascope.create_model("convit_micro", locality_strength=4.0).double()
+    found = measure.windows(model)
+    assert found.layers == ("blocks.0.attn", "blocks.1.attn", "blocks.2.attn")
+    for name in found.layers:
+        np.testing.assert_array_equal(found.centre[name], kernel_offsets(9).numpy())
+        np.testing.assert_array_equal(found.width[name], np.full(9, 0.5))
+    side = [1, 0, 1]
+    far = [np.hypot(down, across) for down in side for across in side]
+    np.testing.assert_allclose(found.distance()["blocks.0.attn"], far, rtol=1e-15)
+
+
+def test_a_planted_window_is_read_in_grid_order_and_is_where_the_head_looks():
+    layer = GPSA(8, 2, locality_strength=1.0).double()
+    offset = torch.tensor([[2.0, -1.0], [0.5, 3.0]], dtype=torch.float64)  # down, across
+    with torch.no_grad():
+        layer.pos_proj.weight.copy_(window_weight(offset, 0.25))
+    found = measure.windows(nn.Sequential(layer))
+    np.testing.assert_array_equal(found.centre["0"], offset.numpy())
+    np.testing.assert_array_equal(found.width["0"], [2.0, 2.0])
+    x = torch.zeros(1, 13 * 15, 8, dtype=torch.float64)
+    seen = layer.attention(x, (13, 15)).position.detach()[0, :, 6 * 15 + 7].view(2, 13, 15)
+    peak = seen[0] == seen[0].max()
+    assert peak.nonzero().tolist() == [[8, 6]]  # 2 down and 1 to the left of (6, 7)
+    assert seen[0, 8, 8] / seen[0, 8, 6] == pytest.approx(np.exp(-1), rel=1e-12)  # a width away
+
+
+def test_windows_are_those_of_timm_and_of_sequences_too():
+    theirs = timm.create_model("convit_tiny", img_size=32, depth=2, local_up_to_layer=1)
+    ours = vitascope.create_model("convit_tiny", img_size=32, depth=2, num_gpsa_blocks=1)
+    (one,), (two,) = (measure.windows(m).centre.values() for m in (theirs, ours))
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+    line = measure.windows(nn.Sequential(PSA(9, 3, ndim=1, locality_strength=1.0)))
+    assert line.centre["0"].tolist() == [[-1.0], [0.0], [1.0]]
+
+
+def test_a_head_that_looks_to_the_border_has_no_window(tmp_path):
+    model = vitascope.create_model("convit_micro", num_gpsa_blocks=1)
+    weight = model.blocks[0].attn.pos_proj.weight
+    with torch.no_grad():
+        weight[0, -1] = 0.5
+    found = measure.windows(model)
+    assert np.isnan(found.width["blocks.0.attn"]).tolist() == [True] + [False] * 8
+    found.to_record().save(tmp_path / "windows")
+    assert load(tmp_path / "windows").values["without_window"] == [1]
+    with torch.no_grad():
+        weight[:, -1] = 0.5
+    assert measure.windows(model).to_record().values["width"] == [None]
+
+
+def test_windows_are_followed_over_training():
+    model = vitascope.create_model("convit_micro", num_gpsa_blocks=1).double()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    moved = dict(start)
+    weight = start["blocks.0.attn.pos_proj.weight"]
+    moved["blocks.0.attn.pos_proj.weight"] = window_weight(kernel_offsets(9) + 1.0, 1.0)
+    found = measure.windows(model, earlier={8: moved, 0: start})
+    assert found.epochs == (0, 8)
+    np.testing.assert_allclose(found.drift()["blocks.0.attn"][1], np.sqrt(2), rtol=1e-12)
+    assert found.drift()["blocks.0.attn"][0].max() == 0
+    assert found.centres["blocks.0.attn"].shape == (2, len(weight), 2)
+    with pytest.raises(UserError, match=r"epoch 3 have no blocks\.0\.attn\.pos_proj"):
+        measure.windows(model, earlier={3: {}})
+    with pytest.raises(UserError, match="ResNet has no positional heads"):
+        measure.windows(timm.create_model("resnet10t"))

@@ -39,8 +39,8 @@ def no(*names):
     return frozenset(names)
 
 
-NO_GATES = no("gates")
-NO_POSITIONS = no("gates", "masking")
+NO_GATES = no("gates", "windows")
+NO_POSITIONS = NO_GATES | no("masking")
 NO_ATTENTION = NO_POSITIONS | ATTENTION
 
 SMALL_SWIN = {"img_size": 32, "window_size": 4, "embed_dim": 16, "num_heads": (1, 2)}
@@ -226,7 +226,7 @@ def test_every_instrument_gives_finite_numbers_or_refuses(family):
     found = measure.together(model, batches)
     records = {name: result.to_record() for name, result in found.results.items()}
     refused = set(found.refused)
-    for name in ("gates", "masking"):
+    for name in ("gates", "windows", "masking"):
         try:
             records[name] = getattr(measure, name)(model, batches).to_record()
         except UserError:

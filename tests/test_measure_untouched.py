@@ -119,6 +119,7 @@ INSTRUMENTS = {
     "together": measure.together,
     "trajectory": lambda m, b: path(m),
     "variance": measure.variance,
+    "windows": measure.windows,
 }
 
 
@@ -216,6 +217,7 @@ OF_WEIGHTS = {
     "gates",
     "masking",
     "trajectory",
+    "windows",
 }  # not of runs
 
 
@@ -250,7 +252,7 @@ def test_an_instrument_works_within_inference_mode(name):
     assert_same_numbers(found, expected(name, plain))
 
 
-RUN = sorted({*INSTRUMENTS} - {"gates", "trajectory"})  # instruments that run the model
+RUN = sorted({*INSTRUMENTS} - {"gates", "trajectory", "windows"})  # instruments that run the model
 
 
 @pytest.mark.parametrize("name", slow_if(RUN, LONG))

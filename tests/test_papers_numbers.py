@@ -1,23 +1,34 @@
 """The papers' own numbers, and the parts that their tables and figures need."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from data_making import write_folder
+from vitascope.errors import UserError
+from vitascope.figure import restored, stored
 from vitascope.inspection.first_maps import CENTRES, initial_maps
 from vitascope.layers import GPSA, PSA, BoxBlur
+from vitascope.layers.blur import ReleasedBlur
+from vitascope.layers.positions import axis_windows, window_weight
 from vitascope.measure.throughput import throughput
 from vitascope.models import create_model
 from vitascope.papers.catalog import catalog
 from vitascope.papers.convit.accuracy import CNNS, TRANSFORMERS, parameters_figure
 from vitascope.papers.convit.measurements import head_mean, positional_layers
 from vitascope.papers.cost import hours, size_of
-from vitascope.papers.plan import Results
+from vitascope.papers.plan import CellSpec, Measurement, Results, gain
 from vitascope.papers.scale import DESK, LAPTOP, PAPER
-from vitascope.record import Record
-from vitascope.runs.cache import recipe_of
+from vitascope.papers.vit.tables import published_corruptions
+from vitascope.record import Record, load
+from vitascope.report.figures.maps import draw_maps
+from vitascope.report.figures.paper_renderer import draw_figure
+from vitascope.runs.cache import reading_of, recipe_of
+from vitascope.runs.executor import Engine, run_all
+from vitascope.runs.spec import FINAL, Reading, Training
 
 STUDIES = catalog()
 
@@ -177,6 +188,27 @@ def test_a_blur_keeps_constants_and_takes_out_the_highest_frequency():
         assert response == pytest.approx(np.cos(np.pi * turns / 64), rel=1e-4)
 
 
+def test_the_released_blur_bounds_rectifies_and_pads_with_zeros():
+    x = torch.tensor([[[[-5.0, 20.0], [1.0, 2.0]]]], dtype=torch.float64)
+    bounded = 10 * torch.tanh(x / 10) * (x > 0)
+    found = ReleasedBlur(2)(x)
+    assert found.shape == (1, 1, 3, 3)
+    torch.testing.assert_close(found[0, 0, 1, 1], bounded.mean())
+    torch.testing.assert_close(found[0, 0, 0, 2], bounded[0, 0, 0, 1] / 4)
+    torch.testing.assert_close(found[0, 0, 2, 1], bounded[0, 0, 1].sum() / 4)
+
+
+def test_a_blur_may_stand_after_some_stages_only():
+    made = create_model("resnet_micro", blur=2, blur_kind="released", blur_stages=(1, 2))
+    kinds = [type(stage[-1]) is ReleasedBlur for stage in made.stages]
+    assert kinds == [True, True, False]
+    assert made(torch.zeros(1, 3, 32, 32)).shape == (1, 1000)
+    with pytest.raises(UserError, match="there are stages 1 to 3"):
+        create_model("resnet_micro", blur=2, blur_stages=(4,))
+    with pytest.raises(UserError, match="'gauss'"):
+        create_model("resnet_micro", blur=2, blur_kind="gauss")
+
+
 def test_a_resnet_with_blur_smooths_the_end_of_every_stage_and_nothing_else():
     torch.manual_seed(0)
     plain = create_model("resnet_micro").eval()
@@ -268,3 +300,167 @@ def test_the_long_training_is_of_the_plus_models_on_cifar_100():
     assert hours(next(t for t in trainings if t.model == "convit_tiny_plus")) == pytest.approx(
         expected, rel=0.01
     )
+
+
+def test_the_gaps_of_table_2_are_relative_gains():
+    tables = {table.name: table for table in STUDIES["sample-efficiency"].plan(PAPER).tables}
+    for label, published in (("top-1", tables["top1"]), ("top-5", tables["top5"])):
+        vit, convit = published.rows
+        for share in published.columns:
+            before, after = (published.filled[row, share].paper for row in (vit, convit))
+            gap = tables["gap"].filled[label, share]
+            assert gap.paper == pytest.approx(100 * (after / before - 1), abs=0.6)  # whole percent
+    low, high = (CellSpec(gap.training, Measurement(name, "x")) for name in ("a", "b"))
+    records = [Record(kind="final", values={"a": a, "b": b}) for a, b in ((2.0, 3.0), (4.0, 3.0))]
+    results = Results({(gap.training.key, FINAL.key): records})
+    assert results.per_seed(gain(low, high)) == pytest.approx([50.0, -25.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "count"),
+    [("sample-efficiency", 1, 10), ("sizes", 1, 6), ("long-training", 0, 6)],
+)
+def test_fig_11_of_the_papers_scale_has_every_size_and_share_and_its_gains(name, at, count):
+    plan = STUDIES[name].plan(PAPER)
+    values = {"epoch": [1, 2], "top1": [0.1, 0.2], "train_nll": [2.0, 1.0], "best_top1": 0.2}
+    records = {
+        (key, reading): [Record(kind="any", values=values)]
+        for key, (_, readings) in plan.wanted().items()
+        for reading in readings
+    }
+    top1, loss, gains = plan.figures[at](Results(records)).panels
+    assert len(top1.series) == len(loss.series) == count
+    assert gains.series[0].values == [[0.0]] * (count // 2)
+
+
+def test_fig_s1_of_context_broadcasting_has_four_curves_and_leaves_out_what_was_not_read():
+    plan = STUDIES["broadcasting"].plan(LAPTOP)
+    values = {"epoch": [1, 2], "top1": [0.1, 0.2], "train_nll": [2, 1], "test_nll": [2, 1]}
+    labels = ["top-1, %", "training loss", "test loss"]
+    for more in ({}, {"top5": [0.5, 0.6]}):
+        records = {
+            (key, reading): [Record(kind="any", values={**values, **more})]
+            for key, (_, readings) in plan.wanted().items()
+            for reading in readings
+        }
+        panels = plan.figures[0](Results(records)).panels
+        assert [panel.y_label for panel in panels] == labels[:1] + ["top-5, %"] * bool(
+            more
+        ) + labels[1:]
+
+
+def drawn_inside(more):
+    """The three figures of maps of `locality-in-training`, of made-up maps on a 4 x 4 grid."""
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    values = {"layers": ["a", "b"], "query": [[1.0, 2.0], [1.0, 2.0]]}
+    maps = {f"mixed/{name}": np.full((2, 4, 4), 1 / 16) for name in values["layers"]}
+    record = Record(kind="maps", values=values, arrays={**maps, **more})
+    records = {
+        (key, reading): [record]
+        for key, (_, readings) in plan.wanted().items()
+        for reading in readings
+    }
+    return [draw(Results(records)) for draw in plan.figures[3:]]
+
+
+def test_figures_3_and_7_have_the_image_its_query_the_gates_and_both_strengths(tmp_path):
+    image = np.zeros((64, 64, 1), np.uint8)
+    gate = np.array([0.25, 0.75])
+    first, trained, averaged = drawn_inside({"image": image, "gate/b": gate})
+    photo, untrained, soft, sharp = first.panels
+    assert [panel.title[:3] for panel in first.panels] == ["(a)", "(b)", "(c)", "(d)"]
+    assert untrained.values.shape == (1, 2, 4, 4)  # the first layer alone
+    np.testing.assert_allclose(soft.values[0], initial_maps((0.5,), 4, (1, 2)).maps[0])
+    np.testing.assert_allclose(sharp.values[0], initial_maps((2.0,), 4, (1, 2)).maps[0])
+    red = np.argwhere(photo.photographs[0, ..., 0] > 0.5)
+    assert red.min(0).tolist() == [16, 32]  # the patch in row 1, column 2 of 16 pixels each
+    assert red.max(0).tolist() == [31, 47]
+    assert len(trained.panels) == 9  # three images: the image, ViT and ConViT
+    assert trained.panels[1].labels == ((), ("0.25", "0.75"))
+    assert len(averaged.panels) == 4
+    item, arrays = stored(trained)
+    Record(kind="figure", values=item, arrays=arrays).save(tmp_path / "kept")
+    kept = load(tmp_path / "kept")
+    again = restored(kept.values, kept.arrays)
+    assert again.panels[1].labels == trained.panels[1].labels
+    assert draw_figure(again).pixels().size
+    assert "0.75" in draw_maps(again.panels[1])
+
+
+def test_maps_that_were_read_before_images_were_kept_are_drawn_without():
+    first, trained, _ = drawn_inside({})
+    assert [panel.photographs for panel in (*first.panels, *trained.panels)] == [None] * 9
+
+
+def test_windows_are_drawn_over_training_where_they_were_read():
+    windows = np.zeros((2, 4, 3))
+    windows[1, :, 1] = 0.5
+    plan = STUDIES["locality-in-training"].plan(PAPER)
+    for arrays, count in (({}, 0), ({"windows/a": windows}, 2)):
+        record = Record(kind="looks", values={"epochs": [0, 8]}, arrays=arrays)
+        records = {(k, r): [record] for k, (_, rs) in plan.wanted().items() for r in rs}
+        figure = plan.figures[2](Results(records))
+        assert len(figure.panels) == count
+    assert figure.panels[0].series[0].y == [0.0, 0.5]
+    assert "0.50 patches" in figure.reading
+
+
+def test_attention_applied_n_times_multiplies_every_frequency_n_times():
+    """Proposition B.1 of Park and Kim: only frequency 0 is left."""
+    rows = axis_windows(window_weight(torch.zeros(1, 1, dtype=torch.float64), 1.0), (65,))[0][0]
+    kernel = rows[32].roll(-32)  # far from the border: a distribution of offsets
+    offset = torch.fft.fftfreq(65, 1 / 65, dtype=torch.float64)
+    response = torch.fft.fft(kernel)
+    repeated = torch.fft.ifft(response**5).real
+    variance, five = (float((p * offset**2).sum()) for p in (kernel, repeated))
+    assert five == pytest.approx(5 * variance, rel=1e-9)  # Var(a + ... + a) = N Var(a)
+    assert response[0].abs() == pytest.approx(1.0, rel=1e-12)
+    assert response[1:].abs().max() < 1
+    assert (response[1:].abs() ** 5000).max() < 1e-3  # the mean alone is left
+    shift = torch.fft.fft(torch.zeros(65, dtype=torch.float64).index_fill(0, torch.tensor(1), 1.0))
+    torch.testing.assert_close(shift.abs(), torch.ones_like(offset))  # no variance: nothing goes
+
+
+def test_gpsas_windows_on_a_grid_leave_the_mean_too():
+    layer = GPSA(9, 9).double()
+    window = layer.attention(torch.zeros(1, 49, 9).double(), (7, 7)).position[0].mean(0).detach()
+    x = torch.randn(49, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    spread = [float((window.matrix_power(n) @ x).std(0).max()) for n in (0, 10, 100, 1000)]
+    assert spread == sorted(spread, reverse=True)
+    assert spread[-1] < 1e-6
+
+
+def test_published_corruptions_next_to_the_images_are_read_at_the_papers_scale(tmp_path):
+    data = f"cifar100:{tmp_path}/cifar100"
+    assert published_corruptions(data) is None
+    (tmp_path / "CIFAR-100-C").mkdir()
+    assert published_corruptions("cifar100") is None
+    found = published_corruptions(data)
+    assert found.options == {"folder": str(tmp_path / "CIFAR-100-C")}
+    names = {}
+    for scale in (PAPER, LAPTOP):
+        plan = STUDIES["alternet"].plan(replace(scale, data=data))
+        names[scale.name] = {r.name for _, rs in plan.wanted().values() for r in rs.values()}
+    assert "published-corruptions" in names["paper"]
+    assert "published-corruptions" not in names["laptop"]
+
+
+def test_published_corruptions_are_read_of_a_run(tmp_path):
+    photos = write_folder(tmp_path / "photos", ["a", "b"], count=6, size=(16, 16))
+    made = Training(
+        model="resnet_micro",
+        data=str(photos),
+        recipe="laptop",
+        epochs=1,
+        changes={"batch_size": 4, "warmup_epochs": 0},
+    )
+    folder = tmp_path / "c"
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3)).astype(np.uint8)
+    np.save(folder / "labels.npy", np.tile(np.arange(2), 5))
+    np.save(folder / "fog.npy", pixels)
+    reading = Reading(name="published-corruptions", options={"folder": str(folder)})
+    run_all([(made, (reading,), 0)], tmp_path, Engine())
+    record = reading_of(made, reading, 0, tmp_path)
+    assert record.values["corruptions"] == ["fog"]
+    assert 0 <= record.values["mean"] <= 1

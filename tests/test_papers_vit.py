@@ -28,7 +28,9 @@ FIGURES = [
     "E.1",
     "F.1",
 ]
-STUDIES = [s for s in catalog().values() if any(what.startswith("ViT ") for what in s.covers)]
+STUDIES = [
+    s for s in catalog().values() if any(what.startswith("Park & Kim ") for what in s.covers)
+]
 
 
 def plans(scale):
@@ -41,8 +43,8 @@ def wanted(scale):
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_of_the_paper_has_a_study(figure):
-    assert f"ViT Fig. {figure}" in {what for what, _ in covered()}
-    assert find(f"ViT Fig. {figure}") in STUDIES
+    assert f"Park & Kim Fig. {figure}" in {what for what, _ in covered()}
+    assert find(f"Park & Kim Fig. {figure}") in STUDIES
 
 
 @pytest.mark.slow
@@ -187,7 +189,7 @@ def test_a_bowl_rises_to_its_border_and_a_straight_path_is_one_long():
 
 
 def test_the_rise_with_batch_statistics_is_another_reading_where_there_is_batchnorm():
-    table = next(t for t in find("ViT Fig. 1").plan(LAPTOP).tables if t.name == "rise")
+    table = next(t for t in find("Park & Kim Fig. 1").plan(LAPTOP).tables if t.name == "rise")
     assert table.columns == ["NLL + l2", "NLL", "NLL with batch statistics"]
     for label in table.rows:
         readings = [cell.measurement.reading for cell in table.row(label)]

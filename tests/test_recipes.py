@@ -8,10 +8,11 @@ from torch.nn import functional as F
 
 from model_making import few_digits
 from vitascope import data
+from vitascope.errors import UserError
 from vitascope.loading.opening import build
 from vitascope.models.registry import OURS
 from vitascope.training import RECIPES, recipe, train
-from vitascope.training.trainer.optimizer import learning_rate
+from vitascope.training.trainer.optimizer import build_optimizer, learning_rate
 from vitascope.training.trainer.update import reseed
 
 SMALL = sorted(name for name in OURS if "micro" in name)
@@ -225,3 +226,25 @@ def test_the_first_step_of_a_recipe_is_the_one_by_hand(name, tmp_path):
 @pytest.mark.parametrize("model", [name for name in SMALL if name != "convit_micro"])
 def test_the_first_step_of_a_small_model_is_the_one_by_hand(model, tmp_path):
     check_one_step("laptop", model, tmp_path / "a")
+
+
+def test_betas_eps_and_momentum_reach_the_optimizer_and_only_those_that_have_them():
+    model = torch.nn.Linear(2, 2)
+    adam = build_optimizer(model, recipe("deit", betas=(0.8, 0.95), eps=1e-6))
+    assert adam.defaults["betas"] == (0.8, 0.95)
+    assert adam.defaults["eps"] == 1e-6
+    sgd = build_optimizer(model, recipe("deit").override(optimizer="sgd", momentum="0.5"))
+    assert sgd.defaults["momentum"] == 0.5
+    read = recipe("deit").override(betas="[0.7, 0.9]")
+    assert read.betas == (0.7, 0.9)
+    assert type(read).from_dict(read.to_dict()) == read
+    assert not {"betas", "eps", "momentum"} & set(recipe("deit").to_dict())
+    usual = build_optimizer(model, recipe("deit")).defaults
+    assert (usual["betas"], usual["eps"]) == ((0.9, 0.999), 1e-8)
+    for wrong, says in (
+        ({"momentum": 0.9}, "adamw has no momentum"),
+        ({"betas": (0.9, 1.5)}, "betas"),
+        ({"betas": "0.9"}, "betas"),
+    ):
+        with pytest.raises(UserError, match=says):
+            build_optimizer(model, recipe("deit").override(**wrong))

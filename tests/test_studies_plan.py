@@ -8,7 +8,7 @@ import pytest
 
 from vitascope.errors import UserError
 from vitascope.papers.answer import filled
-from vitascope.papers.catalog import catalog, covered, find
+from vitascope.papers.catalog import catalog, covered, find, find_all
 from vitascope.papers.plan import (
     TOP1,
     TOP5,
@@ -33,9 +33,11 @@ EVERYWHERE = [(name, scale) for name in STUDIES for scale in SCALES]
 # Every table and figure of the three papers that shows results.
 CONVIT = [f"ConViT Table {i}" for i in range(1, 7)]
 CONVIT += [f"ConViT Fig. {i}" for i in (2, 3, *range(5, 18))]
-VIT = [f"ViT Fig. {i}" for i in (1, 2, *range(4, 11), 12)]
-VIT += [f"ViT Fig. C.{i}" for i in range(1, 8)] + [f"ViT Fig. D.{i}" for i in range(1, 5)]
-VIT += ["ViT Fig. E.1", "ViT Fig. F.1"]
+VIT = [f"Park & Kim Fig. {i}" for i in (1, 2, *range(4, 11), 12)]
+VIT += [f"Park & Kim Fig. C.{i}" for i in range(1, 8)] + [
+    f"Park & Kim Fig. D.{i}" for i in range(1, 5)
+]
+VIT += ["Park & Kim Fig. E.1", "Park & Kim Fig. F.1"]
 BROADCASTING = [f"CB Table S{i}" for i in range(1, 7)] + ["CB Fig. S1"]
 
 PLAIN = Training(model="vit_micro", data="digits", recipe="laptop")
@@ -52,6 +54,25 @@ def test_every_table_and_figure_has_a_study(what):
 )
 def test_a_study_is_found_however_it_is_typed(text):
     assert find(text).name == "sample-efficiency"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("park-kim-fig-6", ["pooling"]),
+        ("Park and Kim, Figure 6", ["pooling"]),
+        ("vit-fig-6", ["pooling"]),  # its first name
+        ("park-kim-fig-2b", ["frequencies"]),  # a letter of a whole figure
+        ("park-kim-fig-12a", ["build-up"]),  # a letter that has a study
+        ("park-kim-fig-f-1a", ["augmentation"]),
+        ("park-kim-fig-12", ["alternet", "build-up"]),
+        ("convit-fig-11", ["sample-efficiency", "sizes", "long-training"]),
+        ("convit-fig-12", ["ablation", "locality-strength"]),
+        ("convit-fig-2-right", ["sizes"]),
+    ],
+)
+def test_a_figure_names_every_study_of_its_parts(text, names):
+    assert [study.name for study in find_all(text)] == names
 
 
 def test_a_figure_is_not_taken_for_one_that_begins_alike():

@@ -162,6 +162,7 @@ class Maps:
     log: bool = True
     query: tuple[float, float] | None = None  # the query patch: down, across
     unringed: tuple[str, ...] = ()  # rows in which something else looks
+    labels: tuple[tuple[str, ...], ...] = ()  # words on each map (R, C): a gate
     photographs: np.ndarray | None = None  # below the maps of a column (C, H, W, 3), 0 to 1
 
 
@@ -302,7 +303,7 @@ def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("rows", "columns", "unringed", "groups", "x_names"):
         if name in values:
             values[name] = tuple(map(str, values[name]))
-    for name in ("levels", "rings"):
+    for name in ("levels", "rings", "labels"):
         if name in values:
             values[name] = tuple(map(tuple, values[name]))
     return values

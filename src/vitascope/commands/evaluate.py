@@ -37,6 +37,8 @@ class Evaluate:
       vitascope evaluate runs/a --data pets/ --map-classes puppy=dog kitten=cat
       vitascope evaluate convit_tiny --pretrained --data imagenet-v2:/data/v2
       vitascope evaluate vit_micro --weights my.safetensors --data digits
+      vitascope evaluate vit_micro@my.safetensors --model-args depth=8 \\
+          --data digits
       vitascope evaluate runs/a --on occlusion,fgsm,frequency,corruptions,calibration --out robust
       vitascope evaluate runs/a --on fgsm pgd --epsilons 1/255 8/255 --steps 20
     """
@@ -59,6 +61,7 @@ class Evaluate:
     weights: Path | None = None
     """File of weights for a model given by name."""
     pretrained: fields.TimmWeights = False
+    model_args: fields.ModelArguments = ()
     map_classes: fields.ClassNames = ()
     split: Literal["test", "train", "all"] = "test"
     """Which images. Where the source has no test set, test is a fifth of them; all is every one."""
@@ -108,6 +111,7 @@ def run(options: Evaluate, model: "nn.Module | None" = None) -> Result:
         check_weights_can_be_had([options.model])
     use_threads(options.threads)
     from vitascope.runs.tasks.training import load_task_run
+    from vitascope.runs.train_model import pairs
     from vitascope.training.classes import class_pairs
 
     done = load_task_run(options.model) if model is None else None
@@ -117,6 +121,7 @@ def run(options: Evaluate, model: "nn.Module | None" = None) -> Result:
         "weights": None if options.weights is None else str(options.weights),
         "num_workers": options.workers,
         "num_images": options.images,
+        "model_args": pairs(options.model_args, "--model-args"),
         "map_classes": class_pairs(options.map_classes),
         **fields_of(options, ("pretrained", "image_size", "batch_size", "device", "split")),
     }
@@ -134,7 +139,10 @@ def _task(options: Evaluate, done: Any) -> Result:
     from vitascope.runs.tasks.training import evaluate_task
 
     usual = {each.name: each.default for each in dataclasses.fields(Evaluate)}
-    others = ("on", "weights", "pretrained", "map_classes", "split", "images", "image_size")
+    others = (
+        *("on", "weights", "pretrained", "model_args", "map_classes"),
+        *("split", "images", "image_size"),
+    )
     for name in others:
         if getattr(options, name) != usual[name]:
             option = f"--{name.replace('_', '-')}"

@@ -53,6 +53,13 @@ ImageSize = Annotated[Side | None, arg(help="Resize the images to this side, in 
 ModelSize = Annotated[
     Side | None, arg(help="Resize the images to this side; the model's own when left out.")
 ]
+ModelArguments = Annotated[
+    tuple[str, ...],
+    arg(
+        help="Arguments of a model given by name, as NAME=VALUE: qkv_bias=false "
+        "locality_strength=2."
+    ),
+]
 TimmWeights = Annotated[bool, arg(help="Use timm's pretrained weights for a model given by name.")]
 Device = Annotated[str | None, arg(help="cpu, cuda or mps; the best there is when left out.")]
 WorkerCount = Annotated[Workers, arg(help="Processes that decode image files.")]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Inspect:
     """Look inside any model: attention, gates, frequencies, similarity, lesions.
 
-    Measures: nonlocality, gates, entropy, maps, fourier, variance, norms, cka, masking, lesion, and
-    with --out explorer (every patch's attention, for `vitascope report`). All that make sense for
-    the model are taken unless --measures names some. Taken only when named:
+    Measures: nonlocality, gates, windows, entropy, maps, fourier, variance, norms, cka, masking,
+    lesion, and with --out explorer (every patch's attention, for `vitascope report`). All that
+    make sense for the model are taken unless --measures names some. Taken only when named:
     relevance (which parts of an image the prediction depends on),
     occlusion, fgsm, pgd, frequency, corruption, calibration (vitascope evaluate --on has options),
     and hessian, blocks, density, landscape, trajectory on augmented training images.
@@ -35,6 +35,7 @@ class Inspect:
       vitascope inspect convit_micro --data digits --measures nonlocality,gates
       vitascope inspect timm:resnet18 --pretrained --data photos/ --measures relevance --out inside
       vitascope inspect timm:resnet50 --pretrained --data photos/ --measures fourier --level block
+      vitascope inspect convit_micro --model-args locality_strength=2 --data digits --measures maps
       vitascope inspect runs/a --other runs/b --measures cka --out inside
       vitascope inspect runs/a --measures occlusion fgsm frequency calibration --out inside
       vitascope inspect runs/a --measures hessian landscape --batches 32 --processes 2 --out inside
@@ -84,6 +85,7 @@ class Inspect:
     prefix_tokens: Annotated[int, Within(0)] | None = None
     """Class and other tokens before the patches, for such a model."""
     pretrained: fields.TimmWeights = False
+    model_args: fields.ModelArguments = ()
     seed: Seed = 0
     """Decides random weights and the choice of images."""
     device: fields.Device = None
@@ -176,6 +178,7 @@ def settings_of(options: Inspect) -> "InspectRequest":
     """Turn the options into a request for measurements."""
     from vitascope.inspection.curvature import Curvature
     from vitascope.inspection.inspect import InspectRequest
+    from vitascope.runs.train_model import pairs
     from vitascope.training.classes import class_pairs
     from vitascope.training.run_folder.run import run_folder
 
@@ -195,6 +198,7 @@ def settings_of(options: Inspect) -> "InspectRequest":
         num_images=options.images,
         map_classes=class_pairs(options.map_classes),
         num_prefix_tokens=options.prefix_tokens,
+        model_args=pairs(options.model_args, "--model-args"),
         curvature=curvature,
         explorer=options.out is not None,
     )

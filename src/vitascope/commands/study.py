@@ -31,7 +31,8 @@ class StudyOptions(EngineOptions):
     a verdict on every claim: agrees, disagrees, undecided, or not testable here. If it is
     interrupted, the same command continues; finished runs are used again, also by other studies
     in the same folder.
-    vitascope study --list names all studies; a table or figure names one too: convit-table-3.
+    vitascope study --list names all studies; a table or figure names one too: convit-table-3,
+    park-kim-fig-2b. A figure whose parts are in several studies runs all of them: convit-fig-11.
 
     Examples:
       vitascope study sample-efficiency --scale laptop
@@ -149,25 +150,27 @@ def main(words: Sequence[str]) -> None:
 
 
 def papers_studies(name: str, words: Sequence[str]) -> tuple[list[Any], StudyOptions]:
-    """The studies that ``name`` stands for (all of them for ``--all``), and their options."""
-    from vitascope.papers.catalog import catalog, find
+    """The studies that ``name`` stands for (all of a figure's parts), and their options."""
+    from vitascope.papers.catalog import catalog, find_all
 
     near = get_close_matches(name, SEARCHES)
     if near and not get_close_matches(name, catalog(), cutoff=0.9):
         raise unknown("study", name, [*SEARCHES, *catalog()])
-    studies = list(catalog().values()) if name == "--all" else [find(name)]
+    studies = list(catalog().values()) if name == "--all" else find_all(name)
     return studies, parse(StudyOptions, f"vitascope study {name}", words)
 
 
 def run(name: str, options: StudyOptions) -> Result:
     """Answer one study of a paper and write the page of its folder."""
     from vitascope.papers.answer import check_images
-    from vitascope.papers.catalog import find
+    from vitascope.papers.catalog import find_all
     from vitascope.report.page import write_folder_page
 
-    study = find(name)
+    study, *others = find_all(name)
     check_images({study.name: study.plan(scale_of(study, options))})
-    return replace(_answered(study, options), written=write_folder_page(options.out))
+    result = replace(_answered(study, options), written=write_folder_page(options.out))
+    also = f"note: {name} has further parts: {', '.join(each.name for each in others)}"
+    return replace(result, notes=(*result.notes, also)) if others else result
 
 
 def _answered(study: Any, options: StudyOptions) -> Result:
@@ -208,7 +211,8 @@ def run_papers(studies: Sequence[Any], options: StudyOptions) -> None:
     if options.keep is not None and options.plan:
         raise UserError("--plan runs nothing, so there is nothing to --keep; give one of them")
     if options.records and len(studies) > 1:
-        raise UserError("--records are those of one study; name it instead of --all")
+        names = ", ".join(study.name for study in studies[:3])
+        raise UserError(f"--records are those of one study; name one of them: {names}, …")
     if options.scale == "paper" or options.plan:
         for study in studies:
             print(

@@ -139,6 +139,7 @@ def open_labelled(
     num_images: int | None = None,
     seed: int = 0,
     map_classes: Mapping[str, str] | None = None,
+    model_args: Mapping[str, Any] | None = None,
 ) -> LabelledSession:
     """Open the model, or take one, and load the images in its size and normalisation.
 
@@ -158,6 +159,7 @@ def open_labelled(
         seed=seed,
         device=device,
         map_classes=map_classes,
+        arguments=model_args,
         new_head=False,
     )
     if split == "all":
@@ -183,6 +185,7 @@ def open_labelled(
             "data": session.source,
             "split": split,
             "weights": weights,
+            "model_args": dict(model_args or {}),
             "image_size": image_size or session.opened.preprocessing.side,
             "num_images": num_images,
             "map_classes": dict(map_classes or {}),

@@ -31,14 +31,16 @@ class InitialMaps:
         return Record(kind="first-look", values=values, arrays={"maps": self.maps}, seed=None)
 
 
-def initial_maps(strengths: tuple[float, ...] = STRENGTHS, side: int = 14) -> InitialMaps:
+def initial_maps(
+    strengths: tuple[float, ...] = STRENGTHS, side: int = 14, query: tuple[int, int] | None = None
+) -> InitialMaps:
     """Maps of heads at ``CENTRES`` (equation 5), on a square grid; nothing in them is random.
 
     >>> found = initial_maps(strengths=(20.0,), side=5)
     >>> np.argwhere(found.maps[0, 0] > 0.99).tolist(), found.query  # down, across
     ([[1, 3]], (2, 2))
     """
-    query = (side // 2, side // 2)
+    query = query or (side // 2, side // 2)
     offsets = torch.tensor(CENTRES, dtype=torch.float64)
     maps = []
     for strength in strengths:

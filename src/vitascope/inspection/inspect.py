@@ -22,12 +22,14 @@ from vitascope.inspection.curvature import CURVATURE, Curvature, measure_curvatu
 from vitascope.inspection.robustness import ROBUSTNESS, Trial, measure_robustness
 from vitascope.loading.opening import is_named
 from vitascope.loading.session import Session, image_converter, open_session
+from vitascope.measure.attention.windows import WEIGHT, position_weights
 from vitascope.measure.features.fourier import End
 from vitascope.measure.streaming.one_pass import STREAMING
+from vitascope.models.weights import read_state
 from vitascope.progress import OnStep, Steps
 from vitascope.record import Record
 
-MEASURES = (*STREAMING, "gates", "masking", "lesion")
+MEASURES = (*STREAMING, "gates", "windows", "masking", "lesion")
 ON_REQUEST = ("relevance", *ROBUSTNESS, *CURVATURE)  # taken when they are named
 EXPLORER = "explorer"  # maps for a page; taken by default too, and no figure or line of its own
 _SMALLEST_BATCH = 4  # CKA compares images within a batch
@@ -54,6 +56,7 @@ class InspectRequest:
     grid: tuple[int, int] | None = None
     num_prefix_tokens: int | None = None
     pretrained: bool = False
+    model_args: Mapping[str, Any] = field(default_factory=dict)  # of a model given by name
     seed: int = 0
     device: str | None = None
     curvature: Curvature = field(default_factory=Curvature)
@@ -84,6 +87,7 @@ class InspectRequest:
             "epoch": self.epoch,
             "seed": self.seed,
             "pretrained": self.pretrained,
+            "arguments": dict(self.model_args),
             "image_size": self.image_size,
             "device": self.device,
             "map_classes": dict(self.map_classes),
@@ -265,6 +269,21 @@ def _gates(request: InspectRequest, session: Session, *_: Any) -> Any:
     return measure.gates(session.model, layers=fitting or request.layers)
 
 
+def _windows(request: InspectRequest, session: Session, *_: Any) -> Any:
+    """Windows of the positional layers that match; of a run also at the epochs that it kept."""
+    weights = position_weights(session.model)
+    fitting = [p for p in request.layers if any(fnmatchcase(name, p) for name in weights)]
+    run, earlier = session.opened.run, {}
+    if run is not None and request.epoch is None:
+        wanted = [f"{name}.{WEIGHT}" for name in weights]
+        for file in sorted(run.folder.glob("weights/epoch-*.safetensors")):
+            state = read_state(file)
+            earlier[int(file.stem.split("-")[1])] = {n: state[n] for n in wanted if n in state}
+        if earlier:
+            earlier[run.epochs] = session.model.state_dict()
+    return measure.windows(session.model, layers=fitting or request.layers, earlier=earlier)
+
+
 def _labelled(
     name: str, request: InspectRequest, session: Session, batches: EvalBatches, steps: Steps
 ) -> Any:
@@ -302,6 +321,7 @@ def _curved(
 
 _ALONE: dict[str, Callable[[InspectRequest, Session, EvalBatches, Steps], Any]] = {
     "gates": _gates,
+    "windows": _windows,
     "relevance": _relevance,
     **{name: partial(_labelled, name) for name in ("masking", "lesion", *ROBUSTNESS)},
     **{name: partial(_curved, name) for name in CURVATURE},

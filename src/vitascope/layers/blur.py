@@ -10,15 +10,19 @@ Its frequency response is |cos(w / 2)| along each axis for k = 2: 1 at frequency
 the border the last point is repeated, so that a constant map stays as it is and maps keep their
 size; the paper does not say what it does there.
 
+:class:`ReleasedBlur` is the one of the authors' code: of relu(10 tanh(x / 10)), with zeros beyond
+the border on all sides, so that a map grows by one point each way.
+
 Shapes: B images, C channels, maps (h, w).
 """
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.errors import UserError
 
-__all__ = ["BoxBlur"]
+__all__ = ["BLURS", "BoxBlur", "ReleasedBlur"]
 
 
 class BoxBlur(nn.Module):
@@ -45,3 +49,22 @@ class BoxBlur(nn.Module):
     def extra_repr(self) -> str:
         """Return what ``print(model)`` shows."""
         return f"size={self.size}"
+
+
+class ReleasedBlur(BoxBlur):
+    """The mean over k x k neighbours of bounded, rectified values, as Park and Kim released it.
+
+    >>> import torch
+    >>> ReleasedBlur(2)(torch.full((1, 1, 1, 1), 1e3)).tolist()
+    [[[[2.5, 2.5], [2.5, 2.5]]]]
+    """
+
+    bound = 10.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, h, w) -> (B, C, h + k - 1, w + k - 1)"""
+        bounded = F.relu(self.bound * torch.tanh(x / self.bound))
+        return F.avg_pool2d(F.pad(bounded, (self.size - 1,) * 4), self.size, stride=1)
+
+
+BLURS = {"box": BoxBlur, "released": ReleasedBlur}

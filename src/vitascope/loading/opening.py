@@ -140,6 +140,7 @@ def open_model(
         opened = _from_name(text, pretrained, side, seed, arguments)
     else:
         opened = _from_elsewhere(text)
+    _check_arguments(opened.model, arguments)
     if weights is not None:
         load_weights(opened.model, weights)
         opened = replace(opened, random=False)

@@ -19,7 +19,7 @@ from vitascope.data.held_out import one_fold
 from vitascope.data.sources.given import GivenImages
 from vitascope.errors import UserError
 from vitascope.loading.model import FALLBACK, OpenedModel
-from vitascope.loading.opening import open_model
+from vitascope.loading.opening import is_named, open_model
 from vitascope.training.classes import joined
 
 GUESSING = 1.2  # times the accuracy of guessing: below, a run has learned little
@@ -250,6 +250,13 @@ def open_session(
     Raises:
         UserError: If there is no such model, or an option does not go with it.
     """
+    arguments = options.get("arguments")
+    if arguments and not (isinstance(text, str) and is_named(text)):
+        name = text if isinstance(text, str) else type(text).__name__
+        raise UserError(
+            f"--model-args ({', '.join(arguments)}) is for a model given by name; {name} is built "
+            "already, with arguments of its own"
+        )
     opened = open_model(text, image_size=image_size, **options)
     session = Session(
         opened=opened,

@@ -16,6 +16,7 @@ from vitascope.measure.attention.entropy import entropy as entropy
 from vitascope.measure.attention.gates import gates as gates
 from vitascope.measure.attention.maps import maps as maps
 from vitascope.measure.attention.nonlocality import nonlocality as nonlocality
+from vitascope.measure.attention.windows import windows as windows
 from vitascope.measure.curvature.blocks import blocks as blocks
 from vitascope.measure.curvature.density import density as density
 from vitascope.measure.curvature.hessian import hessian as hessian

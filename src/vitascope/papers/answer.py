@@ -234,7 +234,7 @@ def _record(
     finals = [r for t, _ in plan.wanted().values() for r in results.of(t)]
     num_test = max((r.values["num_test"] for r in finals), default=None)
     claims = [judged(claim, plan.contrast(claim), results, num_test) for claim in plan.claims]
-    figures = [stored(figure) for figure in drawn]
+    figures = [stored(figure) for figure in drawn if figure.panels]
     arrays = {name: array for _, more in figures for name, array in more.items()}
     values = {
         "study": study.name,

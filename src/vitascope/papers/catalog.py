@@ -60,21 +60,40 @@ def _plain(text: str) -> str:
 
     >>> _plain("ConViT Figure 10"), _plain("convit-fig-10")
     ('convit fig 10', 'convit fig 10')
+    >>> _plain("Park & Kim Fig. 2b"), _plain("vit-fig-2b")
+    ('park kim fig 2b', 'park kim fig 2b')
     """
-    parts = re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
+    parts = re.sub(r"[^a-z0-9]+", " ", text.lower().replace(" and ", " ")).split()
+    if parts[:1] == ["vit"]:  # what Park and Kim's paper was called here at first
+        parts[:1] = ["park", "kim"]
     return " ".join("fig" if word == "figure" else word for word in parts)
 
 
-def find(text: str) -> Study:
-    """The study of this name, or the first one that covers this table or figure."""
+def find_all(text: str) -> list[Study]:
+    """The study of this name, or all that cover this table or figure or a part of it.
+
+    A letter that no study names falls back to the whole figure.
+
+    >>> [study.name for study in find_all("convit-fig-11")]
+    ['sample-efficiency', 'sizes', 'long-training']
+    >>> [study.name for study in find_all("park-kim-fig-2b")]
+    ['frequencies']
+    """
     studies = catalog()
     if text in studies:
-        return studies[text]
+        return [studies[text]]
     wanted = _plain(text)
-    for cover, name in covered():
-        if wanted and re.match(rf"{re.escape(wanted)}(\b|$)", _plain(cover)):
-            return studies[name]
+    for words in (wanted, re.sub(r"(?<=\d)[a-z]$", "", wanted)):
+        part = re.compile(rf"{re.escape(words)}(\b|[a-z]$)")
+        names = [name for cover, name in covered() if words and part.match(_plain(cover))]
+        if names:
+            return [studies[name] for name in dict.fromkeys(names)]
     raise UserError(
         f"no study {text!r}; there are: {', '.join(studies)}; or name a table or figure, as "
         "convit-table-2 (vitascope study --list shows them all)"
     )
+
+
+def find(text: str) -> Study:
+    """The study of this name, or the first one that covers this table or figure."""
+    return find_all(text)[0]

@@ -71,7 +71,8 @@ def is_final_top1(cell: CellSpec) -> bool:
 
 def of_accuracy_alone(plan: Plan) -> set[str]:
     """Keys of the trainings of which a plan wants the final top-1 and nothing else."""
-    more = {key for cell in plan.cells() if not is_final_top1(cell) for key in cell.runs}
+    own = [cell for cell in plan.cells() if not cell.parts]
+    more = {key for cell in own if not is_final_top1(cell) for key in cell.runs}
     return set(plan.wanted()) - more - {training.key for training, _ in plan.for_figures}
 
 
@@ -84,6 +85,8 @@ def _cells(study: Record, plan: Plan) -> dict[CellSpec, list[float]] | None:
     num_seeds = len(study.values.get("seeds") or ())
     numbers: dict[CellSpec, list[float]] = {}
     for table in plan.tables:
+        if all(cell.parts for cell in table.filled.values()):
+            continue  # follows from the others
         earlier = stored.get(table.name, {})
         rows = earlier.get("rows") or ()
         same = earlier.get("columns") == table.columns

@@ -56,6 +56,7 @@ def shares_panel(
     fractions: Sequence[float],
     *,
     model: bool = True,
+    y: str = "top-1, %",
 ) -> Lines:
     """Top-1 against the share of the images, a line per row of a table."""
     series = [
@@ -67,16 +68,51 @@ def shares_panel(
         )
         for label, cells in rows.items()
     ]
-    return lines(title, series, x="images of each class, %", y="top-1, %", x_log=True)
+    return lines(title, series, x="images of each class, %", y=y, x_log=True)
 
 
-def curves_figure(results: Results, runs: Mapping[str, Training], title: str) -> Figure:
-    """Top-1 and training loss over epochs, means over seeds; one line per run."""
-    panels = []
-    for key, factor, label in (("top1", 100.0, "top-1, %"), ("train_nll", 1.0, "training loss")):
+def gains_panel(results: Results, title: str, gains: Mapping[str, Mapping[str, CellSpec]]) -> Dots:
+    """Relative gains as dots, a series per key and a group per name below it."""
+    groups = tuple(dict.fromkeys(group for cells in gains.values() for group in cells))
+    series = tuple(
+        DotSeries(
+            label=label,
+            values=[results.values(cells.get(group)) for group in groups],
+            paper=[cells[group].paper if group in cells else None for group in groups],
+        )
+        for label, cells in gains.items()
+    )
+    return Dots(title=title, y_label="relative gain, %", groups=groups, series=series)
+
+
+_CURVES = {  # of a run: factor, and what the axis says
+    "top1": (100.0, "top-1, %"),
+    "top5": (100.0, "top-5, %"),
+    "train_nll": (1.0, "training loss"),
+    "test_nll": (1.0, "test loss"),
+}
+
+
+def curves_figure(
+    results: Results,
+    runs: Mapping[str, Training],
+    title: str,
+    *,
+    quantities: Sequence[str] = ("top1", "train_nll"),
+    gains: Mapping[str, CellSpec] | None = None,
+) -> Figure:
+    """Top-1 and training loss over epochs, means over seeds; one line per run.
+
+    ``gains`` are relative gains to draw next to them. What an earlier reading lacks is left out.
+    """
+    panels: list[Lines | Dots] = []
+    for key in quantities:
+        factor, label = _CURVES[key]
         series = []
         for run, training in runs.items():
-            records = results.of(training, CURVES)
+            records = [r for r in results.of(training, CURVES) if key in r.values]
+            if not records:
+                continue
             shortest = min(len(r.values["epoch"]) for r in records)
             epochs = records[0].values["epoch"][:shortest]
             columns = [
@@ -85,8 +121,12 @@ def curves_figure(results: Results, runs: Mapping[str, Training], title: str) ->
             ]
             last = max(epochs)
             series.append(over([100 * e / last for e in epochs], columns, run))
-        panels.append(lines(label, series, x="training, % of its epochs", y=label))
-    best = max(panels[0].series, key=lambda line: line.y[-1] or 0.0)
+        if series:
+            panels.append(lines(label, series, x="training, % of its epochs", y=label))
+        if key == "top1":
+            best = max(series, key=lambda line: line.y[-1] or 0.0)
+    if gains:
+        panels.append(gains_panel(results, "relative improvement", {"ConViT over ViT": gains}))
     reading = f"{best.label} ends highest, at {best.y[-1]:.1f} %."
     return Figure(name="curves", title=title, reading=reading, panels=tuple(panels))
 
@@ -139,6 +179,45 @@ def each_head_figure(
         title=title,
         panels=tuple(panels),
         reading=spread,
+        how="Thin: one head; thick: the mean of a layer. First seed.",
+    )
+
+
+def windows_figure(
+    results: Results, runs: Mapping[str, Training], reading: Reading, title: str
+) -> Figure:
+    """Centre and width of every positional head over training, by run and layer; first seed.
+
+    Earlier readings have none; the figure then has no panel.
+    """
+    panels: list[Lines] = []
+    moves: list[float] = []
+    for run, training in runs.items():
+        record = results.of(training, reading)[0]
+        layers = [name for name in record.arrays if name.startswith("windows/")]
+        x = [max(epoch, 0.5) for epoch in record.values["epochs"]]
+        for index, layer in enumerate(layers, start=1):
+            windows = record.arrays[layer]  # (E, H, 3)
+            drift = np.linalg.norm(windows[..., :-1] - windows[:1, :, :-1], axis=-1)
+            measured = {"drift of the centre, patches": drift, "width, patches": windows[..., -1]}
+            for label, values in measured.items():
+                panels += head_panels(
+                    x,
+                    values[:, None],
+                    [f"layer {index}, {run}"],
+                    y_label=label,
+                    x_label="epoch (0 stands at 0.5)",
+                    x_log=True,
+                )
+            moves.append(float(np.nanmean(drift[-1])) if np.isfinite(drift[-1]).any() else 0.0)
+    most = (
+        f"The centres of a layer moved by up to {max(moves, default=0.0):.2f} patches on average."
+    )
+    return Figure(
+        name="windows",
+        title=title,
+        panels=tuple(panels),
+        reading=most if moves else "These runs were measured before windows were.",
         how="Thin: one head; thick: the mean of a layer. First seed.",
     )
 

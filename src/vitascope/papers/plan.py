@@ -105,11 +105,24 @@ class CellSpec:
     measurement: Measurement = TOP1
     paper: float | None = None  # the published number
     others: Sequence[Training] = ()  # further runs of a number of several (an exponent)
+    parts: Sequence["CellSpec"] = ()  # cells whose numbers the measurement's key is a function of
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Keys of the trainings behind the number."""
         return tuple(training.key for training in (self.training, *self.others))
+
+
+def _gain(before: float, after: float) -> float:
+    return 100 * (after / before - 1)
+
+
+GAIN = Measurement(_gain, "relative gain, %")  # of two numbers
+
+
+def gain(before: CellSpec, after: CellSpec, paper: float | None = None) -> CellSpec:
+    """How much larger the second number is than the first, in percent of the first."""
+    return CellSpec(after.training, GAIN, paper, (before.training,), (before, after))
 
 
 @dataclass(frozen=True)
@@ -283,6 +296,10 @@ class Results:
 
     def per_seed(self, cell: CellSpec) -> list[float | None]:
         """One number per seed; None where there is none."""
+        if cell.parts:
+            numbers = zip(*(self.per_seed(part) for part in cell.parts), strict=True)
+            key: Any = cell.measurement.key
+            return [None if None in each else key(*each) for each in numbers]
         earlier = self.earlier.get(cell, {})
         return [
             earlier[index] if index in earlier else _number(cell, records)

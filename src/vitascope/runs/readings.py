@@ -12,14 +12,16 @@ import numpy as np
 from vitascope import measure
 from vitascope.data import Dataset, EvalBatches, Subset, subset
 from vitascope.errors import UserError, unknown
-from vitascope.inspection.evaluation import evaluate_subject
+from vitascope.inspection.evaluation import evaluate_on, evaluate_subject
 from vitascope.inspection.inspect import (
     MEASURES,
     ON_REQUEST,
     InspectRequest,
     inspect_subject,
 )
+from vitascope.inspection.robustness import Trial
 from vitascope.loading.opening import open_run
+from vitascope.measure.attention.windows import position_weights, window_of
 from vitascope.measure.throughput import throughput
 from vitascope.models.weights import load_weights
 from vitascope.record import Record
@@ -58,7 +60,7 @@ def _final(run: Run, options: dict[str, Any], training: Training) -> Record:
 def _curves(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Accuracy and losses over the epochs that were measured."""
     rows = [row for row in run.metrics if row["top1"] is not None]
-    names = ("epoch", "top1", "test_nll", "train_nll", "train_loss", "ece")
+    names = ("epoch", "top1", "top5", "test_nll", "train_nll", "train_loss", "ece")
     return Record(kind="curves", values={n: [row.get(n) for row in rows] for n in names})
 
 
@@ -89,6 +91,12 @@ def _elsewhere(run: Run, options: dict[str, Any], training: Training) -> Record:
     return evaluate_subject(str(run.folder), **options)
 
 
+def _published_corruptions(run: Run, options: dict[str, Any], training: Training) -> Record:
+    """Accuracy on published corrupted images: ``folder``."""
+    trial = Trial(on=("corruption",), given={"corrupted": options["folder"]}, seed=run.seed)
+    return evaluate_on(str(run.folder), trial=trial)["corruption"]
+
+
 def _throughput(run: Run, options: dict[str, Any], training: Training) -> Record:
     """Images a second of the finished model, on the best device there is."""
     model = open_run(run.folder).model.to(device_of(None))
@@ -106,7 +114,17 @@ def _instrument(name: str, run: Run, options: dict[str, Any], training: Training
     )
     curved = {key: options.pop(key) for key in tuple(options) if hasattr(usual.curvature, key)}
     asked = replace(usual, curvature=replace(usual.curvature, **curved), **options)
-    return inspect_subject(asked).records[name]
+    record = inspect_subject(asked).records[name]
+    if name == "maps" and asked.num_images == 1:
+        record = replace(record, arrays={**record.arrays, "image": _drawn_image(asked)})
+    return record
+
+
+def _drawn_image(asked: InspectRequest) -> np.ndarray:
+    """The one image that a request looks at. (H, W, C) uint8"""
+    session = asked.open_session()
+    pixels = session.images.test.pixels(session.draw(1, asked.seed))[0]
+    return np.asarray(pixels.permute(1, 2, 0))
 
 
 READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
@@ -115,6 +133,7 @@ READINGS: Mapping[str, Callable[[Run, dict[str, Any], Training], Record]] = {
     "looks": _looks,
     "test": _test,
     "elsewhere": _elsewhere,
+    "published-corruptions": _published_corruptions,
     "throughput": _throughput,
     **{name: partial(_instrument, name) for name in (*MEASURES, *ON_REQUEST)},
 }
@@ -135,7 +154,7 @@ def _padded(layers: Sequence[np.ndarray]) -> np.ndarray:
 def gates_and_nonlocality(
     folder: Path, dataset: Dataset, epochs: Sequence[int], chosen: np.ndarray | None = None
 ) -> Record:
-    """Gates and nonlocality of a run at the epochs it kept, on some test images.
+    """Gates, windows and nonlocality of a run at the epochs it kept, on some test images.
 
     Fig. 5 and 6 of the ConViT paper, https://arxiv.org/abs/2103.10697, which takes 1,024 images.
 
@@ -154,6 +173,10 @@ def gates_and_nonlocality(
     values: dict[str, Any] = {"epochs": list(epochs), "num_images": len(images)}
     for epoch in epochs:
         load_weights(model, folder / f"weights/epoch-{epoch:04d}.safetensors")
+        for name, weight in position_weights(model).items():
+            centre, width = window_of(weight)
+            windows = np.concatenate([centre, width[:, None]], axis=1)
+            values_by_name.setdefault(f"windows/{name}", []).append(windows)
         for name, instrument in (("gates", measure.gates), ("nonlocality", measure.nonlocality)):
             try:
                 result: Any = instrument(model, batches)
@@ -165,5 +188,6 @@ def gates_and_nonlocality(
             if name == "nonlocality":
                 first = result.layers[0]
                 values[name] |= {"grid": result.grid[first], "uniform": result.uniform[first]}
-    arrays = {name: np.stack(per_epoch) for name, per_epoch in values_by_name.items()}  # (E, L, H)
+    # gates, nonlocality (E, L, H); windows/LAYER (E, H, 3): centre down and across, width
+    arrays = {name: np.stack(per_epoch) for name, per_epoch in values_by_name.items()}
     return Record(kind="looks", values=values, arrays=arrays)

@@ -1,4 +1,4 @@
-"""Instruments on attention maps: `nonlocality`, `entropy`, `gates`, `maps` of one query.
+"""Instruments on attention maps: `nonlocality`, `entropy`, `gates`, `windows`, `maps` of one query.
 
 Called through `vitascope.measure`; they run on `measure.streaming`.
 """

@@ -43,6 +43,9 @@ class PreActResNet(nn.Module):
         window: Side of the attention windows; 7 behind the ``imagenet`` stem and 4 otherwise.
         bias_per_head: Position biases of each head, or one table per block as released.
         blur: Side of a box blur at the end of each stage (Park and Kim, Fig. 3a: 2); none at 1.
+        blur_kind: ``box``, or ``released``: behind a tanh and a ReLU, as in the authors' code.
+        blur_stages: Numbers of the stages that end with a blur, from 1; all when left out. The
+            authors' have 1, 2 and 3.
         img_size: Ignored; accepted so that all models can be built alike.
         blocks: What the blocks of one order alone take.
     """
@@ -63,6 +66,8 @@ class PreActResNet(nn.Module):
         window: int | None = None,
         bias_per_head: bool = False,
         blur: int = 1,
+        blur_kind: str = "box",
+        blur_stages: Sequence[int] | None = None,
         in_chans: int = 3,
         num_classes: int = 1000,
         global_pool: str = "avg",
@@ -108,6 +113,8 @@ class PreActResNet(nn.Module):
             window=near if window is None else window,
             bias_per_head=bias_per_head,
             blur=blur,
+            blur_kind=blur_kind,
+            blur_stages=blur_stages,
             order=self.order,
             **blocks,
         )

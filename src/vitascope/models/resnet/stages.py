@@ -14,7 +14,7 @@ from timm.layers import calculate_drop_path_rates
 from torch import nn
 
 from vitascope.errors import UserError, unknown
-from vitascope.layers.blur import BoxBlur
+from vitascope.layers.blur import BLURS
 from vitascope.models.resnet.blocks import (
     BasicBlock,
     Bottleneck,
@@ -85,6 +85,8 @@ def residual_stages(
     drop_path_rate: float,
     order: str = "pre",
     blur: int = 1,
+    blur_kind: str = "box",
+    blur_stages: Sequence[int] | None = None,
     groups: int = 1,
     group_width: int = 64,
     **attention: Any,
@@ -99,10 +101,17 @@ def residual_stages(
         drop_path_rate: Of the last block, rising from 0 in the first.
         order: Key of :data:`ORDERS`: whether blocks activate before or after their convolutions.
         blur: Side of the box blur at the end of each stage; none at 1.
+        blur_kind: Key of :data:`BLURS`.
+        blur_stages: Numbers of the stages that end with it, from 1; all when left out.
         groups: Of the 3x3 convolutions of post-activation bottlenecks.
         group_width: Their channels, as :class:`PostActBottleneck` counts them.
         attention: ``head_dim``, ``window`` and ``bias_per_head`` of the attention blocks.
     """
+    if blur_kind not in BLURS:
+        raise unknown("blur_kind", blur_kind, BLURS)
+    blurred = range(1, len(kinds) + 1) if blur_stages is None else blur_stages
+    if not {*blurred} <= {*range(1, len(kinds) + 1)}:
+        raise UserError(f"blur_stages {blur_stages}: there are stages 1 to {len(kinds)}")
     convolution, msa = ORDERS[order][block], ORDERS[order]["msa"]
     grouped = {} if groups == 1 else {"groups": groups, "group_width": group_width}
     rates: Any = iter(calculate_drop_path_rates(drop_path_rate, sum(map(len, kinds))))
@@ -118,7 +127,7 @@ def residual_stages(
                 inner = out // convolution.expansion
                 blocks.append(msa(*shape, inner=inner, num_heads=num_heads, **attention))
             width = out
-        if blur != 1:
-            blocks.append(BoxBlur(blur))
+        if blur != 1 and stage + 1 in blurred:
+            blocks.append(BLURS[blur_kind](blur))
         stages.append(nn.Sequential(*blocks))
     return nn.ModuleList(stages)

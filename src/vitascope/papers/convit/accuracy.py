@@ -31,6 +31,7 @@ from vitascope.papers.figures import (
 )
 from vitascope.papers.plan import (
     BEST_TOP1,
+    GAIN,
     TOP1,
     TOP5,
     CellSpec,
@@ -42,6 +43,7 @@ from vitascope.papers.plan import (
     TableSpec,
     Training,
     drawing,
+    gain,
     read_claims,
     study,
 )
@@ -57,6 +59,9 @@ _TABLE_2 = {  # share of the images -> top-1 of DeiT-S and ConViT-S, then top-5
     0.5: ((74.6, 78.2), (91.8, 93.8)),
     1.0: ((79.9, 81.4), (95.0, 95.8)),
 }
+
+# Table 2, "Gap": of top-1 and of top-5, in percent of DeiT's
+_GAPS = {0.05: (37, 22), 0.1: (24, 12), 0.3: (12, 5), 0.5: (5, 2), 1.0: (2, 1)}
 
 # Table 1: top-1, top-5, images a second. Those of DeiT-Ti, S and B are Touvron et al.'s.
 _TABLE_1: dict[str, tuple[float, float | None, float]] = {
@@ -104,6 +109,12 @@ SPEED = Measurement(
 )
 
 
+def _gains(grid: Mapping[str, Sequence[Training]], names: Sequence[str]) -> dict[str, CellSpec]:
+    """The relative gain in best top-1 of the second row over the first, by column (Fig. 11)."""
+    cells = ([CellSpec(run, BEST_TOP1) for run in row] for row in grid.values())
+    return {n: gain(*pair) for n, *pair in zip(names, *cells, strict=True)}
+
+
 _EFFICIENCY = """
 [ConViT Table 2]
 ConViT is ahead of the plain ViT on {share} of the images
@@ -133,35 +144,61 @@ def sample_efficiency(scale: Scale) -> Plan:
     where = "against the share of the images (Table 2)"
     table = runs.table("top1", f"Top-1 {where}", TOP1, top1)
     vit, convit = roles
+    drawn = range(len(shares)) if scale.is_paper else (0, -1)  # in Fig. 11
     curves = {
         f"{kind} {shares[i]}": rows[label][i]
         for kind, label in (("ViT", vit), ("ConViT", convit))
-        for i in (0, -1)
+        for i in drawn
     }
+    fifth = runs.table("top5", f"Top-5 {where}", TOP5, top5)
+    gaps = {
+        (name, share): gain(each.filled[vit, share], each.filled[convit, share], _GAPS[f][i])
+        for i, (name, each) in enumerate({"top-1": table, "top-5": fifth}.items())
+        for f, share in zip(fractions, shares, strict=True)
+    }
+    gap = TableSpec(
+        "gap", "ConViT's lead as a share of the ViT's accuracy (Table 2)", gaps, corner="images"
+    )
     return Plan(
         tables=[
             table,
-            runs.table("top5", f"Top-5 {where}", TOP5, top5),
+            fifth,
             runs.table("best_top1", f"Best top-1 during training, {where}", BEST_TOP1),
+            gap,
         ],
         claims=read_claims(
             _EFFICIENCY, vit=vit, convit=convit, share=shares, few=shares[0], all=shares[-1]
         ),
         figures=[
-            drawing(_efficiency_figure, table, fractions),
-            drawing(curves_figure, curves, "Learning curves (Fig. 11 right)"),
+            drawing(_efficiency_figure, table, gap, fractions),
+            drawing(
+                curves_figure,
+                curves,
+                "Learning curves (Fig. 11 right)",
+                gains=_gains(rows, shares),
+            ),
         ],
         for_figures=[(run, CURVES) for run in runs.runs],
     )
 
 
-def _efficiency_figure(results: Results, table: TableSpec, fractions: Sequence[float]) -> Figure:
+def _efficiency_figure(
+    results: Results, table: TableSpec, gap: TableSpec, fractions: Sequence[float]
+) -> Figure:
     rows = {label: table.row(label) for label in table.rows}
+    gains = shares_panel(
+        results,
+        "ConViT's relative gain",
+        {"ConViT over ViT": gap.row("top-1")},
+        fractions,
+        model=False,
+        y=GAIN.unit,
+    )
     return Figure(
         name="efficiency",
         title="Sample efficiency (Fig. 2 left)",
-        panels=(shares_panel(results, "Top-1 by share of the images", rows, fractions),),
-        reading="The higher line makes more of the same images.",
+        panels=(shares_panel(results, "Top-1 by share of the images", rows, fractions), gains),
+        reading="The higher line makes more of the same images; the gain is a share of the ViT's.",
     )
 
 
@@ -175,6 +212,20 @@ ConViT's lead grows with the size of the model
 [ConViT Table 1]
 at size {size}, positional attention slows ConViT down
     speed: {vit} > {convit} at {size}
+"""
+_ONE_WIDTH_ON = """
+[ConViT Table 1]
+at higher throughput, ConViT {small} is ahead of the plain ViT {large}
+    top1: {convit} at {small} > {vit} at {large}
+at higher accuracy, ConViT {small} is faster than the plain ViT {large}
+    speed: {convit} at {small} > {vit} at {large}
+"""
+_STABLE = """
+[ConViT section 4]
+the plain ViT gets worse from S+ to B+
+    top1: {vit} at S+ > {vit} at B+
+ConViT does not get worse from S+ to B+
+    top1: {convit} at B+ > {convit} at S+
 """
 _NONLOCALITY_BY_SIZE = """
 [ConViT Fig. 13]
@@ -208,7 +259,7 @@ def sized(scale: Scale, role: str, fraction: float = 1.0) -> Training:
     covers=(
         "ConViT Table 1",
         "ConViT Fig. 2 right",
-        "ConViT Fig. 11",
+        "ConViT Fig. 11 middle",
         "ConViT Fig. 13",
         "ConViT Fig. 14",
     ),
@@ -239,10 +290,13 @@ def sizes(scale: Scale) -> Plan:
     steps = [(more, less) for less, more in pairwise(inner)] if len(inner) > 2 else []
     ends = {"big": inner[-1], "little": inner[0], "step": steps}
     both = {"vit": vit, "convit": convit}
+    plus = [size for size in PLUS if size in names]
+    shown = plus if scale.is_paper else (PLUS[0], PLUS[-1])
     curves, insides = (
-        {f"{short} {size}": runs[kind, size] for kind, short in PAIR.items() for size in two}
-        for two in ((PLUS[0], PLUS[-1]), (inner[0], inner[-1]))
+        {f"{short} {size}": runs[kind, size] for kind, short in PAIR.items() for size in some}
+        for some in (shown, (inner[0], inner[-1]))
     )
+    pairs = {kind: [runs[kind, size] for size in plus] for kind in PAIR}
     gated = {label: run for label, run in insides.items() if label.startswith("ConViT")}
     trace = attention_trace(scale)
     far, gates = "Nonlocality by size (Fig. 13)", "Gates by size, head by head (Fig. 14)"
@@ -250,13 +304,20 @@ def sizes(scale: Scale) -> Plan:
         tables=tables,
         claims=[
             *read_claims(_BY_SIZE, **both, size=list(names)),
+            *(read_claims(_ONE_WIDTH_ON, **both, small="S+", large="B") if "B" in names else ()),
+            *(read_claims(_STABLE, **both) if {"S+", "B+"} <= {*names} else ()),
             *read_claims(_NONLOCALITY_BY_SIZE, label=vit, **ends),
             *read_claims(_NONLOCALITY_BY_SIZE, label=convit, **ends),
             *read_claims(_GATES_BY_SIZE, convit=convit, inner=list(inner), **ends),
         ],
         figures=[
             drawing(parameters_figure, rows, published=scale.is_paper),
-            drawing(curves_figure, curves, "Learning curves by size (Fig. 11 middle)"),
+            drawing(
+                curves_figure,
+                curves,
+                "Learning curves by size (Fig. 11 middle)",
+                gains=_gains(pairs, plus),
+            ),
             drawing(heads_figure, insides, trace, "nonlocality", far),
             drawing(each_head_figure, gated, trace, "gates", gates),
         ],
@@ -390,7 +451,11 @@ def long_training(scale: Scale) -> Plan:
             loss,
         ],
         claims=read_claims(_LONG_TRAINING, vit=vit, convit=convit, size=list(names)),
-        figures=[drawing(curves_figure, curves, "A long training (Fig. 11 left)")],
+        figures=[
+            drawing(
+                curves_figure, curves, "A long training (Fig. 11 left)", gains=_gains(rows, names)
+            )
+        ],
         for_figures=[(run, CURVES) for run in runs.runs],
     )
 

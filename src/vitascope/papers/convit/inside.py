@@ -4,16 +4,23 @@ d'Ascoli et al. 2021, https://arxiv.org/abs/2103.10697. Fig. 3, 5, 6, 7, 15-17 (
 Tables 5 and 6 (masking at test time).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from vitascope.figure import Figure, Maps
+from vitascope.figure import Figure, Maps, Panel
 from vitascope.papers.convit.measurements import ALL, gate, nonlocality
-from vitascope.papers.figures import CURVES, attention_trace, each_head_figure, heads_figure
+from vitascope.papers.figures import (
+    CURVES,
+    attention_trace,
+    each_head_figure,
+    heads_figure,
+    windows_figure,
+)
 from vitascope.papers.plan import (
     CellSpec,
     Measurement,
@@ -53,11 +60,15 @@ gates fall in training: more attention goes to content
 gates fall with depth: early layers keep more position than late ones
     depth: all heads < 0
 """
-_MAPS = {  # figure -> title, when, of one image
-    "initial": ("Maps before training (Fig. 3)", "before", True),
-    "maps": ("Maps of one image after training (Fig. 7, 16, 17)", "after", True),
-    "averaged": ("Maps averaged over images (Fig. 15)", "", False),
-}
+_ORDER = """
+[ConViT Fig. 5]
+ConViT's second layer ends more local than its first
+    order: first > second
+ConViT's second layer ends more local than its last
+    order: last > second
+"""
+_WINDOWS = "Centres and widths of the positional heads over training (eq. 5)"
+_RED = (214, 39, 40)
 
 
 def _by_depth(record: Record) -> np.ndarray | None:
@@ -110,25 +121,42 @@ def locality_in_training(scale: Scale) -> Plan:
     vit, convit = _networks(scale)
     trace = attention_trace(scale)
     images = scale.pick(paper=100, smoke=8)
-    maps = {
-        (run, when, count): Reading(name="maps", options={"num_images": count, "at": at})
+    averaged = {
+        (run, when): Reading(name="maps", options={"num_images": images, "at": at})
         for run in (vit.model, convit.model)
         for when, at in (("before", 0.0), ("after", 1.0))
-        for count in (1, images)
     }
+    single = {"num_images": 1, "at": 1.0}
+    seeds = [{}, {"seed": 101}, {"seed": 102}][: scale.pick(paper=3, smoke=2)]  # of the images
+    trained = [Reading(name="maps", options={**single, **seed}) for seed in seeds]
+    untrained = Reading(name="maps", options={**single, "at": 0.0})
     runs = {vit.model: vit, convit.model: convit}
     far, gates = "Nonlocality over training (Fig. 5)", "Gates over training, head by head (Fig. 6)"
+    tables = _inside_tables(scale, vit, convit)
+    claims = read_claims(_INSIDE, vit=vit.model, convit=convit.model)
+    if scale.is_paper:
+        layers = {"first": slice(0, 1), "second": slice(1, 2), "last": slice(-1, None)}
+        order: dict[Position, CellSpec | None] = {
+            (name, "end"): CellSpec(convit, nonlocality(scale, layers=which))
+            for name, which in layers.items()
+        }
+        tables.append(TableSpec("order", "ConViT's layers in the end (Fig. 5)", order))
+        claims += read_claims(_ORDER)
     return Plan(
-        tables=_inside_tables(scale, vit, convit),
-        claims=read_claims(_INSIDE, vit=vit.model, convit=convit.model),
+        tables=tables,
+        claims=claims,
         figures=[
             drawing(heads_figure, runs, trace, "nonlocality", far),
             drawing(each_head_figure, {convit.model: convit}, trace, "gates", gates),
-            *(drawing(_maps_figure, name, runs, maps) for name in _MAPS),
+            drawing(windows_figure, {convit.model: convit}, trace, _WINDOWS),
+            drawing(_initial_figure, vit, untrained),
+            drawing(_trained_figure, runs, trained),
+            drawing(_averaged_figure, runs, averaged),
         ],
         for_figures=[
             *((run, reading) for run in (vit, convit) for reading in (trace, CURVES)),
-            *((runs[model], reading) for (model, *_), reading in maps.items()),
+            *((runs[model], reading) for (model, _), reading in averaged.items()),
+            *((run, reading) for run in (vit, convit) for reading in (*trained, untrained)),
         ],
     )
 
@@ -175,33 +203,128 @@ def _over_training(
     }
 
 
-def _maps_figure(
-    results: Results,
-    name: str,
-    runs: Mapping[str, Training],
-    maps: Mapping[tuple[str, str, int], Reading],
+def _initial_figure(results: Results, vit: Training, untrained: Reading) -> Figure:
+    """Fig. 3: an image, an untrained attention layer, and heads that start as a convolution."""
+    from vitascope.inspection.first_maps import initial_maps
+
+    record = results.of(vit, untrained)[0]
+    first = _maps_panel(record, "(b) untrained self-attention, first layer", layers=1)
+    panels: list[Panel] = [*_photograph(record, "(a) "), first]
+    side = first.values.shape[-1]
+    if first.query is not None and first.values.shape[-2] == side:
+        down, across = (round(at) for at in first.query)
+        found = initial_maps(side=side, query=(down, across))
+        panels += [
+            replace(
+                first,
+                title=f"({letter}) positional, α = {strength:g}",
+                rows=("head",),
+                columns=tuple(f"{index + 1}" for index in range(maps.shape[0])),
+                values=maps[None],
+            )
+            for letter, strength, maps in zip("cd", found.strengths, found.maps, strict=True)
+        ]
+    return Figure(
+        name="initial",
+        title="Attention before training (Fig. 3)",
+        reading="Plain attention depends on the image; positional attention is alike for all.",
+        how="Ringed: the query patch; each row on a log scale of its own.",
+        panels=tuple(panels),
+    )
+
+
+def _trained_figure(
+    results: Results, runs: Mapping[str, Training], readings: Sequence[Reading]
 ) -> Figure:
-    """Maps of one image before or after training, or maps averaged over images."""
-    title, wanted, single = _MAPS[name]
+    """Fig. 7, 16 and 17: several images, each with the maps of every layer and head."""
+    panels: list[Panel] = []
+    for number, reading in enumerate(readings, start=1):
+        records = {model: results.of(run, reading)[0] for model, run in runs.items()}
+        panels += _photograph(next(iter(records.values())), f"image {number}: ")
+        panels += [_maps_panel(r, f"{model}, image {number}") for model, r in records.items()]
+    return Figure(
+        name="maps",
+        title="Maps of single images after training (Fig. 7, 16, 17)",
+        reading="Each map is one head; rows are layers, log scale.",
+        how="Ringed: the query patch, in the image a red box; numbers: the gate of a head.",
+        panels=tuple(panels),
+    )
+
+
+def _averaged_figure(
+    results: Results, runs: Mapping[str, Training], readings: Mapping[tuple[str, str], Reading]
+) -> Figure:
+    """Fig. 15: maps averaged over images, before and after training."""
     panels = tuple(
         _maps_panel(results.of(runs[model], reading)[0], f"{model}, {when} training")
-        for (model, when, count), reading in maps.items()
-        if wanted in ("", when) and (count == 1) == single
+        for (model, when), reading in readings.items()
     )
     text = "Each map is one head; rows are layers, the query is the centre patch, log scale."
-    return Figure(name=name, title=title, reading=text, panels=panels)
+    title = "Maps averaged over images (Fig. 15)"
+    return Figure(name="averaged", title=title, reading=text, panels=panels)
 
 
-def _maps_panel(record: Record, title: str) -> Maps:
-    """Attention maps, one row per layer and one column per head."""
-    layers = [name for name in record.values["layers"] if f"mixed/{name}" in record.arrays]
-    each = [record.arrays[f"mixed/{name}"] for name in layers]  # (H, h, w) each
+def _maps_panel(record: Record, title: str, layers: int | None = None) -> Maps:
+    """Attention maps of the first ``layers``, with gates: one row per layer, a column per head."""
+    names = [name for name in record.values["layers"] if f"mixed/{name}" in record.arrays][:layers]
+    each = [record.arrays[f"mixed/{name}"] for name in names]  # (H, h, w) each
     heads = max(len(maps) for maps in each)
     grid = np.full((len(each), heads, *each[0].shape[1:]), np.nan, dtype=np.float32)
     for row, maps in zip(grid, each, strict=True):
         row[: len(maps)] = maps
     columns = tuple(f"head {i + 1}" for i in range(heads))
-    return Maps(title=title, rows=tuple(layers), columns=columns, values=grid)
+    gates = [record.arrays.get(f"gate/{name}", np.array([])) for name in names]
+    labels = tuple(tuple(f"{gate:.2f}" for gate in row) for row in gates)
+    return Maps(
+        title=title,
+        rows=tuple(names),
+        columns=columns,
+        values=grid,
+        query=_query(record),
+        labels=labels if any(labels) else (),
+    )
+
+
+def _query(record: Record) -> tuple[float, float] | None:
+    """Where the query patch lies on the map: down, across."""
+    at = next((at for at in record.values["query"] if at is not None), None)
+    return None if at is None else (float(at[0]), float(at[1]))
+
+
+def _photograph(record: Record, title: str) -> list[Panel]:
+    """The image with a red box around the query patch; none where an earlier reading kept none."""
+    query, image = _query(record), record.arrays.get("image")
+    if query is None or image is None:
+        return []
+    maps = next(array for name, array in record.arrays.items() if name.startswith("mixed/"))
+    grey = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
+    return [
+        Maps(
+            title=f"{title}query patch in red",
+            rows=(),
+            columns=("",),
+            values=np.zeros((0, 1, *maps.shape[1:])),
+            photographs=boxed(grey, query, maps.shape[1:])[None] / 255,
+        )
+    ]
+
+
+def boxed(image: np.ndarray, query: tuple[float, float], grid: Sequence[int]) -> np.ndarray:
+    """An image (H, W, 3) with a red box around one cell of a grid, small ones enlarged.
+
+    >>> boxed(np.zeros((64, 64, 3), np.uint8), (1, 0), (2, 2))[[32, 40, 20], [0, 10, 0]].tolist()
+    [[214, 39, 40], [0, 0, 0], [0, 0, 0]]
+    """
+    times = -(-64 // min(image.shape[:2]))
+    shown = image.repeat(times, axis=0).repeat(times, axis=1).copy()
+    thick = max(1, min(shown.shape[:2]) // 64)
+    cell = [shown.shape[axis] / grid[axis] for axis in (0, 1)]
+    top, left = (round(query[axis] * cell[axis]) for axis in (0, 1))
+    inside = shown[top : top + round(cell[0]), left : left + round(cell[1])]
+    middle = inside[thick:-thick, thick:-thick].copy()
+    inside[:] = _RED
+    inside[thick:-thick, thick:-thick] = middle
+    return shown
 
 
 # Tables 5 and 6: top-1 of the masked network. "Affect performance similarly" (appendix F), of 1.2

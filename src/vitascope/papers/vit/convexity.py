@@ -43,7 +43,7 @@ from vitascope.papers.vit.tables import (
 )
 
 _POOLING = """
-[ViT Fig. 6]
+[Park & Kim Fig. 6]
 average pooling leaves fewer negative eigenvalues
     nep: {token} > {gap} at early
 average pooling raises the accuracy
@@ -62,7 +62,7 @@ _LOCAL = """
     "Does average pooling make the loss of a ViT convex?",
     claim="average pooling in place of the class token suppresses negative eigenvalues "
     "and adds 2.7 points",
-    covers=("ViT Fig. 6",),
+    covers=("Park & Kim Fig. 6",),
     data=CIFAR,
 )
 def pooling(scale: Scale) -> Plan:
@@ -78,7 +78,7 @@ def pooling(scale: Scale) -> Plan:
     if desk:
         times |= {"at 30 %": spectrum(scale, 0.3), "at the end": spectrum(scale, LATE)}
     claims = read_claims(_POOLING, token=token, gap=gap, time=list(times)[1:])
-    for label, source in zip(local, ("ViT Fig. 7", "ViT Fig. 4"), strict=False):
+    for label, source in zip(local, ("Park & Kim Fig. 7", "Park & Kim Fig. 4"), strict=False):
         claims += read_claims(_LOCAL, source=source, token=token, label=label, time=list(times))
     return Plan(
         tables=[*eigenvalues(runs, times, "Fig. 6"), accuracy(runs, "Top-1 (section 2)")],
@@ -88,14 +88,14 @@ def pooling(scale: Scale) -> Plan:
 
 
 _NEIGHBOURHOODS = """
-[ViT Fig. 7]
+[Park & Kim Fig. 7]
 {near} attention has fewer negative eigenvalues than global
     kernel-nep: global > {near}
 {near} attention reaches a lower training loss
     kernel-nll: global > {near}
 {near} attention is more accurate
     kernel-top1: {near} > global at clean
-[ViT Fig. C.3]
+[Park & Kim Fig. C.3]
 small patches allow more negative eigenvalues than large ones
     patch-nep: {fine} > {coarse}
 small patches make the eigenvalues smaller
@@ -104,14 +104,14 @@ large patches harm the accuracy
     patch-top1: {less_coarse} > {coarse}
 """
 _TWO_KERNELS = """
-[ViT Fig. 7]
+[Park & Kim Fig. 7]
 5 x 5 has fewer negative eigenvalues than 3 x 3
     kernel-nep: 3 x 3 > 5 x 5
 5 x 5 stands corruptions better than 3 x 3
     kernel-top1: 5 x 5 > 3 x 3 at corrupted
 """
 _THREE_PATCHES = """
-[ViT Fig. C.3]
+[Park & Kim Fig. C.3]
 the smallest patches harm the accuracy too
     patch-top1: {less_fine} > {fine}
 """
@@ -120,7 +120,7 @@ the smallest patches harm the accuracy too
 @study(
     "Do locality and larger patches make the loss convex?",
     claim="5 x 5 attention has fewer negative eigenvalues and a lower error than global",
-    covers=("ViT Fig. 7", "ViT Fig. C.3"),
+    covers=("Park & Kim Fig. 7", "Park & Kim Fig. C.3"),
     data=CIFAR,
 )
 def convexity(scale: Scale) -> Plan:
@@ -197,7 +197,7 @@ APE falls as {step} grow{also}
 @study(
     "Do heads make the loss flat and convex?",
     claim="NEP and APE fall with heads (exponent of APE -0.56) and channels a head (-0.80)",
-    covers=("ViT Fig. C.5", "ViT Fig. C.6"),
+    covers=("Park & Kim Fig. C.5", "Park & Kim Fig. C.6"),
     data=CIFAR,
 )
 def heads(scale: Scale) -> Plan:
@@ -222,7 +222,7 @@ def _of_heads(scale: Scale, *, wider: bool) -> Plan:
     tables, claims, figures = [], [], []
     for step, runs in _varied(scale, wider).items():
         figure, paper, _ = _EXPONENTS[step]
-        where, source = (WIDTH, WIDTH) if wider else (figure, f"ViT {figure}")
+        where, source = (WIDTH, WIDTH) if wider else (figure, f"Park & Kim {figure}")
         labelled = {f"{n} {step}": run for n, run in runs.items()}
         low, *_, high = labelled
         law = Measurement(exponent([float(n) for n in runs]), "exponent", early, digits=2)

@@ -203,7 +203,7 @@ attention lowers {quantity} in {label}
     {table}: {label} at {kind} > 0
 """
 _FREQUENCIES = """
-[ViT Fig. 2]
+[Park & Kim Fig. 2]
 the ViT as a whole lowers high frequencies
     high: {vit} at all < 0
 the ResNet as a whole raises high frequencies
@@ -212,7 +212,7 @@ noise of high frequencies costs the ResNet more
     noise: {resnet} > {vit} at high
 noise of low frequencies costs the ViT more
     noise: {vit} > {resnet} at low
-[ViT Fig. 8]
+[Park & Kim Fig. 8]
 attention lowers high frequencies in the ViT
     high: {vit} at attention < 0
 MLPs raise high frequencies in the ViT
@@ -228,7 +228,7 @@ in the ViT, early attention lowers high frequencies less than late attention
     "Is attention a low-pass filter?",
     claim="attention lowers high frequencies, MLPs and convolutions raise them; noise of "
     "high frequencies harms a ResNet more than a ViT",
-    covers=("ViT Fig. 2", "ViT Fig. 8", "ViT Fig. D.2"),
+    covers=("Park & Kim Fig. 2", "Park & Kim Fig. 8", "Park & Kim Fig. D.2"),
     data=IMAGENET,
 )
 def frequencies(scale: Scale) -> Plan:
@@ -244,7 +244,7 @@ def frequencies(scale: Scale) -> Plan:
         ],
         claims=[
             *read_claims(_FREQUENCIES, vit=vit, resnet=resnet),
-            *_in_stages("ViT Fig. D.2", "high", "high frequencies", runs),
+            *_in_stages("Park & Kim Fig. D.2", "high", "high frequencies", runs),
         ],
         figures=[
             drawing(_spectra, runs, fourier),
@@ -309,7 +309,7 @@ def _after_units(
 
 
 _ENSEMBLING = """
-[ViT Fig. 9]
+[Park & Kim Fig. 9]
 attention lowers the variance in the ViT
     variance: {vit} at attention < 0
 MLPs raise the variance in the ViT
@@ -326,7 +326,7 @@ the variance grows from start to end of the ResNet's stages
 @study(
     "Does attention average feature maps?",
     claim="attention lowers the variance of feature maps, MLPs and convolutions raise it",
-    covers=("ViT Fig. 9", "ViT Fig. D.1"),
+    covers=("Park & Kim Fig. 9", "Park & Kim Fig. D.1"),
     data=IMAGENET,
 )
 def ensembling(scale: Scale) -> Plan:
@@ -341,7 +341,7 @@ def ensembling(scale: Scale) -> Plan:
         ],
         claims=[
             *read_claims(_ENSEMBLING, vit=vit, resnet=resnet),
-            *_in_stages("ViT Fig. D.1", "variance", "the variance", runs),
+            *_in_stages("Park & Kim Fig. D.1", "variance", "the variance", runs),
         ],
         figures=[
             drawing(

@@ -116,12 +116,12 @@ def drawn_length(record: Record) -> float:
 
 PATH = Measurement(drawn_length, "length", Reading(name="trajectory"), digits=2)
 _LANDSCAPE = """
-[ViT Fig. 1]
+[Park & Kim Fig. 1]
 the loss of the ViT rises less than the ResNet's, {column}
     rise: {resnet} > {vit} at {column}
 the ViT goes to its optimum on a straighter path
     path: {resnet} > {vit}
-[ViT Fig. 4]
+[Park & Kim Fig. 4]
 the ViT has more negative eigenvalues than the ResNet
     nep: {vit} > {resnet}
 the ViT's positive eigenvalues are smaller than the ResNet's
@@ -132,7 +132,7 @@ more images rid the ViT of more negative eigenvalues than the ResNet
     nep: {vit}, {few} - {vit} > {resnet}, {few} - {resnet}
 """
 _STAGED = """
-[ViT Fig. C.4]
+[Park & Kim Fig. C.4]
 stages (PiT) leave fewer negative eigenvalues than the ViT has
     nep: {vit} > {pit}
 windows (Swin) make the eigenvalues smaller than the ViT's
@@ -147,7 +147,7 @@ late in training Swin's eigenvalues are smaller than the ViT's
 @study(
     "Is the loss of a ViT flatter, and is it convex?",
     claim="attention flattens the loss (smaller eigenvalues) but leaves it less convex",
-    covers=("ViT Fig. 1", "ViT Fig. 4", "ViT Fig. C.4"),
+    covers=("Park & Kim Fig. 1", "Park & Kim Fig. 4", "Park & Kim Fig. C.4"),
     data=CIFAR,
 )
 def landscape(scale: Scale) -> Plan:
@@ -266,7 +266,7 @@ def _paths(results: Results, runs: Runs) -> Figure:
 
 
 _LARGE = """
-[ViT Fig. C.7]
+[Park & Kim Fig. C.7]
 {big} reaches a lower training loss than {small}
     nll: {small} > {big}
 the surface of {big} is sharper than that of {small}, {column}
@@ -275,7 +275,7 @@ early eigenvalues of {big} are smaller than of {small}
     ape: {small} > {big} at early
 """
 _LATE = """
-[ViT Fig. C.7]
+[Park & Kim Fig. C.7]
 late, {big_vit} has the flatter minimum
     ape: {vit} > {big_vit} at late
 late, {big_resnet} has the sharper minimum
@@ -286,7 +286,7 @@ late, {big_resnet} has the sharper minimum
 @study(
     "Is the loss of a larger network flatter?",
     claim="large networks reach lower losses and have smaller eigenvalues early in training",
-    covers=("ViT Fig. C.7",),
+    covers=("Park & Kim Fig. C.7",),
     data=CIFAR,
 )
 def large_models(scale: Scale) -> Plan:

@@ -6,7 +6,8 @@ frequencies out. Section 2, next to Fig. 4: SAM (Foret et al. 2021) seeks smooth
 ViTs (Chen et al. 2021). The text gives no numbers of either and no radius for SAM: 0.05 is Foret's.
 """
 
-from vitascope.papers.plan import Plan, drawing, read_claims, study
+from vitascope.papers.broadcasting import accuracy_at
+from vitascope.papers.plan import Measurement, Plan, TableSpec, drawing, read_claims, study
 from vitascope.papers.scale import Scale
 from vitascope.papers.vit.networks import CIFAR, NETWORKS
 from vitascope.papers.vit.tables import (
@@ -22,7 +23,7 @@ from vitascope.papers.vit.tables import (
 
 RADIUS = 0.05  # of SAM
 _SAM = """
-[ViT section 2]
+[Park & Kim section 2]
 SAM leads {network} to a flatter minimum
     ape: {network} > {network}, SAM
 SAM makes {network} more accurate
@@ -33,7 +34,7 @@ SAM makes {network} more accurate
 @study(
     "Does sharpness-aware training flatten the loss of a ViT?",
     claim="SAM seeks out smooth minima and improves ViTs",
-    covers=("ViT section 2 (SAM)",),
+    covers=("Park & Kim section 2 (SAM)",),
     data=CIFAR,
 )
 def sam(scale: Scale) -> Plan:
@@ -62,12 +63,20 @@ def sam(scale: Scale) -> Plan:
 
 
 _BLUR = """
-[ViT Fig. 3]
+[Park & Kim Fig. 3]
 a blur at the ends of stages raises the accuracy
     top1: {blurred} > {sharp} at clean
 a ResNet with a blur stands corruptions better
     top1: {blurred} > {sharp} at corrupted
-[ViT App. B]
+[Park & Kim App. B]
+the blur of the released code raises the accuracy
+    top1: {released} > {sharp} at clean
+a blur at the end of the last stage helps more than one at the end of the first
+    places: last stage > first stage
+a blur lowers the calibration error
+    calibration: {sharp} > {blurred}
+a ResNet with a blur stands FGSM better
+    fgsm: {blurred} > {sharp}
 a blur makes the eigenvalues smaller
     ape: {sharp} > {blurred}
 with a blur, noise of high frequencies costs less
@@ -79,24 +88,39 @@ with a blur, noise of high frequencies costs less
     "Does a fixed blur do what attention does?",
     claim="a 2 x 2 box blur at the ends of stages raises accuracy and robustness and "
     "flattens the loss",
-    covers=("ViT Fig. 3", "ViT App. B"),
+    covers=("Park & Kim Fig. 3", "Park & Kim App. B"),
     data=CIFAR,
 )
 def blur(scale: Scale) -> Plan:
-    """Fig. 3a: a ResNet, and the same with a blur at its stages' ends; micro ones at a desk."""
+    """Fig. 3a: a ResNet, and the same with a blur at its stages' ends; micro ones at a desk.
+
+    The blur of the released code stands after all stages but the last, behind a tanh and a ReLU.
+    """
     resnet = NETWORKS["ResNet-50"].training(scale, small=True)
     sharp = NETWORKS["ResNet-50"].label(scale, small=True)
     blurred = f"{sharp}, blur"
+    released, stages = f"{sharp}, released blur", scale.pick(paper=4, laptop=3)
+    own = {"blur_kind": "released", "blur_stages": tuple(range(1, stages))}
     runs = {sharp: resnet, blurred: resnet.but(model_args={"blur": 2})}
+    three = {**runs, released: resnet.but(model_args={"blur": 2, **own})}
+    places = {
+        f"{name} stage": resnet.but(model_args={"blur": 2, "blur_stages": (stage,)})
+        for name, stage in (("first", 1), ("last", stages))
+    }
+    ece = Measurement("ece", "calibration error, %", scale.reading("calibration"))
+    attacked = accuracy_at(scale.reading("fgsm"), "epsilons", 1 / 255)
     early, noise = spectrum(scale, half=True), scale.reading("frequency")
     title = "Hessian spectra early in training, with and without a blur"
     return Plan(
         tables=[
-            corrupted(scale, runs, "Fig. 3a, appendix B"),
+            corrupted(scale, three, "Fig. 3a, appendix B"),
+            accuracy(places, "A blur at the end of one stage (appendix B)", name="places"),
+            TableSpec.of_runs("calibration", "Calibration (appendix B)", runs, {"ECE": ece}),
+            TableSpec.of_runs("fgsm", "FGSM (appendix B)", runs, {"1/255": attacked}),
             *eigenvalues(runs, {"early": early}, "appendix B"),
             noise_table(runs, noise, "appendix B"),
         ],
-        claims=read_claims(_BLUR, sharp=sharp, blurred=blurred),
+        claims=read_claims(_BLUR, sharp=sharp, blurred=blurred, released=released),
         figures=[
             drawing(spectra_figure, runs, early, title),
             drawing(noise_figure, runs, noise, "both networks", "appendix B"),

@@ -34,7 +34,7 @@ _STRUCTURE = """
     blocks: {label} > {vit}
 """
 _LESIONS = """
-[ViT Fig. 10]
+[Park & Kim Fig. 10]
 in the ResNet, early stages matter more than late ones
     lost: {resnet}, convolution at first stage > {resnet}, convolution at last stage
 in the ResNet, the first convolution of a stage matters more than the last
@@ -43,7 +43,7 @@ in Swin, attention matters more at the end of a stage
     lost: {swin}, attention at end > {swin}, attention at start
 in Swin, MLPs matter more at the start of a stage
     lost: {swin}, mlp at start > {swin}, mlp at end
-[ViT Fig. D.4]
+[Park & Kim Fig. D.4]
 in the ViT, attention matters more at the end
     lost: {vit}, attention at end > {vit}, attention at start
 """
@@ -92,7 +92,7 @@ def lost_at(reading: Reading, where: str, *kinds: str) -> Measurement:
     "Does every stage behave like a network of its own?",
     claim="multi-stage networks have block structure; late attention and early convolutions "
     "of a stage matter most",
-    covers=("ViT Fig. 10", "ViT Fig. D.3", "ViT Fig. D.4"),
+    covers=("Park & Kim Fig. 10", "Park & Kim Fig. D.3", "Park & Kim Fig. D.4"),
     data=CIFAR,
 )
 def stages(scale: Scale) -> Plan:
@@ -113,7 +113,7 @@ def stages(scale: Scale) -> Plan:
     title = "CKA within stages above CKA between them (Fig. 10a, D.3)"
     claims = []
     for label in (resnet, *staged):
-        source = "ViT Fig. D.3" if swin and label == staged[0] else "ViT Fig. 10"
+        source = "Park & Kim Fig. D.3" if swin and label == staged[0] else "Park & Kim Fig. 10"
         claims += read_claims(_STRUCTURE, source=source, label=label, vit=vit)
     return Plan(
         tables=[

@@ -16,6 +16,7 @@ Noise of one frequency (Fig. 2b and appendix B): the accuracy that it costs.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import log
+from pathlib import Path
 
 import numpy as np
 
@@ -52,10 +53,29 @@ def accuracy(runs: Runs, title: str, name: str = "top1", corner: str = "network"
     return TableSpec.of_runs(name, title, runs, {"top-1": TOP1}, corner=corner)
 
 
+def published_corruptions(data: str) -> Reading | None:
+    """CIFAR-10-C, CIFAR-100-C or ImageNet-C in the folder next to the images; None if not there."""
+    kind, _, path = data.partition(":")
+    names = {"cifar10": "CIFAR-10-C", "cifar100": "CIFAR-100-C", "imagenet": "ImageNet-C"}
+    if kind not in names or not path:
+        return None
+    places = (Path(path).parent / name for name in (names[kind], names[kind].lower()))
+    there = next((place for place in places if place.is_dir()), None)
+    if there is None:
+        return None
+    return Reading(name="published-corruptions", options={"folder": str(there)})
+
+
 def corrupted(scale: Scale, runs: Runs, where: str, name: str = "top1") -> TableSpec:
-    """Top-1 on clean images, and its mean over 15 corruptions and their severities."""
+    """Top-1 on clean images, and its mean over 15 corruptions and their severities.
+
+    At the paper's scale the published sets are read where they lie next to the images.
+    """
+    reading = published_corruptions(scale.data) if scale.is_paper else None
     mean = Measurement(
-        "mean", reading=scale.reading("corruption"), sample=per_image("images/share")
+        "mean",
+        reading=reading or scale.reading("corruption"),
+        sample=per_image("images/share"),
     )
     columns = {"clean": TOP1, "corrupted": mean}
     return TableSpec.of_runs(name, f"Accuracy and robustness ({where})", runs, columns)

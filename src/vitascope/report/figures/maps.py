@@ -82,6 +82,9 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     for index, row in enumerate(rows):
         y = 18 + (index * step[0] + high * fine / 2) * unit + 4
         parts.append(svg.text(left - 8, y, panel.rows[row], anchor="end", most=LETTERS))
+    for (row, column), label in _labels(panel, rows, columns):
+        x, y = left + column * step[1] * unit + 2, 18 + row * step[0] * unit + 9
+        parts.append(svg.text(x, y, label, "on-map"))
     if panel.query is not None:
         others = [index for index, row in enumerate(rows) if panel.rows[row] in panel.unringed]
         asked = at.copy()
@@ -94,6 +97,20 @@ def draw_maps(panel: Maps, *, width: float = 420, **_: float) -> Markup:
     )
     summary += f"of {len(columns)} maps."
     return drawn(parts, width, 22 + sheet.shape[0] * unit, summary)
+
+
+def _labels(
+    panel: Maps, rows: Sequence[int], columns: Sequence[int]
+) -> list[tuple[tuple[int, int], str]]:
+    """The words on the maps that are drawn, with the place of each."""
+    if not panel.labels:
+        return []
+    return [
+        ((i, j), panel.labels[row][column])
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+        if column < len(panel.labels[row]) and panel.labels[row][column]
+    ]
 
 
 def _draw_lit(panel: Maps, width: float) -> Markup:

@@ -368,6 +368,16 @@ def _maps(axis: Axes, panel: Maps) -> None:
                     ms=5,
                     mew=1.2,
                 )
+            if panel.labels and column < len(panel.labels[row]):
+                axis.text(
+                    left - 0.3,
+                    top - 0.3,
+                    panel.labels[row][column],
+                    color="white",
+                    fontsize=5,
+                    va="top",
+                    bbox={"facecolor": "black", "alpha": 0.6, "pad": 0.6, "linewidth": 0},
+                )
     axis.imshow(sheet, cmap="magma", vmin=0, vmax=1, interpolation="nearest")
     _name_tiles(axis, panel.rows, panel.columns, (high + gap, high), (wide + gap, wide))
 

@@ -1,13 +1,14 @@
 """Figures of attention heads: nonlocality, gates, entropy and maps of one or several models."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from vitascope.figure import Figure, Lines, Maps, Panel, Series, Style
 from vitascope.record import Record
 from vitascope.report.formatting import number, short_names
-from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, table_row
+from vitascope.report.instruments.instrument import Instrument, Seen, mean_over, mean_row, table_row
 from vitascope.report.instruments.per_layer import along, joined, layer_names, sentence
 from vitascope.report.tables.table import TableRow
 
@@ -19,6 +20,11 @@ GATE = (
     "The gate σ(λ_h) of a head: its attention is (1 − σ) softmax(content) + σ softmax(position); "
     "1 is position alone (ConViT, eq. 7)."
 )
+WINDOW = (
+    "A positional head attends to a patch δ away with the weight exp(−α |δ − Δ|²): Δ is its "
+    "centre, 1/√α its width, in patches; both are learned (ConViT, eq. 5)."
+)
+FARTHEST = 4  # patches that a picture of a window shows on each side of the query
 FRESH_GATE = 1 / (1 + np.exp(-1))  # sigmoid(1), where a ConViT starts
 
 
@@ -129,6 +135,127 @@ def gates(models: Sequence[Seen]) -> Figure:
         panels=(panel,),
         definition=GATE,
     )
+
+
+def windows(models: Sequence[Seen]) -> Figure:
+    """Learned windows of positional heads on the grid of patches, and how they moved."""
+    parts = []
+    for seen in models:
+        pairs = zip(seen.values["distance"], seen.values["width"], strict=True)
+        known = [(distance, width) for distance, width in pairs if distance is not None]
+        if known:
+            distance, width = (float(np.mean(numbers)) for numbers in zip(*known, strict=True))
+            parts.append(
+                f"{seen.label}'s positional heads look {number(distance)} patches away from the "
+                f"query on average, with windows {number(width)} patches wide"
+            )
+    panels: list[Panel] = []
+    for seen in models:
+        panels += _window_maps(seen, len(models) > 1)
+    followed = len(models) == 1 and len(models[0].values["epochs"]) > 1
+    if followed:
+        panels += _window_paths(models[0])
+    for key in () if followed else ("distance", "width"):
+        if all(None not in seen.values[key] for seen in models):
+            label = "width (patches)" if key == "width" else "distance of the centre (patches)"
+            heads = partial(_window_heads, key)
+            panels.append(along(models, "layers", key, heads, include=(0.0,), y_label=label))
+    return Figure(
+        name="windows",
+        title="Windows: where the positional heads look",
+        reading=joined(parts) if parts else "No head has a window: all look to the border.",
+        how="Maps: attention by position from the ringed patch, each as a share of its peak. "
+        + ("Over training: thin lines are heads." if followed else _shown(models)),
+        panels=tuple(panels),
+        definition=WINDOW,
+    )
+
+
+def _window_heads(key: str, seen: Seen) -> list[np.ndarray]:
+    """Distances of the centres or widths, head by head, of each layer."""
+    arrays = seen.record.arrays
+    if key == "width":
+        return [np.asarray(arrays[f"width/{name}"], float) for name in seen.values["layers"]]
+    return [np.linalg.norm(arrays[f"centre/{name}"], axis=-1) for name in seen.values["layers"]]
+
+
+def _window_maps(seen: Seen, titled: bool) -> list[Panel]:
+    """The windows around one patch in the middle, one row per layer and one column per head."""
+    layers = seen.values["layers"]
+    centres = [np.asarray(seen.record.arrays[f"centre/{name}"], float) for name in layers]
+    widths = [np.asarray(seen.record.arrays[f"width/{name}"], float) for name in layers]
+    if any(centre.shape[-1] != 2 for centre in centres):
+        return []  # a sequence or a volume
+    far = max((float(np.nanmax(np.abs(c))) for c in centres if np.isfinite(c).any()), default=1.0)
+    reach = int(np.clip(np.ceil(far) + 1, 3, FARTHEST))
+    values = np.full((len(layers), max(map(len, centres)), *(2 * reach + 1,) * 2), np.nan)
+    offsets = np.arange(-reach, reach + 1)
+    for row, centre, width in zip(values, centres, widths, strict=True):
+        down, across = (
+            np.exp(-(((offsets - centre[:, [axis]]) / width[:, None]) ** 2)) for axis in (0, 1)
+        )
+        row[: len(centre)] = down[:, :, None] * across[:, None, :]
+    names = tuple(f"layer {int(n) + 1}" if n.isdigit() else n for n in short_names(layers))
+    panel = Maps(
+        title=seen.label if titled else "Attention by position",
+        rows=names,
+        columns=tuple(f"head {head + 1}" for head in range(values.shape[1])),
+        values=values,
+        log=False,
+        query=(float(reach), float(reach)),
+    )
+    return [panel]
+
+
+def _window_paths(seen: Seen) -> list[Panel]:
+    """Drift of the centres and widths over the epochs that the run kept, a panel for each."""
+    epochs, layers = seen.values["epochs"], seen.values["layers"]
+    panels: list[Panel] = []
+    for part in ("centres", "widths"):
+        label = "width (patches)" if part == "widths" else "drift of the centre (patches)"
+        series = []
+        for index, (name, short) in enumerate(zip(layers, layer_names(layers), strict=True)):
+            values = np.asarray(seen.record.arrays[f"{part}/{name}"], float)
+            if part == "centres":
+                values = np.linalg.norm(values - values[:1], axis=-1)
+            heads = values[:, np.isfinite(values).all(0)]
+            if heads.size:
+                series.append(
+                    Series(
+                        label=f"layer {short}" if short.isdigit() else short,
+                        x=list(epochs),
+                        y=heads.mean(1).tolist(),
+                        strands=heads.T.tolist(),
+                        style=Style(index % 6, "circle"),
+                    )
+                )
+        if series:
+            panels.append(
+                Lines(
+                    title="over training",
+                    x_label="epoch",
+                    y_label=label,
+                    series=tuple(series),
+                    include=(0.0,),
+                    marks=True,
+                )
+            )
+    return panels
+
+
+def _window_rows(record: Record) -> list[TableRow]:
+    """The distance of the centres and the width; heads without a window are counted."""
+    rows = []
+    for key, label in (("distance", "centre, patches from the query"), ("width", "width, patches")):
+        pairs = zip(record.values["layers"], record.values[key], strict=True)
+        known = [(name, value) for name, value in pairs if value is not None]
+        if known:
+            names, numbers = zip(*known, strict=True)
+            rows.append(mean_row("windows", label, names, numbers))
+    without = sum(record.values["without_window"])
+    if without or not rows:
+        rows.append(table_row("windows", "heads without a window", str(without)))
+    return rows
 
 
 def entropy(models: Sequence[Seen]) -> Figure:
@@ -292,6 +419,7 @@ HEADS: dict[str, Instrument] = {
     "gates": Instrument(
         gates, mean_over("layers", "per_layer", "share of position, mean over layers")
     ),
+    "windows": Instrument(windows, _window_rows),
     "entropy": Instrument(
         entropy, mean_over("layers", "relative", "of a uniform head's, mean over layers")
     ),

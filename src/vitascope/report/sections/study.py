@@ -18,6 +18,7 @@ from vitascope.report.tables.study import (
     runs_in_words,
     study_table,
     tested,
+    with_authors,
 )
 from vitascope.report.tables.study import correction as correct_claims
 from vitascope.report.tables.study import tally as tally_verdicts
@@ -69,7 +70,7 @@ def section(source: Source, styles: Styles) -> Section:
     claims = tuple(_claim(item) for item in values.get("claims") or ())
     figures = tuple(_figure(source, item, styles) for item in values.get("figures") or ())
     tables = tuple(study_table(item, styles.names) for item in values.get("tables") or ())
-    title, covers = str(values["title"]), listed(values.get("covers") or [])
+    title, covers = str(values["title"]), with_authors(listed(values.get("covers") or []))
     seeds = values.get("seeds") or []
     facts = [
         ("images", values.get("data")),
@@ -151,7 +152,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
     verdict, text = str(item.get("verdict") or "not tried"), str(item["text"])
     sign, tone = VERDICTS.get(verdict, ("?", "unsure"))
     return JudgedClaim(
-        source=str(item.get("source") or ""),
+        source=with_authors(str(item.get("source") or "")),
         text=sentence(text),
         reading=str(item.get("reading") or ""),
         badge=Badge(words=verdict, sign=sign, tone=tone),

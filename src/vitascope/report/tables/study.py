@@ -7,6 +7,7 @@ over all claims of one paper that are counted together (Benjamini and Hochberg 1
 was tried with one run each, or whose noise is unknown, was not tested.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
@@ -26,6 +27,7 @@ VERDICT_MARKS = {
 }
 
 LEVEL = 0.05
+_PLACES = r"(?:Fig\.|Table|App\.|section)"  # of a paper
 
 
 class CountedClaim(NamedTuple):
@@ -44,11 +46,20 @@ class CountedClaim(NamedTuple):
 def claimed_by(source: str) -> str:
     """Whose claim it is; one that stands at no place of a paper is our own.
 
-    >>> [claimed_by(source) for source in ("CB section 2.4", "Fine grid")]
-    ['CB', 'our own']
+    >>> [claimed_by(source) for source in ("CB section 2.4", "Park & Kim Fig. 2", "Fine grid")]
+    ['CB', 'Park & Kim', 'our own']
     """
-    name, _, number = source.partition(" ")
-    return name if number.startswith(("Table", "Fig.", "App.", "section")) else "our own"
+    paper = re.match(rf"(.+?) {_PLACES}", with_authors(source))
+    return paper[1] if paper else "our own"
+
+
+def with_authors(text: str) -> str:
+    """Name Park and Kim's paper after them, which earlier records call "ViT".
+
+    >>> with_authors("ViT Fig. 6, ConViT Fig. 2")
+    'Park & Kim Fig. 6, ConViT Fig. 2'
+    """
+    return re.sub(rf"\bViT (?={_PLACES})", "Park & Kim ", text)
 
 
 def claim_in_words(covers: str, claim: str) -> str:
@@ -75,7 +86,10 @@ def claims_table(claims: Iterable[Mapping[str, Any]], title: str = "") -> Table:
     for claim in listed:
         verdict = Cell(words=str(claim.get("verdict") or "not tried"), bold=True)
         rows.append(
-            row(str(claim.get("source") or ""), [str(claim["text"]), verdict, *_numbers(claim)])
+            row(
+                with_authors(str(claim.get("source") or "")),
+                [str(claim["text"]), verdict, *_numbers(claim)],
+            )
         )
     return Table(
         name="claims",
@@ -253,7 +267,7 @@ def study_text(record: Record) -> str:
     answer = [f"{counted} {left}".strip()] if values["claims"] else []
     parts = [
         *answer,
-        f"{values['title']}  [{', '.join(values['covers'])}]",
+        f"{values['title']}  [{with_authors(', '.join(values['covers']))}]",
         f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}, "
         f"{runs_in_words(values)}; mean ± standard deviation",
     ]

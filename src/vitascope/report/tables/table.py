@@ -197,7 +197,8 @@ def markdown_text(text: str) -> str:
     x\|y &lt;b&gt;
     """
     plain = " ".join(text.split()).replace("|", "\\|")
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    entities = re.sub(r"&(?=#?\w+;)", "&amp;", plain)  # a lone & is itself
+    return entities.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def as_latex(table: Table) -> str:

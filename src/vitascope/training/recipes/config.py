@@ -66,6 +66,9 @@ class Recipe:
     travel: tuple[str, ...] = ("*gating_param", "*pos_proj.weight")  # GPSA's gates and positions
     travel_lr: Rate = 1.0  # their lr, as a multiple of the others'
     layer_decay: LayerDecay = 1.0  # lr of each layer, as a multiple of that of the next one
+    betas: tuple[BelowOne, BelowOne] | None = None  # of Adam and its kin; timm's when left out
+    eps: Positive | None = None  # the same
+    momentum: BelowOne | None = None  # of SGD and its kin; timm's 0.9 when left out
     # of pretrained weights: random, or fitted to the frozen features, for the caller who builds it
     head: Literal["random", "fitted"] = "random"
     least_steps: Count | None = None  # epochs are more where few images make fewer updates than so
@@ -153,6 +156,9 @@ _LATER: dict[str, Any] = {
     "layer_decay": 1.0,
     "head": "random",
     "least_steps": None,
+    "betas": None,
+    "eps": None,
+    "momentum": None,
     "finish": "last",
 }  # fields that runs of earlier versions do not have
 

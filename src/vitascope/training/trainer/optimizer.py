@@ -133,13 +133,23 @@ def _layer_scales(model: nn.Module, decay: float) -> dict[int, float]:
 
 
 def build_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """timm's optimizer of that name; Adam and AdamW in one fused kernel where there is one."""
+    """timm's optimizer of that name; Adam and AdamW in one fused kernel where there is one.
+
+    Raises:
+        UserError: If timm has none, or it does not take the recipe's betas, eps or momentum.
+    """
     available = [str(name) for name in timm.optim.list_optimizers()]
     if recipe.optimizer not in available:
         raise unknown("optimizer", recipe.optimizer, available)
     device = next(model.parameters()).device.type
     fused = recipe.optimizer in ("adam", "adamw") and device in ("cpu", "cuda")
     options: dict[str, Any] = {"fused": True} if fused else {}
+    about = timm.optim.get_optimizer_info(recipe.optimizer)
+    for name in ("betas", "eps", "momentum"):
+        value = getattr(recipe, name)
+        if value is not None and not getattr(about, f"has_{name}"):
+            raise UserError(f"the optimizer {recipe.optimizer} has no {name}; leave it out")
+        options |= {} if value is None else {name: value}
     return timm.optim.create_optimizer_v2(
         parameter_groups(model, recipe), opt=recipe.optimizer, lr=recipe.base_lr, **options
     )
