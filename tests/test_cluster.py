@@ -173,7 +173,7 @@ def test_a_cancelled_job_ends_the_wait_and_the_same_command_resumes(slurm, tmp_p
 def test_ctrl_c_says_what_becomes_of_the_jobs(cancel, slurm, tmp_path):
     words = [*TRAIN, "--epochs=400", "--gpus=0", "--out=run", *(["--cancel"] if cancel else [])]
     driver = vitascope(slurm, tmp_path, *words, wait=False)
-    wait_until(lambda: "RUNNING" in queue(slurm), 60)
+    wait_until(lambda: (tmp_path / "run" / "metrics.jsonl").exists(), 120)  # its own job runs
     driver.send_signal(signal.SIGINT)
     _, err = driver.communicate(timeout=60)
     assert driver.returncode == 130
