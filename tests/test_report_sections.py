@@ -180,7 +180,7 @@ def test_the_headline_of_several_studies_counts_all_verdicts(tmp_path):
     made_study("b", ("agrees", "agrees")).save(tmp_path / "b")
     lead = report_of(tmp_path).lead
     assert lead.answer == "3 of 5 claims agree, 1 disagrees and 1 is undecided."
-    assert "4 of 4 decided claims stand" in lead.leads[0]
+    assert "4 of 4 decided claims remain significant" in lead.leads[0]
     assert (
         lead.leads[1]
         == "Does not hold here (ConViT Table 3): Claim 2. Ours is 42.0 against 40.0 (2)."

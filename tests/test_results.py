@@ -170,7 +170,7 @@ def test_a_claim_has_its_interval_detectable_effect_and_the_papers_in_the_table(
     assert "| **agrees** | +5.0 [+4.0, +6.0] points | 1.4 | +3.0 |" in page
     assert "| **not testable here** | +0.5 [−1.5, +2.5] points | 2.8 | +0.2 |" in page
     assert "1 of 4 claims agrees, 1 disagrees, 1 is undecided and 1 is not testable here." in page
-    assert "1 of 2 decided claims stands: 1 agrees." in page
+    assert "1 of 2 decided claims remains significant: 1 agrees." in page
 
 
 def test_the_overview_counts_each_paper_alone_and_after_the_correction(tmp_path):

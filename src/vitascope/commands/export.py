@@ -48,6 +48,9 @@ def run(options: Export) -> Result:
         return _hub(options)
     from vitascope.deploy.export import export
 
+    ending = "" if options.out is None else options.out.suffix.lstrip(".").lower()
+    if ending in ("onnx", "safetensors") and ending != options.to:
+        raise UserError(f"--out {options.out} is named like {ending}; add --to {ending}")
     if options.out is None and not options.run.is_dir():
         raise UserError(f"{options.run} is no folder to write to; give --out")
     out = options.out or options.run / f"export.{options.to}"

@@ -1,7 +1,10 @@
 """``vitascope models``: list the models, count their parameters and FLOPs, time them."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from time import perf_counter
 from typing import Annotated
 
@@ -65,7 +68,27 @@ def run(options: Models) -> Result:
     from vitascope.loading.model_sizes import names
 
     matching = names(options.pattern)
-    return Result(records={}, summary="\n".join(matching), values=matching)
+    pattern = shlex.quote(options.pattern or "convit_*")
+    note = f"Parameters and FLOPs: vitascope models {pattern} --table"
+    return Result(records={}, summary=_by_family(matching), values=matching, notes=(note,))
+
+
+def _by_family(names: Sequence[str]) -> str:
+    """A paragraph for each family of models.
+
+    >>> print(_by_family(["convit_tiny", "vit_micro", "convit_base"]))
+    convit
+      convit_base, convit_tiny
+    vit
+      vit_micro
+    """
+    families: dict[str, list[str]] = {}
+    for name in sorted(names):
+        families.setdefault(name.partition("_")[0], []).append(name)
+    return "\n".join(
+        f"{family}\n{fill(', '.join(members), 98, initial_indent='  ', subsequent_indent='  ')}"
+        for family, members in families.items()
+    )
 
 
 def _table(options: Models) -> Result:

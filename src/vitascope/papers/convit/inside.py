@@ -351,7 +351,7 @@ masking position costs accuracy
 
 
 @study(
-    "What does a trained ConViT lean on?",
+    "What does a trained ConViT depend on?",
     claim="content matters more than position late; embeddings matter little to ConViT",
     covers=("ConViT Table 5", "ConViT Table 6"),
     data=IMAGENET,

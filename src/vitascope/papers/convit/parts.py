@@ -119,7 +119,7 @@ distillation leaves the ViT more local
 
 
 @study(
-    "Does a CNN teacher bring the same locality?",
+    "Does a CNN teacher give the same locality?",
     claim="distillation helps both, ConViT less, and leaves the ViT more local",
     covers=("ConViT Table 4", "ConViT Fig. 10"),
     data=IMAGENET,

@@ -2,8 +2,8 @@
 
 Its claims are a table, too, and counted, also corrected for multiple tests. A paper makes many
 claims, and each that has no effect behind it has one chance in twenty to be decided. So the
-verdicts are counted twice: by themselves, and as far as they stand at a false discovery rate of 5 %
-over all claims of one paper that are counted together (Benjamini and Hochberg 1995). A claim that
+verdicts are counted twice: alone, and those that remain significant at a false discovery rate of
+5 % over all claims of one paper that are counted together (Benjamini and Hochberg 1995). A claim that
 was tried with one run each, or whose noise is unknown, was not tested.
 """
 
@@ -176,10 +176,11 @@ def correction(claims: Sequence[CountedClaim]) -> str:
 
     >>> first = CountedClaim("A Fig. 1", "agrees", 1e-4)
     >>> second = CountedClaim("A Fig. 2", "disagrees", 0.045)
-    >>> correction([first, second, CountedClaim("A Fig. 3", "undecided", 0.3)])
-    'At a false discovery rate of 5 % per paper, 1 of 2 decided claims stands: 1 agrees.'
+    >>> third = CountedClaim("A Fig. 3", "undecided", 0.3)
+    >>> correction([first, second, third]).partition(", ")[2]
+    '1 of 2 decided claims remains significant: 1 agrees.'
     >>> correction([first, CountedClaim("A Fig. 2", "undecided", None)]).partition(", ")[2]
-    'the one decided claim stands.'
+    'the one decided claim remains significant.'
     """
     decided = [claim for claim in claims if claim.verdict in ("agrees", "disagrees")]
     if not decided:
@@ -195,9 +196,11 @@ def correction(claims: Sequence[CountedClaim]) -> str:
         if left[verdict]
     ]
     count = left.total()
-    sentence = f"{count or 'none'} of {len(decided)} decided claims stand{'s' * (count == 1)}"
+    verb = "remains" if count == 1 else "remain"
+    sentence = f"{count or 'none'} of {len(decided)} decided claims {verb} significant"
     if len(decided) == 1:
-        sentence = f"the one decided claim {'stands' if count else 'does not stand'}"
+        remains = "remains" if count else "does not remain"
+        sentence = f"the one decided claim {remains} significant"
     detail = f": {' and '.join(parts)}" if parts and len(decided) > 1 else ""
     return f"At a false discovery rate of 5 % per paper, {sentence}{detail}."
 
