@@ -3,8 +3,8 @@
 Its claims are a table, too, and counted, also corrected for multiple tests. A paper makes many
 claims, and each that has no effect behind it has one chance in twenty to be decided. So the
 verdicts are counted twice: alone, and those that remain significant at a false discovery rate of
-5 % over all claims of one paper that are counted together (Benjamini and Hochberg 1995). A claim that
-was tried with one run each, or whose noise is unknown, was not tested.
+5 % over all claims of one paper that are counted together (Benjamini and Hochberg 1995). A claim
+that was tried with one run each, or whose noise is unknown, was not tested.
 """
 
 import re
