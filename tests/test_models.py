@@ -6,6 +6,7 @@ import timm.optim
 import torch
 
 import vitascope
+from vitascope.loading.parameters import PARAMETERS
 from vitascope.models.registry import OURS
 from vitascope.models.resnet.resnet import PreActResNet
 from vitascope.models.vit.pvt import PVT
@@ -152,3 +153,13 @@ def test_a_local_folder_in_timms_format_loads_through_timm(tmp_path):
     again = vitascope.create_model(f"local-dir:{tmp_path}", pretrained=True)
     for name, value in model.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], value)
+
+
+def test_the_listed_parameters_are_those_of_the_models():
+    assert set(PARAMETERS) == set(vitascope.list_models())
+    some = [name for name in sorted(PARAMETERS)][::9]
+    with torch.device("meta"):
+        counted = {
+            name: sum(p.numel() for p in vitascope.create_model(name).parameters()) for name in some
+        }
+    assert counted == {name: PARAMETERS[name] for name in some}

@@ -65,30 +65,50 @@ def run(options: Models) -> Result:
         return _table(options)
     if options.speed is not None:
         return _speed(options)
-    from vitascope.loading.model_sizes import names
+    from vitascope.loading.parameters import PARAMETERS
 
-    matching = names(options.pattern)
+    if options.pattern is None:
+        matching = sorted(PARAMETERS)
+    else:
+        from vitascope.loading.model_sizes import names
+
+        matching = names(options.pattern)
     pattern = shlex.quote(options.pattern or "convit_*")
-    note = f"Parameters and FLOPs: vitascope models {pattern} --table"
+    note = f"Multiply-adds and the papers' numbers: vitascope models {pattern} --table"
     return Result(records={}, summary=_by_family(matching), values=matching, notes=(note,))
 
 
 def _by_family(names: Sequence[str]) -> str:
-    """A paragraph for each family of models.
+    """A paragraph for each family of models, with the parameters of ours.
 
     >>> print(_by_family(["convit_tiny", "vit_micro", "convit_base"]))
     convit
-      convit_base, convit_tiny
+      convit_base (87 M), convit_tiny (5.7 M)
     vit
-      vit_micro
+      vit_micro (0.33 M)
     """
+    from vitascope.loading.parameters import PARAMETERS
+
     families: dict[str, list[str]] = {}
     for name in sorted(names):
-        families.setdefault(name.partition("_")[0], []).append(name)
-    return "\n".join(
+        count = PARAMETERS.get(name)
+        size = "" if count is None else f"\u00a0({_millions(count)})"
+        families.setdefault(name.partition("_")[0], []).append(f"{name}{size}")
+    paragraphs = (
         f"{family}\n{fill(', '.join(members), 98, initial_indent='  ', subsequent_indent='  ')}"
         for family, members in families.items()
     )
+    return "\n".join(paragraphs).replace("\u00a0", " ")
+
+
+def _millions(count: int) -> str:
+    """A number of parameters in millions, with two digits or more.
+
+    >>> _millions(327_000), _millions(152_000_000)
+    ('0.33\\xa0M', '152\\xa0M')
+    """
+    millions = count / 1e6
+    return f"{millions:.0f}\u00a0M" if millions >= 10 else f"{millions:.2g}\u00a0M"
 
 
 def _table(options: Models) -> Result:
