@@ -86,8 +86,10 @@ def advise(
     contenders |= set() if recommendation.verdict == "clear" else set(recommendation.rivals)
     against = [each for each in all_cautions if each.model in contenders]
     against = list({each.sentence: each for each in against}.values())  # of two usages one
-    said = {each.sentence for each in against}
-    others = {each.sentence: each for each in all_cautions if each.sentence not in said}.values()
+    own_sentences = {each.sentence for each in against}
+    others = {
+        each.sentence: each for each in all_cautions if each.sentence not in own_sentences
+    }.values()
     return Advice(
         model=recommendation.model,
         headline=_headline(recommendation, level, metric),

@@ -209,8 +209,8 @@ def make_plan(
             if fitted is not None and not _much_longer(small.question, fitted.question):
                 speeds = full
                 continue
-            said = f"pixels: images are {side} on a side instead of {dataset.train.size[-1]}"
-            fitted, full = replace(small, left_out=(said, *small.left_out)), speeds
+            size_note = f"pixels: images are {side} on a side instead of {dataset.train.size[-1]}"
+            fitted, full = replace(small, left_out=(size_note, *small.left_out)), speeds
         if fitted is None:
             assert problem is not None
             raise problem

@@ -138,10 +138,10 @@ def in_rounds(
 
 def _line(look: stats.Look) -> str:
     """What a look found, for the terminal."""
-    found = look.recommendation
-    after = f"after {look.seeds} seeds: {found.verdict}"
+    recommendation = look.recommendation
+    after = f"after {look.seeds} seeds: {recommendation.verdict}"
     if look.decided:
-        return f"{after}, {found.model}"
+        return f"{after}, {recommendation.model}"
     if look.limit:
         return f"{after}; {look.limit} limit the answer"
     return f"{after} between {', '.join(look.contenders)}; adding a seed of each"

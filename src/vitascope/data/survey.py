@@ -153,12 +153,12 @@ def _balance(imbalance: float) -> str:
 def surveyed(source: str) -> Survey:
     """Survey the images of a source; loaded small, whatever their size."""
     with _without_warnings():  # the survey names broken images
-        found = survey(load(source, image_size=SIDE, empty_classes=True))
+        result = survey(load(source, image_size=SIDE, empty_classes=True))
         other: dict[str, int] = {}
         for root in _roots(source):
             for ending, number in passed_over(root).items():
                 other[ending] = other.get(ending, 0) + number
-    return replace(found, passed_over=other)
+    return replace(result, passed_over=other)
 
 
 @contextmanager

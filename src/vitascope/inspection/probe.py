@@ -304,10 +304,10 @@ def kept_features(opened: OpenedModel, images: ImageSet, folder: Path) -> np.nda
     wanted: list[int] = []
     for start in range(0, len(images) if rows is not None else 0, BATCH):
         pixels = images.pixels(np.arange(start, min(start + BATCH, len(images))))
-        found = [row_of.get(_key(image)) for image in pixels]
-        if None in found:
+        row_numbers = [row_of.get(_key(image)) for image in pixels]
+        if None in row_numbers:
             return None
-        wanted += [row for row in found if row is not None]
+        wanted += [row for row in row_numbers if row is not None]
     return None if rows is None else rows[wanted]
 
 

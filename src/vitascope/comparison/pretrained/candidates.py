@@ -78,19 +78,21 @@ def foreign(each: Backbone) -> list[str]:
     if each.opened is None or not timm.is_model(name):
         return []
     configs = [timm.get_pretrained_cfg(f"{name}.{tag}") for tag in _tags(name)]
-    known = [config for config in configs if config is not None]
+    stated = [config for config in configs if config is not None]
     ours = each.opened.preprocessing
-    found = []
-    for what, given in (("mean", ours.mean), ("std", ours.std)):
-        values = {tuple(round(v, 2) for v in getattr(config, what)) for config in known}
+    differences = []
+    for statistic, given in (("mean", ours.mean), ("std", ours.std)):
+        values = {tuple(round(v, 2) for v in getattr(config, statistic)) for config in stated}
         if given and values and tuple(round(v, 2) for v in given) not in values:
             theirs = " or ".join(f"({', '.join(f'{v:g}' for v in value)})" for value in values)
-            words = {"mean": "mean", "std": "standard deviation"}[what]
-            found.append(f"{words} ({', '.join(f'{v:.2g}' for v in given)}) instead of {theirs}")
-    sides = [config.input_size[-1] for config in known]
+            noun = {"mean": "mean", "std": "standard deviation"}[statistic]
+            differences.append(
+                f"{noun} ({', '.join(f'{v:.2g}' for v in given)}) instead of {theirs}"
+            )
+    sides = [config.input_size[-1] for config in stated]
     if sides and name not in _SIDE and ours.side and 2 * ours.side < min(sides):
-        found.append(f"{ours.side} pixels on a side instead of {min(sides)}")
-    return found
+        differences.append(f"{ours.side} pixels on a side instead of {min(sides)}")
+    return differences
 
 
 def _tags(name: str) -> list[str]:

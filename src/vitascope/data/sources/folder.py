@@ -145,13 +145,13 @@ def list_files(
 
 def passed_over(root: Path) -> dict[str, int]:
     """Count the files below class folders that are not taken for images, by their ending."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for folder in class_folders(root):
         for path in folder.rglob("*"):
             ending = path.suffix.lower()
             if ending not in EXTENSIONS and not path.name.startswith(".") and path.is_file():
-                found[ending or "no ending"] = found.get(ending or "no ending", 0) + 1
-    return dict(sorted(found.items()))
+                counts[ending or "no ending"] = counts.get(ending or "no ending", 0) + 1
+    return dict(sorted(counts.items()))
 
 
 def read_table(path: str, groups: str | None = None) -> tuple[FileImages, FileImages | None]:

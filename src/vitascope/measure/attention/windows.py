@@ -95,12 +95,12 @@ def window_of(weight: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 def position_weights(model: nn.Module) -> dict[str, Tensor]:
     """The position weights (H, A + 1) of each positional layer of a model, by its name."""
-    found = {}
+    weights_of = {}
     for name, module in model.named_modules():
         weight = getattr(getattr(module, "pos_proj", None), "weight", None)
         if isinstance(weight, Tensor) and weight.ndim == 2 and weight.shape[1] > 1:
-            found[name] = weight
-    return found
+            weights_of[name] = weight
+    return weights_of
 
 
 @checked

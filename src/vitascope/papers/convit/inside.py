@@ -213,7 +213,7 @@ def _initial_figure(results: Results, vit: Training, untrained: Reading) -> Figu
     side = first.values.shape[-1]
     if first.query is not None and first.values.shape[-2] == side:
         down, across = (round(at) for at in first.query)
-        found = initial_maps(side=side, query=(down, across))
+        drawn_maps = initial_maps(side=side, query=(down, across))
         panels += [
             replace(
                 first,
@@ -222,7 +222,9 @@ def _initial_figure(results: Results, vit: Training, untrained: Reading) -> Figu
                 columns=tuple(f"{index + 1}" for index in range(maps.shape[0])),
                 values=maps[None],
             )
-            for letter, strength, maps in zip("cd", found.strengths, found.maps, strict=True)
+            for letter, strength, maps in zip(
+                "cd", drawn_maps.strengths, drawn_maps.maps, strict=True
+            )
         ]
     return Figure(
         name="initial",

@@ -142,9 +142,9 @@ def windows(models: Sequence[Seen]) -> Figure:
     parts = []
     for seen in models:
         pairs = zip(seen.values["distance"], seen.values["width"], strict=True)
-        known = [(distance, width) for distance, width in pairs if distance is not None]
-        if known:
-            distance, width = (float(np.mean(numbers)) for numbers in zip(*known, strict=True))
+        measured = [(distance, width) for distance, width in pairs if distance is not None]
+        if measured:
+            distance, width = (float(np.mean(numbers)) for numbers in zip(*measured, strict=True))
             parts.append(
                 f"{seen.label}'s positional heads look {number(distance)} patches away from the "
                 f"query on average, with windows {number(width)} patches wide"
@@ -248,9 +248,9 @@ def _window_rows(record: Record) -> list[TableRow]:
     rows = []
     for key, label in (("distance", "centre, patches from the query"), ("width", "width, patches")):
         pairs = zip(record.values["layers"], record.values[key], strict=True)
-        known = [(name, value) for name, value in pairs if value is not None]
-        if known:
-            names, numbers = zip(*known, strict=True)
+        measured = [(name, value) for name, value in pairs if value is not None]
+        if measured:
+            names, numbers = zip(*measured, strict=True)
             rows.append(mean_row("windows", label, names, numbers))
     without = sum(record.values["without_window"])
     if without or not rows:
