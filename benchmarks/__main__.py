@@ -14,11 +14,14 @@ from pathlib import Path
 import vitascope  # noqa: F401  (before timm: it repairs torchvision beside a CPU-only torch)
 from benchmarks.tables import bench_tables
 from vitascope.errors import UserError
-from vitascope.report.tables.table import as_text
 from vitascope.settings import recorded_as
+from vitascope.table import as_text
 from vitascope.threads import use_threads
 
-SUBJECTS = (*("capture", "corruptions", "gpsa", "hessian", "inspect", "neighborhood", "training"),)
+SUBJECTS = (
+    *("capture", "corruptions", "gpsa", "hessian", "inspect", "neighborhood", "reading"),
+    "training",
+)
 RECORDS = Path(__file__).parent / "records"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from vitascope.record import Record
-from vitascope.report.tables.table import Table, row
+from vitascope.table import Table, row
 
 ABOUT_RATIOS = "Above 1 is faster than the peer; medians and quartiles over turns in one process."
 

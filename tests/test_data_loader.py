@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from timm.data.transforms import RandomResizedCropAndInterpolation
 
 from data_making import numbered, photos, write_folder
 from vitascope.data import (
@@ -15,7 +16,8 @@ from vitascope.data import (
     TrainBatches,
     augment,
 )
-from vitascope.data.images import to_tensor
+from vitascope.data.file_batches import TrainView, generators_restored, seed_generators
+from vitascope.data.images import to_image, to_tensor
 from vitascope.data.loader import epoch_order
 from vitascope.data.sources.folder import list_files
 from vitascope.errors import UserError
@@ -282,6 +284,41 @@ def test_evaluation_of_files_matches_their_pixels(on_disk):
     )
     bigger = next(iter(EvalBatches(on_disk, image_size=16, **options)))
     assert bigger.images.shape == (7, 3, 16, 16)
+
+
+def test_the_copies_of_an_image_in_a_batch_are_decoded_once(on_disk, monkeypatch):
+    opened = []
+    usual = FileImages.open_item
+    monkeypatch.setattr(
+        FileImages, "open_item", lambda self, item: (opened.append(item), usual(self, item))[1]
+    )
+    (batch,) = batches(on_disk, SETTINGS["deit"], batch_size=24).epoch(0)
+    assert sorted(np.unique(batch.indices, return_counts=True)[1]) == [3] * 8
+    assert len(opened) == 8
+
+
+def test_a_resized_crop_is_timms_but_for_rounding():
+    image = to_image(photos(1, side=60)[0])
+    ours = TrainView(Augmentation(crop="resized"), side=24, hflip=0.0, fill=[0, 0, 0])
+    theirs = RandomResizedCropAndInterpolation(24, interpolation="bicubic")
+    for seed in range(20):
+        with generators_restored():
+            view = ours(image, seed).int()
+            seed_generators(seed)
+            assert (to_tensor(theirs(image)).int() - view).abs().max() <= 2
+
+
+def test_a_large_jpeg_is_decoded_smaller_as_long_as_no_crop_has_to_grow(tmp_path):
+    pixels = photos(1, side=25)[0].repeat_interleave(40, 1).repeat_interleave(40, 2)  # 1,000 px
+    to_image(pixels).save(tmp_path / "large.jpg", quality=95)
+    images = FileImages([tmp_path / "large.jpg"], [0], ["a"])
+    light = TrainView(augment.light(), side=64, hflip=0.0, fill=[0, 0, 0])
+    assert light.least_side == 96  # 64 / (0.6 * 3 / 4) ** 0.5, rounded up
+    assert images.decode(0).size == (1000, 1000)
+    assert images.decode(0, light.least_side).size == (125, 125)
+    assert images.decode(0, 126).size == (250, 250)
+    means = to_tensor(images.decode(0).reduce(8)).float()
+    assert (to_tensor(images.decode(0, 125)) - means).abs().mean() < 3  # of 255
 
 
 def test_a_file_that_breaks_later_is_named_once_and_replaced_or_left_out(tmp_path):

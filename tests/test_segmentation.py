@@ -12,7 +12,7 @@ from torchmetrics.classification import MulticlassJaccardIndex
 import vitascope
 from vitascope.data import SegmentationFolder
 from vitascope.errors import UserError
-from vitascope.measure.miou import class_iou, confusion, miou, windowed_logits
+from vitascope.measure.mean_iou import class_iou, confusion, miou, windowed_logits
 from vitascope.models.segmentation.pyramid import SimplePyramid, feature_pyramid
 from vitascope.models.segmentation.segmenter import segmenter
 from vitascope.training.trainer.segmentation import pixel_loss

@@ -40,7 +40,7 @@ class Dataset:
     crop_pct: float = 1.0  # share of a resized image that is kept
     interpolation: str = "bicubic"  # of the resizing
     # The test images are this fold (from 0) of so many of the training images. None: they are not.
-    fold: tuple[int, int] | None = None
+    fold: tuple[int, ...] | None = None
 
 
 def histogram(pixels: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ study chooses; the real test images are measured afterwards, next to it. Images 
 patient, a video) stay on one side. Pixel statistics stay those of all training images.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +19,19 @@ from vitascope.errors import UserError
 def positions(
     dataset: Dataset, share: float = 0.0, count: int | None = None, seed: int = 0
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Which training images are trained on and which are held out: a share, or so many folds."""
+    """Which training images are trained on and which are held out: a share, or so many folds.
+
+    Args:
+        dataset: The images.
+        share: Of each class, to hold out.
+        count: Folds, instead.
+        seed: Of the draw.
+    """
     if not len(dataset.train):
         raise UserError(f"{dataset.name} has no training images; give a source that has some")
     labels, groups = dataset.train.labels, dataset.train.groups
     if count is not None:
-        dealt = folds(labels, count, groups=groups)
+        dealt = folds(labels, count, seed, groups)
         return [(np.flatnonzero(dealt != w), np.flatnonzero(dealt == w)) for w in range(count)]
     if not 0 < share < 1:
         raise UserError(f"a share of {share} cannot be held out; give one in (0, 1)")
@@ -31,6 +39,15 @@ def positions(
     if not len(out):
         raise UserError(f"{dataset.name} has one image a class: none can be held out")
     return [(train, out)]
+
+
+def dealt_out(dataset: Dataset, count: int, seeds: Sequence[int]) -> np.ndarray:
+    """The fold of each training image, dealt anew with each seed. (seeds, images)"""
+    numbers = np.empty((len(seeds), len(dataset.train)), dtype=np.int64)
+    for row, seed in enumerate(seeds):
+        for fold, (_, out) in enumerate(positions(dataset, count=count, seed=seed)):
+            numbers[row, out] = fold
+    return numbers
 
 
 def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
@@ -46,21 +63,23 @@ def held_out(dataset: Dataset, share: float, seed: int = 0) -> Dataset:
     return _tested_on(dataset, *positions(dataset, share, seed=seed)[0], note)
 
 
-def one_fold(dataset: Dataset, fold: tuple[int, int]) -> Dataset:
+def one_fold(dataset: Dataset, fold: tuple[int, ...]) -> Dataset:
     """The data set with one fold (from 0) of so many of its training images as its test set.
+
+    A third number is the seed by which the images are dealt out; 0 when it is left out.
 
     >>> from vitascope import data
     >>> fifth = one_fold(data.load("digits", test_fraction=0), (4, 5))
     >>> len(fifth.train), len(fifth.test)
     (1438, 359)
     """
-    which, count = fold
+    which, count, *draw = fold
     if not 0 <= which < count:
         raise UserError(
             f"there is no fold {which + 1} of {count}; give 1/{count} to {count}/{count}"
         )
-    note = f"held fold {which + 1} of {count} out"
-    held = _tested_on(dataset, *positions(dataset, count=count)[which], note)
+    note = f"held fold {which + 1} of {count} out{''.join(f', draw {seed}' for seed in draw)}"
+    held = _tested_on(dataset, *positions(dataset, count=count, seed=sum(draw))[which], note)
     return replace(held, fold=fold)
 
 

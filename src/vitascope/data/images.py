@@ -279,14 +279,21 @@ class FileImages(ImageSet):
         """One image of which only the header has been read; ``OSError`` if that is not possible."""
         return opened(item)
 
-    def decode(self, index: int) -> Image.Image:
+    def decode(self, index: int, least_side: int | None = None) -> Image.Image:
         """The whole image in the right mode, not resized (see :mod:`vitascope.data.decoding`).
+
+        Args:
+            index: Its position in the set.
+            least_side: A JPEG file may come smaller, by 2, 4 or 8, with both sides at least this
+                long: that is faster.
 
         Raises:
             OSError: If it cannot be decoded, with the reason.
             UserError: If its values have no known range.
         """
         with self.open_item(self.items[index]) as image:
+            if least_side is not None:
+                image.draft(None, (least_side, least_side))
             try:
                 return upright(image).convert(MODES[self.size[0]])
             except UserError as error:

@@ -33,7 +33,7 @@ from vitascope.data.batches import (
     shifted_crop,
     smooth_targets,
 )
-from vitascope.data.file_batches import Decoded, TrainView, decoded
+from vitascope.data.file_batches import Decoded, TrainView, decoded, generators_restored
 from vitascope.data.images import FileImages, ImageSet, resize, to_image
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.errors import UserError
@@ -139,8 +139,9 @@ class TrainBatches:
                 yield Decoded(self._shifted(pixels, position), indices)
             else:
                 seeds = map(position.image_seed, range(len(indices)))
-                views = map(self.view, map(to_image, pixels), seeds)
-                yield Decoded(torch.stack(list(views)), indices)
+                with generators_restored():
+                    views = list(map(self.view, map(to_image, pixels), seeds))
+                yield Decoded(torch.stack(views), indices)
 
     def _shifted(self, pixels: Tensor, position: BatchPosition) -> Tensor:
         """Shift and mirror images in memory: (b, C, side, side) uint8."""

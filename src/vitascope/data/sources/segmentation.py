@@ -26,7 +26,7 @@ from PIL import Image
 from torch import Tensor
 
 from vitascope.data.decoding import MOST_PIXELS, opened, upright
-from vitascope.data.file_batches import seeded
+from vitascope.data.file_batches import generators_restored, seed_generators
 from vitascope.data.images import to_tensor
 from vitascope.data.random_streams import Purpose, stream
 from vitascope.data.sources.folder import EXTENSIONS, existing
@@ -161,7 +161,8 @@ class SegmentationFolder(torch.utils.data.Dataset):
                     v2.RandomHorizontalFlip(),
                 ]
             )
-            with seeded(int(rng.integers(2**32))):
+            with generators_restored():
+                seed_generators(int(rng.integers(2**32)))
                 pixels, mask = vary(pixels, mask)
         else:
             pixels = v2.functional.resize(pixels, [self.side])
