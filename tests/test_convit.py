@@ -5,8 +5,9 @@ import timm
 import torch
 from torch import nn
 
+import vitascope
 from model_making import check_gradient_checkpointing, randomised
-from vitascope import create_model
+from vitascope import capture, create_model
 from vitascope.errors import UserError
 from vitascope.layers import GPSA, gpsa_layers
 from vitascope.measure.ablation.masking import forced_gates, without_positions
@@ -307,3 +308,36 @@ def test_gradient_checkpointing_gives_the_same_gradients():
 def test_what_cannot_work_is_one_clear_error(make, says):
     with pytest.raises(UserError, match=says):
         make()
+
+
+def test_a_class_token_may_be_an_extra_patch():
+    model = micro(token_first=True).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    layer, x = model.blocks[0].attn.double(), torch.randn(2, 17, 36, dtype=torch.float64)
+    maps = layer.attention(x, (4, 4))
+    torch.testing.assert_close(maps.mixed.sum(-1), torch.ones_like(maps.mixed[..., 0]))
+    share = layer.token_logit.sigmoid()
+    torch.testing.assert_close(maps.position[0, :, 1:, 0], share[:, None].expand(-1, 16))
+    out = (maps.mixed @ layer.values(x)).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(layer(x, (4, 4)), layer.proj(out))
+
+
+def test_an_extra_patch_is_seen_from_the_first_block_on():
+    model = micro(token_first=True).eval()
+    images = torch.randn(2, 3, 16, 16)
+    with capture.attention(model) as maps:
+        assert model(images).shape == (2, 5)
+    assert {each.shape[-1] for each in maps.values()} == {17}
+    torch.testing.assert_close(model.blocks[0].attn.token_logit.sigmoid(), torch.full((9,), 0.5))
+    _, blocks = model.forward_intermediates(images)
+    assert [block.shape for block in blocks] == [(2, 36, 4, 4)] * 4
+    assert vitascope.measure.nonlocality(model, images).layers == tuple(maps)
+    model.train()(images).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+    for wrong in ({"attention": "psa"}, {"class_token": False}):
+        with pytest.raises(UserError, match="token_first"):
+            micro(token_first=True, **wrong)
+    with pytest.raises(UserError, match="pruned"):
+        model.prune_gates()

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from benchmarks.training import random_images
 from vitascope import capture, create_model, list_models
-from vitascope.commands.compare import Compare, question_of
+from vitascope.comparison.options import CompareOptions
+from vitascope.comparison.question import comparison_of
 from vitascope.errors import UserError
 from vitascope.layers.locality_self_attention import LocalitySelfAttention
 from vitascope.loading.opening import build
@@ -59,9 +60,10 @@ def test_every_parameter_gets_a_gradient_and_attention_is_seen(suffixes):
     with capture.attention(model, grad=True) as maps:
         model(images).square().sum().backward()
     assert len(maps) == len(model.blocks)
-    for found in maps.values():
-        assert found.shape == (3, 9, 17, 17)
-        torch.testing.assert_close(found.sum(-1), torch.ones(3, 9, 17))
+    tokens = model.num_prefix_tokens + 16
+    for each in maps.values():
+        assert each.shape == (3, 9, tokens, tokens)
+        torch.testing.assert_close(each.sum(-1), torch.ones(3, 9, tokens))
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
@@ -252,5 +254,5 @@ def test_a_patch_size_may_stand_in_the_name():
 
 def test_a_comparison_tries_every_transformer_at_each_patch_size():
     models = ("vit_micro+lsa", "resnet_micro")
-    asked = question_of(Compare(data="digits", models=models, patch_sizes=(2, 4)))
+    asked = comparison_of(CompareOptions(data="digits", models=models, patch_sizes=(2, 4)))
     assert asked.models == ("vit_micro+lsa+patch2", "vit_micro+lsa+patch4", "resnet_micro")

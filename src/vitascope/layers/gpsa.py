@@ -31,7 +31,7 @@ from vitascope.layers.attention_path import attend
 from vitascope.layers.positions import apply_windows, axis_windows, dense_score
 from vitascope.layers.psa import PSA, AttentionMaps
 
-__all__ = ["GPSA"]
+__all__ = ["GPSA", "TokenGPSA"]
 
 
 class GPSA(PSA):
@@ -96,3 +96,50 @@ class GPSA(PSA):
         """``(1 - s) content + s position``, head by head. (B, H, ...)"""
         gate = self.gate.to(content.dtype).view(-1, 1, 1)
         return torch.lerp(content, position, gate)
+
+
+class TokenGPSA(GPSA):
+    """GPSA with a class token before the patches (footnote 1 of the paper).
+
+    The paper tried a class token "as an extra patch of the image to which all heads pay attention
+    to at initialization" and does not say how. Here each head's positional attention gives the
+    token a learned share t_h, one half at the start, and its window the rest:
+
+        P_h[i] = (1 - t_h) softmax_j(v_h . r_ij) + t_h [token],      t_h = sigmoid(token_logit_h)
+
+    The token itself has no place on the grid: by position it sees all tokens equally.
+
+    >>> TokenGPSA(36, 9)(torch.zeros(2, 21, 36), grid=(4, 5)).shape
+    torch.Size([2, 21, 36])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.token_logit = nn.Parameter(torch.zeros_like(self.gating_param))
+
+    def resolve_grid(self, num_tokens: int, grid: Sequence[int] | None) -> Sequence[int]:
+        """The grid of the patches, which are all tokens but the first."""
+        return super().resolve_grid(num_tokens - 1, grid)
+
+    def attend(self, x: Tensor, grid: Sequence[int]) -> Tensor:
+        """``A_h X W_val,h`` of every head, without A_h. (B, 1 + N, D) -> (B, H, 1 + N, d)"""
+        value = self.values(x)
+        if self.training and self.attn_drop.p > 0:
+            return self.attn_drop(self.attention(x, grid).mixed) @ value
+        content = attend(*self.queries_and_keys(x), value)
+        window = apply_windows(axis_windows(self.pos_proj.weight, grid), value[:, :, 1:], grid)
+        share = self.token_logit.sigmoid().to(value.dtype).view(-1, 1, 1)
+        patches = torch.lerp(window, value[:, :, :1], share)
+        position = torch.cat([value.mean(dim=2, keepdim=True), patches], dim=2)
+        return self.mix(content, position)
+
+    def attention(self, x: Tensor, grid: Sequence[int] | None = None) -> AttentionMaps:
+        """The maps that :meth:`forward` applies without making them."""
+        query, key = self.queries_and_keys(x)
+        content = (query @ key.mT * self.head_dim**-0.5).softmax(dim=-1)
+        windows = dense_score(self.pos_proj.weight, self.resolve_grid(x.shape[1], grid)).softmax(-1)
+        share = self.token_logit.sigmoid().view(-1, 1, 1)
+        patches = torch.cat([share.expand(-1, windows.shape[1], 1), (1 - share) * windows], dim=-1)
+        itself = torch.full_like(patches[:, :1], 1 / x.shape[1])
+        position = torch.cat([itself, patches], dim=1)[None].to(content.dtype)
+        return AttentionMaps(content, position, self.mix(content, position), self.gate)

@@ -2,9 +2,9 @@
 
 ConViT and the DeiT baselines of Table 1 (d'Ascoli et al. 2021), their distilled forms, AlterNets
 and the pre-activation ResNets they come from (Park and Kim 2022), ResNets in their first form
-(``postact``) and ResNeXt, Park and Kim's ViTs without a class token
-(``gap``) and with attention over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into
-which context broadcasting goes, and small ones for small images, which train on two CPU cores:
+(``postact``) and ResNeXt, Park and Kim's ViTs without a class token (``gap``) and with attention
+over neighbourhoods (``convolutional_vit``), the LocalViT and PVTs into which context broadcasting
+goes, the compact transformer CCT, and small ones for small images, which train on two CPU cores:
 *micro* (0.26M parameters, for tests and demonstrations) and *mini* (1M, shaped so that a CPU runs
 near its best: heads of 16 channels, a 16 x 16 grid, all matched in parameters and multiply-adds).
 ``+`` models have as many channels per head as DeiT. Other networks of the papers at CIFAR size:
@@ -23,6 +23,7 @@ from vitascope.layers.attention_path import SelfAttention
 from vitascope.models.convit.convit import ConViT, ConViTDistilled
 from vitascope.models.resnet.alternet import AlterNet
 from vitascope.models.resnet.resnet import PostActResNet, PreActResNet
+from vitascope.models.vit.cct import CCT
 from vitascope.models.vit.convolutional_vit import ConvolutionalViT
 from vitascope.models.vit.head_dim import with_head_dim
 from vitascope.models.vit.localvit import LocalViT
@@ -69,6 +70,7 @@ _MICRO_PVT = {  # 32 x 32 images, grids of 16, 8 and 4, all with 4 x 4 keys: 240
 }
 # 32 x 32 images, an 8 x 8 grid, 3 x 3 heads: about 260k parameters.
 _MICRO = {"img_size": 32, "patch_size": 4, "embed_dim": 72, "depth": 4, "num_heads": 9}
+_CCT = {"img_size": 32, "patch_size": 4, "embed_dim": 128, "depth": 2, "num_heads": 2}
 # 32 x 32 images, a 16 x 16 grid, 3 x 3 heads of 16: about 1.04M parameters, 330M multiply-adds.
 _MINI = {"img_size": 32, "patch_size": 2, "embed_dim": 144, "depth": 4, "num_heads": 9}
 # As many parameters and multiply-adds as those, so wide at first; maps of 32 x 32 after the stem.
@@ -101,6 +103,7 @@ def _sizes() -> dict[str, tuple[type[nn.Module], dict[str, Any]]]:
     models["convolutional_vit_small"] = (ConvolutionalViT, models["deit_small"][1])
     models["convolutional_vit_micro"] = (ConvolutionalViT, _MICRO)
     models["convolutional_vit_mini"] = (ConvolutionalViT, _MINI)
+    models["cct_2_3x2"] = (CCT, _CCT)
     models["localvit_tiny"] = (LocalViT, {"num_heads": 4, "embed_dim": 192})
     models["localvit_micro"] = (LocalViT, _MICRO)
     models["pvt_tiny"] = (PVT, {"depths": (2, 2, 2, 2)})
@@ -137,6 +140,7 @@ def _pretrained(name: str, model: type[nn.Module], kwargs: dict[str, Any]) -> di
     """timm's description of a model: input, statistics and, where there are any, weights."""
     staged = issubclass(model, PreActResNet)
     patches = "stages.0.patch_embed.proj" if issubclass(model, PVT) else "patch_embed.proj"
+    patches += ".0" if issubclass(model, CCT) else ""
     size = kwargs.get("img_size", 224)
     heads = ("head", "head_dist") if name.endswith("_distilled") else "head"
     return {

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from vitascope.errors import UserError
 from vitascope.layers.context_broadcasting.broadcast import ContextBroadcast
 from vitascope.layers.freezing import freeze_gates, freeze_gpsa, gpsa_layers
-from vitascope.layers.gpsa import GPSA
+from vitascope.layers.gpsa import GPSA, TokenGPSA
 from vitascope.layers.pruned import PrunedGPSA
 from vitascope.layers.psa import PSA
 from vitascope.models.vit.grid_vit import GridViT
@@ -83,6 +83,8 @@ class ConViT(GridViT):
         train_gates: Whether the gates learn.
         train_gpsa: Whether the GPSA layers learn (Table 3, f and g: False).
         use_pos_embed: Add absolute position embeddings to the patches.
+        token_first: The class token is an extra patch from the first block on (footnote 1), instead
+            of joining after the GPSA blocks.
         global_pool: ``"token"``, ``"avg"`` or ``""``; by default the class token if there is one.
         kwargs: As timm's ``VisionTransformer``: ``img_size``, ``dynamic_img_size``, ...
     """
@@ -102,16 +104,22 @@ class ConViT(GridViT):
         train_gates: bool = True,
         train_gpsa: bool = True,
         use_pos_embed: bool = True,
+        token_first: bool = False,
         global_pool: str | None = None,
         qkv_bias: bool = False,
         **kwargs: Any,
     ):
         if not 0 <= num_gpsa_blocks <= depth:
             raise UserError(f"num_gpsa_blocks={num_gpsa_blocks}, but the model has {depth} blocks")
-        kinds: dict[str, type[PSA]] = {"gpsa": GPSA, "psa": PSA}
+        kinds: dict[str, type[PSA]] = {"gpsa": TokenGPSA if token_first else GPSA, "psa": PSA}
         if attention not in kinds:
             raise UserError(f"attention={attention!r}; there are: {', '.join(kinds)}")
-        global_pool, class_token = _pooling(global_pool, num_gpsa_blocks < depth, kwargs)
+        if token_first and attention != "gpsa":
+            raise UserError("token_first is for GPSA layers; leave attention out")
+        readable = token_first or num_gpsa_blocks < depth
+        global_pool, class_token = _pooling(global_pool, readable, kwargs)
+        if token_first and not class_token:
+            raise UserError("token_first is about the class token; leave class_token out")
 
         def block(depth: int, **kw: Any) -> nn.Module:
             if depth >= num_gpsa_blocks:
@@ -139,6 +147,7 @@ class ConViT(GridViT):
             **kwargs,
         )
         self.num_gpsa_blocks = num_gpsa_blocks
+        self.token_first = token_first
         self.pruning: GatePruning | None = None
         self.weight_init_mode = ""
         self.init_weights(needs_reset=False)
@@ -157,7 +166,7 @@ class ConViT(GridViT):
                 layer.reset_parameters()
 
     def prefix_tokens(self) -> list[nn.Parameter]:
-        """The tokens that join the patches after the last GPSA block. [(1, 1, D)]"""
+        """The tokens that join the patches. [(1, 1, D)]"""
         return [self.cls_token] if self.cls_token is not None else []
 
     def embed(self, x: Tensor) -> tuple[Tensor, Sequence[int]]:
@@ -176,7 +185,8 @@ class ConViT(GridViT):
 
     def run_block(self, index: int, x: Tensor, grid: Sequence[int]) -> Tensor:
         """One block; the prefix tokens join before the first that is not GPSA."""
-        if index == self.num_gpsa_blocks and self.num_prefix_tokens:
+        joins = 0 if self.token_first else self.num_gpsa_blocks
+        if index == joins and self.num_prefix_tokens:
             tokens = [token.expand(x.shape[0], -1, -1) for token in self.prefix_tokens()]
             x = torch.cat([*tokens, x], dim=1)
         arguments = (grid,) if index < self.num_gpsa_blocks else ()
@@ -185,8 +195,9 @@ class ConViT(GridViT):
         return self.blocks[index](x, *arguments)
 
     def prefix_after(self, index: int) -> int:
-        """None inside the GPSA blocks: the tokens join after them."""
-        return self.num_prefix_tokens if index >= self.num_gpsa_blocks else 0
+        """None inside the GPSA blocks, unless the token comes first: the tokens join after them."""
+        joined = self.token_first or index >= self.num_gpsa_blocks
+        return self.num_prefix_tokens if joined else 0
 
     def prune_gates(self, tolerance: float = 0.01) -> "ConViT":
         """A copy for inference without the branches whose gates are near 0 or 1.
@@ -196,6 +207,8 @@ class ConViT(GridViT):
         what went, and bounds the change of every attention row.
         """
         gpsa_layers(self)  # a model without gates is an error
+        if self.token_first:
+            raise UserError("gates cannot be pruned with a class token among the patches")
         pruned = deepcopy(self).eval()
         layers = []
         for block in list(pruned.blocks)[: self.num_gpsa_blocks]:
@@ -236,6 +249,8 @@ class ConViTDistilled(ConViT):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        if self.token_first:
+            raise UserError("a distilled ConViT has two tokens; leave token_first out")
         if self.global_pool != "token":
             raise UserError("a distilled ConViT reads its two tokens: global_pool must be 'token'")
         self.dist_token = nn.Parameter(torch.empty_like(self.prefix_tokens()[0]))

@@ -9,6 +9,9 @@
 | ``+spt`` | patches, overlapping by half | :mod:`vitascope.models.vit.shifted_patches` |
 | ``+stem`` | a convolutional stem for patches | :mod:`vitascope.models.vit.convolutional_stem` |
 | ``+rope`` | rotary in place of absolute positions | :mod:`vitascope.layers.rotary` |
+| ``+mixture`` | attention with learned shares of content, position, mean and windows, from \
+ConViT's start | :mod:`vitascope.layers.mixture` |
+| ``+mixture_equal`` | the same from equal shares | the same |
 
 They combine, unless two contradict each other (:data:`REFUSED`). ``+rope`` removes the absolute
 position embeddings: the paper's RoPE-Mixed replaces them.
@@ -16,6 +19,7 @@ position embeddings: the paper's RoPE-Mixed replaces them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -24,6 +28,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from vitascope.errors import UserError
 from vitascope.layers.locality_self_attention import LocalitySelfAttention
+from vitascope.layers.mixture import MixtureAttention
 from vitascope.layers.rotary import add_rotary
 from vitascope.models.vit.convolutional_stem import StemEmbed
 from vitascope.models.vit.impulse import start_impulse
@@ -47,6 +52,17 @@ def use_rotary(model: VisionTransformer) -> None:
             add_rotary(layer, model.patch_embed.grid_size, model.num_prefix_tokens)
 
 
+def start_mixture(model: VisionTransformer, shares: str) -> None:
+    """Tell every mixture layer its grid, and set its start."""
+    for layer in model.modules():
+        if isinstance(layer, MixtureAttention):
+            layer.grid = model.patch_embed.grid_size
+            layer.num_prefix_tokens = model.num_prefix_tokens
+            layer.start(shares)
+
+
+# Without a class token: of the last block's gates, it would read those of content and mean alone.
+_MIXTURE = {"attn_layer": MixtureAttention, "class_token": False, "global_pool": "avg"}
 DIAL = {
     "mimetic": Change(finish=start_mimetic),
     "sincos": Change(finish=start_sincos),
@@ -55,6 +71,8 @@ DIAL = {
     "spt": Change({"embed_layer": ShiftedPatchEmbed}),
     "stem": Change({"embed_layer": StemEmbed}, blocks=-1),
     "rope": Change({"pos_embed": "none"}, finish=use_rotary),
+    "mixture": Change(_MIXTURE, finish=partial(start_mixture, shares="convit")),
+    "mixture_equal": Change(_MIXTURE, finish=partial(start_mixture, shares="equal")),
 }
 
 _NO_TABLE = "the start needs the table of positions that rotary replaces"
@@ -67,6 +85,12 @@ REFUSED = {
     frozenset(("rope", "mimetic")): _NO_TABLE,
     frozenset(("rope", "impulse")): _NO_TABLE,
     frozenset(("rope", "sincos")): _NO_TABLE,
+    frozenset(("mixture", "mixture_equal")): "one is the other with another start",
+    **{
+        frozenset((mixture, other)): "both replace the attention or start its weights"
+        for mixture in ("mixture", "mixture_equal")
+        for other in ("lsa", "mimetic", "impulse")
+    },
 }
 
 
