@@ -9,11 +9,10 @@ import numpy as np
 
 from vitascope.commands.result import Result
 from vitascope.record import Record, load
-from vitascope.report.contents import EXPLORER, compose
-from vitascope.report.contents import KINDS as SHOWN
 from vitascope.report.exports import write_figures
-from vitascope.report.page import write_report
-from vitascope.report.records import Found, Source, find
+from vitascope.report.page import EXPLORER, compose, write_report
+from vitascope.report.page import KINDS as SHOWN
+from vitascope.report.records import FoundRecords, Source, find
 
 KINDS = ("convit", "vit", "cnn", "other")
 LABELS = ("ConViT", "ViT", "ResNet", "Mixer")
@@ -170,7 +169,7 @@ def write_page(folder: Path, record: Record | None = None) -> Path:
     sources = [Source(path=folder / "compare.json", record=comparison)]
     if (folder / EXPLORER).is_dir():
         sources += find([folder / EXPLORER], [EXPLORER]).sources
-    return write_report(compose(Found(sources=tuple(sources))), folder)
+    return write_report(compose(FoundRecords(sources=tuple(sources))), folder)
 
 
 def report_of(*paths):

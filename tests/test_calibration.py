@@ -11,8 +11,7 @@ from model_making import Says
 from vitascope import measure
 from vitascope.data import Batch
 from vitascope.errors import UserError
-from vitascope.measure.robustness.calibration import scores
-from vitascope.measure.robustness.temperature import fit_temperature, nll
+from vitascope.measure.robustness.calibration import fit_temperature, nll, scores
 from vitascope.training import evaluate
 
 

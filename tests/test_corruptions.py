@@ -16,14 +16,16 @@ from sklearn.datasets import load_sample_image
 
 from vitascope.errors import UserError
 from vitascope.measure.robustness.corruptions import CORRUPTIONS, FAMILIES, corrupt
-from vitascope.measure.robustness.corruptions.blur import disc, scattered
 from vitascope.measure.robustness.corruptions.constants import CIFAR, IMAGENET, strength, table_for
-from vitascope.measure.robustness.corruptions.corrupt import to_levels
-from vitascope.measure.robustness.corruptions.draws import Draws
-from vitascope.measure.robustness.corruptions.filters import motion
-from vitascope.measure.robustness.corruptions.frost import PHOTOGRAPHS, frost_textures
-from vitascope.measure.robustness.corruptions.noise import shot_table
-from vitascope.measure.robustness.corruptions.weather import plasma
+from vitascope.measure.robustness.corruptions.filters import PHOTOGRAPHS, frost_textures, motion
+from vitascope.measure.robustness.corruptions.operations import (
+    Draws,
+    disc,
+    plasma,
+    scattered,
+    shot_table,
+    to_levels,
+)
 
 FIXED = (  # nothing random about them
     "defocus_blur",

@@ -10,9 +10,9 @@ from vitascope.commands import main
 from vitascope.figure import Style, Surface
 from vitascope.inspection.curvature import augmented_batches, recipe_of
 from vitascope.loading.session import open_session
+from vitascope.measure.curvature.figures import FAR, heights, hessian, landscape, trajectory
+from vitascope.measure.instrument import ModelRecord
 from vitascope.record import Record, load
-from vitascope.report.instruments.curvature import FAR, heights, hessian, landscape, trajectory
-from vitascope.report.instruments.instrument import Seen
 from vitascope.training import recipe
 
 SMALL = ["embed_dim=12", "depth=1", "num_heads=3"]
@@ -142,7 +142,7 @@ def test_a_surface_is_cut_where_it_leaves_the_valley():
 
 
 def seen(label, record):
-    return Seen(label=label, style=Style(), record=record)
+    return ModelRecord(label=label, style=Style(), record=record)
 
 
 def spectrum(*eigenvalues):

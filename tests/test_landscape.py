@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 import vitascope
 from vitascope.errors import UserError
-from vitascope.measure.curvature.directions import (
+from vitascope.measure.curvature.landscape import (
     filter_norms,
+    landscape,
     movable,
     normalised,
     random_direction,
 )
-from vitascope.measure.curvature.landscape import landscape
 
 module = sys.modules[
     "vitascope.measure.curvature.landscape"

@@ -11,7 +11,7 @@ from torchvision.models.vision_transformer import VisionTransformer
 import vitascope
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.streaming.one_pass import STREAMING
+from vitascope.measure.streaming.one_pass import streaming_instruments
 
 
 class Encoder(nn.Module):
@@ -59,7 +59,7 @@ def test_together_is_exactly_each_alone(name):
         expected = model(batches[0])
     found = measure.together(model, batches)
     assert not found.refused
-    assert list(found.results) == list(STREAMING)
+    assert list(found.results) == list(streaming_instruments())
     for instrument, result in found.results.items():
         one = result.to_record()
         other = getattr(measure, instrument)(model, batches).to_record()

@@ -11,7 +11,7 @@ from torch import nn
 from model_making import small_convit
 from slow_marks import slow_if
 from vitascope import capture, measure
-from vitascope.measure.curvature.directions import random_direction
+from vitascope.measure.curvature.landscape import random_direction
 from vitascope.measure.curvature.objective import deterministic, objective, trainable_weights
 from vitascope.measure.robustness.corruption import corruption_of_sets
 from vitascope.measure.streaming.one_pass import Together

@@ -15,9 +15,9 @@ import vitascope
 from model_making import SMALL, small_convit
 from vitascope import capture, measure
 from vitascope.errors import UserError
-from vitascope.measure.relevance.attention_flow import TokenLink, follow_back, on_grid
-from vitascope.measure.relevance.faithfulness import curves, ranks
-from vitascope.measure.relevance.relevance import Explainer
+from vitascope.measure.attribution.attention_flow import TokenLink, follow_back, on_grid
+from vitascope.measure.attribution.faithfulness import curves, ranks
+from vitascope.measure.attribution.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 
 

@@ -9,7 +9,7 @@ from report_records import made_study, write_inspection, write_run
 from vitascope.commands import main
 from vitascope.errors import UserError
 from vitascope.record import Record
-from vitascope.report.contents import KINDS
+from vitascope.report.page import KINDS
 from vitascope.report.records import find
 
 

@@ -9,10 +9,9 @@ import pytest
 from explorer_making import explorer_record
 from report_making import made_up, report_of, write_page
 from report_records import write_inspection, write_run
-from vitascope.report.contents import KINDS, compose
 from vitascope.report.explorer.data import data_of
 from vitascope.report.explorer.page import EXPLORER_SCRIPT
-from vitascope.report.page import render_page
+from vitascope.report.page import KINDS, compose, render_page
 from vitascope.report.records import find
 
 

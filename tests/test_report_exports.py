@@ -11,7 +11,7 @@ from report_records import EVIL, made_study, write_inspection, write_run
 from vitascope.commands import main
 from vitascope.report.exports import write_figures, write_tables
 from vitascope.report.figures.paper_renderer import draw_figure
-from vitascope.report.tables.table import Table, as_csv, as_latex, as_markdown, row
+from vitascope.table import Table, as_csv, as_latex, as_markdown, row
 
 
 def table_of(*words: str) -> Table:

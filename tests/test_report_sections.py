@@ -20,13 +20,12 @@ from report_records import (
 from vitascope.errors import UserError
 from vitascope.record import Record
 from vitascope.report import page
-from vitascope.report.contents import KINDS, compose
 from vitascope.report.figures.page_renderer import draw_panel
 from vitascope.report.figures.paper_renderer import draw_figure
 from vitascope.report.figures.style import Styles
-from vitascope.report.page import render_page
+from vitascope.report.page import KINDS, compose, render_page
 from vitascope.report.records import find
-from vitascope.report.sections.study import tally
+from vitascope.report.sections.claims import tally
 
 
 def everything(folder):
@@ -193,7 +192,7 @@ def test_verdicts_are_counted_in_words(tmp_path):
     for verdicts in (("agrees",), ("agrees", "agrees"), ("disagrees",), ("undecided",) * 2):
         made_study("x", verdicts).save(tmp_path / "x")
         (section,) = report_of(tmp_path / "x.json").sections
-        counted[verdicts] = tally(section.claims)
+        counted[verdicts] = tally([claim.badge.text for claim in section.claims])
     assert list(counted.values()) == [
         "The one claim agrees",
         "All 2 claims agree",
@@ -217,7 +216,7 @@ def test_an_unfinished_run_is_shown_and_said_to_be_unfinished(tmp_path):
     write_run(tmp_path, finished=False)
     (section,) = report_of(tmp_path).sections
     assert section.badge is not None
-    assert section.badge.words == "Not finished"
+    assert section.badge.text == "Not finished"
     assert "Not finished" in render_page(report_of(tmp_path))
 
 
@@ -436,5 +435,5 @@ def test_the_speed_of_models_has_its_table_and_command(tmp_path):
     (section,) = report_of(tmp_path).sections
     assert section.answer == "Images a second: deit_tiny 50, resnet50 30."
     (table,) = section.tables
-    assert [cell.words for cell in table.rows[0].cells] == ["5.7", "50", "20", "1,442"]
+    assert [cell.text for cell in table.rows[0].cells] == ["5.7", "50", "20", "1,442"]
     assert section.agains[0].command == "vitascope models --speed deit_tiny resnet50"

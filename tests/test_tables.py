@@ -10,13 +10,14 @@ from jinja2 import Environment, PackageLoader
 from benchmarks.tables import bench_tables
 from vitascope.figure import Style
 from vitascope.record import load
-from vitascope.report.formatting import FILTERS
-from vitascope.report.instruments.summary import summary_table
+from vitascope.report.page_templates import FILTERS
+from vitascope.report.sections.claims import claims_table, tally
+from vitascope.report.sections.comparison import accuracy_table, comparison_text, cost_table
 from vitascope.report.sections.comparison_record import ComparisonRecord
-from vitascope.report.tables.comparison import accuracy_table, comparison_text, cost_table
-from vitascope.report.tables.models import model_sizes_table
-from vitascope.report.tables.study import claims_table, study_table, study_text, tally
-from vitascope.report.tables.table import Cell, Table, as_csv, as_latex, as_markdown, as_text, row
+from vitascope.report.sections.inspection import summary_table
+from vitascope.report.sections.models import model_sizes_table
+from vitascope.report.sections.study import study_table, study_text
+from vitascope.table import Cell, Table, as_csv, as_latex, as_markdown, as_text, row
 
 RECORDS = Path(__file__).parent / "fixtures" / "records"
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "records"
@@ -34,7 +35,7 @@ def comparison() -> ComparisonRecord:
 
 
 def made_up() -> Table:
-    cells = [Cell(words="59.0 ± 1.3", note="59.6", bold=True), Cell(words="", note="73.0"), "up"]
+    cells = [Cell(text="59.0 ± 1.3", note="59.6", bold=True), Cell(text="", note="73.0"), "up"]
     rows = (
         row("convit", cells, note="ConViT-S", style=Style(2, "square", "")),
         row("vit", ["−4.5", "", ""]),
@@ -100,7 +101,7 @@ def test_a_study_says_the_same_in_terminal_and_tables():
     for item in record.values["tables"]:
         table = study_table(item)
         assert f"{table.title}\n{as_text(table)}" in text
-    verdicts = [line.cells[1].words for line in claims_table(record.values["claims"]).rows]
+    verdicts = [line.cells[1].text for line in claims_table(record.values["claims"]).rows]
     assert verdicts
     assert all(verdict in text for verdict in verdicts)
     assert text.startswith(f"{tally(verdicts)}.")  # the answer first

@@ -43,7 +43,7 @@ def test_only_named_weights_count_and_states_may_be_read_late():
     assert found.epochs == (0, 3, 9)
     assert found.radius == pytest.approx((1, 6 / 9, 0))
     assert found.num_weights == 2
-    assert found.to_record().values["radius"] == found.radius
+    assert found.to_record().values["radius"] == list(found.radius)
 
 
 def test_an_end_of_ones_own_may_lie_beyond_the_last_state():

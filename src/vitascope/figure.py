@@ -30,10 +30,14 @@ __all__ = [
     "head_panels",
     "restored",
     "stored",
+    "thin",
 ]
 
 Numbers = Sequence[float | None]
 FEW_POINTS = 12  # of a line, to mark each of them
+NUM_COLOURS = 8
+MARKERS = ("circle", "square", "triangle", "diamond")
+DASHES = ("", "7 4", "2 3")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,13 @@ class Style:
     colour: int = 0
     marker: str = "circle"
     dash: str = ""
+
+    @classmethod
+    def numbered(cls, number: int) -> "Style":
+        """Return one of many styles, each with its own colour, mark and dashes."""
+        turn, colour = divmod(number, NUM_COLOURS)
+        marker = MARKERS[(colour + turn) % len(MARKERS)]
+        return cls(colour=colour, marker=marker, dash=DASHES[turn % len(DASHES)])
 
     @property
     def css(self) -> str:
@@ -191,6 +202,17 @@ class Figure:
     wide: bool = False  # all of a page's width, among however many figures
 
 
+def thin(length: int, most: int) -> list[int]:
+    """At most ``most`` of the indices below ``length``, evenly, the first and last among them.
+
+    >>> thin(9, 3)
+    [0, 4, 8]
+    """
+    if length <= most:
+        return list(range(length))
+    return sorted({int(index) for index in np.linspace(0, length - 1, most).round()})
+
+
 def head_panels(
     epochs: Sequence[float], values: np.ndarray, layers: Sequence[str], **panel: Any
 ) -> tuple[Lines, ...]:
@@ -265,10 +287,10 @@ def _panel(item: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Panel:
     made = _PANELS.get(str(item.get("kind")))
     if made is None:
         raise UserError(f"there are panels of {', '.join(_PANELS)}, not of {item.get('kind')!r}")
-    given = _known(made, {"title": "", "x_label": "", "y_label": "", **item})
+    given = _fields_of(made, {"title": "", "x_label": "", "y_label": "", **item})
     if "series" in given:
         line = Series if made is Lines else DotSeries
-        given["series"] = tuple(line(**_known(line, one)) for one in given["series"])
+        given["series"] = tuple(line(**_fields_of(line, one)) for one in given["series"])
     else:
         given["values"] = _array(item, arrays, 4 if made is Maps else 2)
         if made is Maps:
@@ -291,7 +313,7 @@ def check_photographs(photographs: np.ndarray | None, count: int) -> None:
         )
 
 
-def _known(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(made: type[Any], item: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a class has fields for, with words as words and lists that do not change."""
     values = {name: item[name] for name in (f.name for f in fields(made)) if name in item}
     for name in ("title", "label", "x_label", "y_label"):

@@ -32,7 +32,7 @@ from vitascope.explorer.maps import (
     top_answers,
 )
 from vitascope.loading.session import Session, open_session
-from vitascope.measure.relevance.relevance import Explainer
+from vitascope.measure.attribution.relevance import Explainer
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.record import Record
 

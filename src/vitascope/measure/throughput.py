@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vitascope.capture import evaluating, logits_of
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.timing import Row, take_turns
-from vitascope.record import Record
 
 __all__ = [
     "PUBLISHED",
@@ -55,7 +55,7 @@ PUBLISHED = {  # model -> images a second, ConViT Table 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Throughput:
+class Throughput(InstrumentResult, kind="throughput"):
     """Images a second in each round."""
 
     rates: tuple[float, ...]
@@ -69,13 +69,12 @@ class Throughput:
         """Images a second."""
         return float(np.median(self.rates))
 
-    def to_record(self) -> Record:
-        """Median, quartiles and how they were measured."""
-        low, high = np.quantile(self.rates, [0.25, 0.75])
-        values = {"images_per_second": self.median, "quartiles": [float(low), float(high)]}
-        values |= {"mode": self.mode, "batch_size": self.batch_size}
-        values |= {"parameters": self.parameters, "device": self.device}
-        return Record(kind="throughput", values=values)
+    def record_values(self) -> dict[str, Any]:
+        """Return median and quartiles in place of the single rounds."""
+        values = super().record_values()
+        del values["rates"]
+        quartiles = np.quantile(self.rates, [0.25, 0.75])
+        return {"images_per_second": self.median, "quartiles": quartiles, **values}
 
 
 def forward_pass(model: nn.Module, images: Tensor) -> Callable[[], None]:
@@ -156,20 +155,14 @@ def throughput(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turns:
+class Turns(InstrumentResult, kind="bench-throughput"):
     """Images a second of several models that took turns."""
 
     # model, million parameters, inference, training, the paper's inference
-    rows: tuple[tuple[str, float, float, float, float | None], ...]
+    throughput: tuple[tuple[str, float, float, float, float | None], ...]
     speed: tuple[Row, ...]  # each against the first: quartiles
     config: Mapping[str, Any]
     seconds: float
-
-    def to_record(self) -> Record:
-        """Rates, ratios and how they were measured."""
-        values = {"throughput": self.rows, "speed": self.speed}
-        config = dict(self.config)
-        return Record(kind="bench-throughput", values=values, config=config, seconds=self.seconds)
 
 
 def by_turns(
@@ -218,7 +211,7 @@ def by_turns(
         "device": str(_device(models[first])),
     }
     return Turns(
-        rows=tuple(rows), speed=tuple(speed), config=config, seconds=perf_counter() - start
+        throughput=tuple(rows), speed=tuple(speed), config=config, seconds=perf_counter() - start
     )
 
 

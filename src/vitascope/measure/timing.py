@@ -7,7 +7,7 @@ timed in processor time, which leaves out what others on the machine take.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any, ClassVar
 
@@ -15,29 +15,24 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 
 CLOCK = "processor time on one thread, wall clock on more"  # of `take_turns`
 Row = tuple[str, float, float, float]  # what against what, lower quartile, median, upper quartile
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(InstrumentResult):
     """What a benchmark found, in the fields of its own class, and how."""
 
     subject: ClassVar[str]
+    seed: ClassVar[int] = 0
     config: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
     def __init_subclass__(cls, subject: str) -> None:
+        super().__init_subclass__(kind=f"bench-{subject}")
         cls.subject = subject
-
-    def to_record(self) -> Record:
-        """For the disk."""
-        names = [f.name for f in fields(self) if f.name not in ("config", "seconds")]
-        values = {name: getattr(self, name) for name in names}
-        kind = f"bench-{self.subject}"
-        return Record(kind=kind, values=values, config=self.config, seed=0, seconds=self.seconds)
 
 
 @dataclass(frozen=True)

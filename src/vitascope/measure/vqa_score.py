@@ -41,8 +41,8 @@ def plain_answer(text: str) -> str:
     text = text.lower().replace("\n", " ").replace("\t", " ").strip()
     text = _THOUSANDS.sub(r"\1\2", text).replace("'", "")
     text = _STOP.sub("", _OUT.sub(" ", text)).replace(",", " ")
-    words = [_DIGITS.get(word, word) for word in text.split()]
-    return " ".join(word for word in words if word not in _ARTICLES)
+    spelled = [_DIGITS.get(word, word) for word in text.split()]
+    return " ".join(word for word in spelled if word not in _ARTICLES)
 
 
 def vqa_score(answer: str, given: Sequence[str]) -> float:

@@ -1,5 +1,5 @@
-"""From records to tables, figures and pages. Imports `record` only: no torch, no model.
+"""From records to tables, figures and pages. No torch, no model: instruments bring their figures.
 
-Subpackages: `figures` (figures as data, two renderers), `instruments` (the figure of each),
-`tables`, `sections`, `explorer`. Used by the command line and the Python interface.
+`records` finds them, `page` makes the page from `sections`, `exports` writes its figures and tables
+as files. `figures` draws for the page and for papers, `explorer` shows attention maps.
 """

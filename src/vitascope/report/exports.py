@@ -1,15 +1,20 @@
 """Everything a report shows as files of its own: figures for papers, tables for anything."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vitascope.record import write_text
-from vitascope.report.contents import PageContents
-from vitascope.report.figures.figure import file_name
+import numpy as np
+
+from vitascope.figure import Style
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.registry import INSTRUMENTS
+from vitascope.record import Record, write_text
 from vitascope.report.figures.paper_renderer import Drawing, draw_figure, save_figure
+from vitascope.report.page import PageContents
+from vitascope.report.sections.claims import claims_table
 from vitascope.report.sections.section import Section
-from vitascope.report.tables.study import claims_table
-from vitascope.report.tables.table import FILE_WRITERS, Table
+from vitascope.table import FILE_WRITERS, Table
 
 
 def write_figures(report: PageContents, folder: Path, formats: Sequence[str]) -> list[Path]:
@@ -66,3 +71,28 @@ def _tables(section: Section) -> Iterator[Table]:
     if section.claims:
         claims = [claim.stored for claim in section.claims]
         yield claims_table(claims, f"Claims of the paper: {section.title}")
+
+
+def pictures(records: Mapping[str, Record], label: str) -> dict[str, np.ndarray]:
+    """The figure of each record, (height, width, 3) in uint8, by instrument; ``label`` names it."""
+    named = {
+        kind: ModelRecord(label=label, style=Style(0, "circle"), record=record)
+        for kind, record in records.items()
+    }
+    return {
+        kind: draw_figure(INSTRUMENTS[kind].figure([one])).pixels() for kind, one in named.items()
+    }
+
+
+def file_name(text: str, taken: Iterable[str] = ()) -> str:
+    """A name for a file from words that may hold anything; unlike those taken.
+
+    >>> file_name("a/../b <x>"), file_name("top1", ["top1"])
+    ('a_b_x', 'top1-2')
+    """
+    plain = re.sub(r"[^A-Za-z0-9-]+", "_", text).strip("_")[:60] or "figure"
+    others, name, turn = set(taken), plain, 1
+    while name in others:
+        turn += 1
+        name = f"{plain}-{turn}"
+    return name

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vitascope.atomic import regular
 from vitascope.errors import UserError, reason
 from vitascope.record import Record, load, load_config, load_metrics
 
@@ -46,7 +47,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FoundRecords:
     """Records to show, and what was not taken, in words."""
 
     sources: tuple[Source, ...]
@@ -60,7 +61,7 @@ class _Search:
     left_out: list[str] = field(default_factory=list)
 
 
-def find(paths: Iterable[str | Path], kinds: Iterable[str]) -> Found:
+def find(paths: Iterable[str | Path], kinds: Iterable[str]) -> FoundRecords:
     """All records of some ``kinds`` below the paths.
 
     Raises:
@@ -77,7 +78,7 @@ def find(paths: Iterable[str | Path], kinds: Iterable[str]) -> Found:
             _take(search, path if path.is_file() else path.with_name(path.name + ".json"))
         else:
             raise UserError(f"there is no {given}; {_POSSIBLE}")
-    return Found(sources=tuple(search.sources.values()), left_out=tuple(search.left_out))
+    return FoundRecords(sources=tuple(search.sources.values()), left_out=tuple(search.left_out))
 
 
 def _taken(search: _Search, folder: Path) -> bool:
@@ -140,7 +141,7 @@ def _kind(path: Path) -> str | None:
         UserError: If the file is damaged.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        if regular(path).stat().st_size > _MOST_BYTES:
             raise UserError(f"{path}: larger than a record can be")
         body = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -13,20 +13,19 @@ listed under ``kept`` with the reason, or refused when it was asked for by name.
 Accuracies are fractions, 0 to 1.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.capture.structure.units import Level
 from vitascope.errors import UserError
-from vitascope.measure.ablation.accuracy import correct
+from vitascope.measure.result import InstrumentResult, per_image
 from vitascope.measure.streaming.batches import labelled_in
 from vitascope.measure.streaming.model_structure import ModelStructure
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Lesion", "lesion"]
@@ -35,7 +34,7 @@ KINDS = ("attention", "mlp", "convolution", "block")
 
 
 @dataclass(frozen=True)
-class Lesion:
+class Lesion(InstrumentResult, kind="lesion", rows="units"):
     """Accuracy, 0 to 1, without each unit, in order of execution."""
 
     intact: float
@@ -44,28 +43,29 @@ class Lesion:
     stage: Mapping[str, int]
     kept: Mapping[str, str]  # units that cannot be dropped -> why
     num_images: int
-    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # intact first
+    correct: np.ndarray | None = per_image(np.uint8)  # intact, then without each. (1 + units, N)
 
     @property
     def lost(self) -> dict[str, float]:
         """Accuracy lost by dropping each unit."""
         return {name: self.intact - value for name, value in self.accuracy.items()}
 
-    def to_record(self) -> Record:
-        """Numbers as values; ``images/correct``: intact, then without each. (1 + units, N) uint8"""
-        names = list(self.accuracy)
-        values = {
-            "units": names,
-            "kind": [self.kind[n] for n in names],
-            "stage": [self.stage[n] for n in names],
-            "intact": self.intact,
-            "accuracy": list(self.accuracy.values()),
-            "lost": list(self.lost.values()),
-            "kept": dict(self.kept),
-            "num_images": self.num_images,
-        }
-        arrays = {} if self.correct is None else {"images/correct": self.correct.astype(np.uint8)}
-        return Record(kind="lesion", values=values, arrays=arrays)
+    def summary(self) -> dict[str, Any]:
+        """Return the accuracies lost."""
+        return {"lost": list(self.lost.values())}
+
+
+def correct(model: nn.Module, pairs: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
+    """Return whether each image's prediction is its label (argmax of soft labels). (N,) bool"""
+    right = []
+    with capture.evaluating(model):
+        for images, labels in pairs:
+            logits = capture.logits_of(model(images))
+            if logits.ndim != 2:
+                raise UserError(f"accuracy needs logits (B, classes), got {tuple(logits.shape)}")
+            target = labels.argmax(1) if labels.ndim == 2 else labels
+            right.append((logits.argmax(1) == target).cpu().numpy())
+    return np.concatenate(right)
 
 
 @checked

@@ -15,7 +15,7 @@ sigmoid is exactly 0 or 1. Everything is restored. Accuracies are fractions, 0 t
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.capture.threads import exclusive_access
 from vitascope.errors import UserError
-from vitascope.measure.ablation.accuracy import correct
+from vitascope.measure.ablation.lesion import correct
+from vitascope.measure.result import InstrumentResult, per_image
 from vitascope.measure.streaming.batches import labelled_in
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Masking", "forced_gates", "masking", "position_embeddings", "without_positions"]
@@ -38,7 +38,7 @@ _POSITIONS = re.compile(
 
 
 @dataclass(frozen=True)
-class Masking:
+class Masking(InstrumentResult, kind="masking"):
     """Accuracy, 0 to 1, with parts masked; None or empty where the model has no such part."""
 
     unmasked: float
@@ -46,19 +46,7 @@ class Masking:
     content_masked: Mapping[int, float]  # Table 6: first k gated layers -> accuracy, gates at 1
     position_masked: Mapping[int, float]  # gates at 0
     num_images: int
-    correct: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-
-    def to_record(self) -> Record:
-        """The accuracies as values; which images were right, as ``images/<what>``. (N,) uint8"""
-        values = {
-            "unmasked": self.unmasked,
-            "no_positions": self.no_positions,
-            "content_masked": {str(k): v for k, v in self.content_masked.items()},
-            "position_masked": {str(k): v for k, v in self.position_masked.items()},
-            "num_images": self.num_images,
-        }
-        arrays = {f"images/{mask}": right.astype(np.uint8) for mask, right in self.correct.items()}
-        return Record(kind="masking", values=values, arrays=arrays)
+    correct: Mapping[str, np.ndarray] | None = per_image(np.uint8)  # what is masked -> (N,)
 
 
 def position_embeddings(model: nn.Module) -> dict[str, Tensor]:
@@ -119,7 +107,7 @@ def masking(
     batches: Iterable[Any],
     *,
     first: Sequence[int] | None = None,
-    on_mask: Callable[[str, int], None] = lambda what, ahead: None,
+    on_mask: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> Masking:
     """Evaluate ``model`` with positions, and with the gates of its first layers, masked.
 

@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Entropy", "StreamingEntropy", "entropy", "row_entropy"]
 
 
 @dataclass(frozen=True)
-class Entropy:
+class Entropy(InstrumentResult, kind="entropy", rows="layers"):
     """Attention entropy of every head of every layer."""
 
     nats: Mapping[str, np.ndarray]  # layer -> (H,)
@@ -44,17 +44,12 @@ class Entropy:
         """Relative to a uniform head, 0 to 1."""
         return {name: value / log(self.num_keys[name]) for name, value in self.nats.items()}
 
-    def to_record(self) -> Record:
-        """Means over heads as values; per layer an array of all heads, in nats."""
-        values = {
-            "layers": list(self.nats),
-            "nats": [float(v.mean()) for v in self.nats.values()],
-            "relative": [float(v.mean()) for v in self.relative.values()],
-            "num_keys": list(self.num_keys.values()),
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
+    def summary(self) -> dict[str, Any]:
+        """Return the means over heads."""
+        return {
+            "nats": [float(heads.mean()) for heads in self.nats.values()],
+            "relative": [float(heads.mean()) for heads in self.relative.values()],
         }
-        return Record(kind="entropy", values=values, arrays=dict(self.nats))
 
 
 def row_entropy(weights: Tensor) -> Tensor:
@@ -92,7 +87,7 @@ class StreamingEntropy(StreamingInstrument, name="entropy"):
 
 @checked
 def entropy(
-    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
+    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **layout: Any
 ) -> Entropy:
     """Measure every head of ``model`` on ``batches`` of images.
 
@@ -100,6 +95,6 @@ def entropy(
         model: Any model with attention over tokens; it is left unchanged.
         batches: Images (B, C, height, width) or (images, labels).
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
+        layout: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(StreamingEntropy, model, batches, known, layers=layers)
+    return run_instrument(StreamingEntropy, model, batches, layout, layers=layers)

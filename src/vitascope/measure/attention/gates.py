@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.capture.input_check import require_weights
 from vitascope.errors import UserError
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["Gates", "gates", "gates_in_force"]
 
 
 @dataclass(frozen=True)
-class Gates:
+class Gates(InstrumentResult, kind="gates", rows="layers"):
     """The gate of every head of every gated layer."""
 
     gate: Mapping[str, np.ndarray]  # layer -> (H,), between 0 and 1
@@ -41,10 +41,9 @@ class Gates:
         """Mean over heads. (L,)"""
         return np.array([float(g.mean()) for g in self.gate.values()])
 
-    def to_record(self) -> Record:
-        """Layers and means as values, one array of heads per layer."""
-        values = {"layers": list(self.layers), "per_layer": self.per_layer().tolist()}
-        return Record(kind="gates", values=values, arrays=dict(self.gate))
+    def summary(self) -> dict[str, Any]:
+        """Return the means over heads."""
+        return {"per_layer": self.per_layer()}
 
 
 def gates_in_force(layer: nn.Module) -> np.ndarray:

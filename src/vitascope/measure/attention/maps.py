@@ -30,16 +30,16 @@ from vitascope.capture.repeated_calls import module_of
 from vitascope.errors import UserError
 from vitascope.measure.attention.gates import gates_in_force
 from vitascope.measure.attention.nonlocality import without_patches
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["MapsOfQuery", "StreamingMaps", "maps", "without_map"]
 
 
 @dataclass(frozen=True)
-class MapsOfQuery:
+class MapsOfQuery(InstrumentResult, kind="maps"):
     """Attention maps of one query, by layer; content and position for gated layers alone.
 
     ``query`` has every layer; None in class attention, where no patch is a query.
@@ -56,26 +56,14 @@ class MapsOfQuery:
     to_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)  # layer -> (S, H), of 1
     token_names: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each layer
 
-    def to_record(self) -> Record:
-        """Arrays ``mixed/LAYER``; of gated layers ``content/``, ``position/`` and ``gate/`` too.
-
-        Of layers with tokens without coordinates ``tokens/`` and ``to_tokens/``.
-        """
-        arrays = {
-            f"{part}/{name}": value
-            for part in ("mixed", "content", "position", "gate", "tokens", "to_tokens")
-            for name, value in getattr(self, part).items()
-        }
-        values = {
+    def summary(self) -> dict[str, Any]:
+        """Return the layers with their queries, and the shares of tokens, means over heads."""
+        return {
             "layers": list(self.query),
-            "query": [None if at is None else list(at) for at in self.query.values()],
+            "query": list(self.query.values()),
             "gated": list(self.gate),
-            "token_names": {name: list(names) for name, names in self.token_names.items()},
-            "token_share": {name: s.mean(1).tolist() for name, s in self.to_tokens.items()},
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
+            "token_share": {name: share.mean(1) for name, share in self.to_tokens.items()},
         }
-        return Record(kind="maps", values=values, arrays=arrays)
 
 
 UP_AND_LEFT = (0.02, 0.01)  # pixels: a query between patches takes the upper, then the left one
@@ -214,7 +202,7 @@ def maps(
     *,
     query: tuple[float, float] = (0.5, 0.5),
     layers: str | Iterable[str] = "*",
-    **known: Any,
+    **layout: Any,
 ) -> MapsOfQuery:
     """Collect the maps of one query patch, averaged over images.
 
@@ -223,6 +211,6 @@ def maps(
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         query: Down and across, 0 to 1; the patch nearest to it is taken.
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
+        layout: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(StreamingMaps, model, batches, known, layers=layers, query=query)
+    return run_instrument(StreamingMaps, model, batches, layout, layers=layers, query=query)

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from vitascope import capture
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Nonlocality:
+class Nonlocality(InstrumentResult, kind="nonlocality", rows="layers"):
     """Mean attention distance of every head of every layer, in patches."""
 
     distance: Mapping[str, np.ndarray]  # layer -> (H,)
@@ -62,19 +62,9 @@ class Nonlocality:
         """Mean over heads. (L,)"""
         return np.array([float(d.mean()) for d in self.distance.values()])
 
-    def to_record(self) -> Record:
-        """Layers, grids and means as values, one array of heads per layer."""
-        values = {
-            "layers": list(self.layers),
-            "per_layer": self.per_layer().tolist(),
-            "uniform": list(self.uniform.values()),
-            "grid": [list(grid) for grid in self.grid.values()],
-            "step": [list(step) for step in self.step.values()],
-            "unit": "patches",
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
-        }
-        return Record(kind="nonlocality", values=values, arrays=dict(self.distance))
+    def summary(self) -> dict[str, Any]:
+        """Return the means over heads."""
+        return {"per_layer": self.per_layer(), "unit": "patches"}
 
 
 def grid_coordinates(height: int, width: int) -> Tensor:
@@ -161,7 +151,7 @@ class StreamingNonlocality(StreamingInstrument, name="nonlocality"):
 
 @checked
 def nonlocality(
-    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **known: Any
+    model: nn.Module, batches: Iterable[Any], *, layers: str | Iterable[str] = "*", **layout: Any
 ) -> Nonlocality:
     """Measure every head of ``model`` on ``batches`` of images.
 
@@ -169,6 +159,6 @@ def nonlocality(
         model: Any model with attention over patches; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         layers: Wildcards for the attention layers.
-        known: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
+        layout: ``grid=(h, w)`` and ``num_prefix_tokens`` of layers whose tokens cannot be traced.
     """
-    return run_instrument(StreamingNonlocality, model, batches, known, layers=layers)
+    return run_instrument(StreamingNonlocality, model, batches, layout, layers=layers)

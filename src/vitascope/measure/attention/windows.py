@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from vitascope import capture
 from vitascope.capture.input_check import require_module
 from vitascope.errors import UserError
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["Windows", "position_weights", "window_of", "windows"]
@@ -34,7 +34,7 @@ WEIGHT = "pos_proj.weight"  # of a GPSA or PSA layer, ours or timm's
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(InstrumentResult, kind="windows", rows="layers"):
     """The window of every head of every positional layer, now and at earlier epochs."""
 
     centre: Mapping[str, np.ndarray]  # layer -> (H, A), patches from the query: down, across
@@ -56,22 +56,13 @@ class Windows:
         """How far each centre is from where it was at the first epoch. layer -> (E, H)"""
         return {name: np.linalg.norm(c - c[:1], axis=-1) for name, c in self.centres.items()}
 
-    def to_record(self) -> Record:
-        """Means over the heads of each layer as values; centres and widths as arrays."""
-        values: dict[str, Any] = {
-            "layers": list(self.layers),
+    def summary(self) -> dict[str, Any]:
+        """Return the means over the heads that have a window, and how many have none."""
+        return {
             "distance": [_mean(distance) for distance in self.distance().values()],
             "width": [_mean(width) for width in self.width.values()],
             "without_window": [int(np.isnan(width).sum()) for width in self.width.values()],
-            "epochs": list(self.epochs),
         }
-        parts = {"centre": self.centre, "width": self.width}
-        if self.epochs:
-            parts |= {"centres": self.centres, "widths": self.widths}
-        arrays = {
-            f"{part}/{name}": a for part, layers in parts.items() for name, a in layers.items()
-        }
-        return Record(kind="windows", values=values, arrays=arrays)
 
 
 def _mean(heads: np.ndarray) -> float | None:

@@ -36,7 +36,7 @@ from vitascope.measure.curvature.objective import (
     logits_at,
 )
 from vitascope.measure.curvature.products import HessianProducts, flat, unflattened
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["BlockCurvature", "GaussNewtonProducts", "blocks", "groups_of"]
@@ -46,7 +46,7 @@ MATRICES = ("hessian", "gauss_newton")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockCurvature:
+class BlockCurvature(InstrumentResult, kind="blocks"):
     """Traces and largest eigenvalues of each group of weights; groups in the network's order."""
 
     groups: tuple[str, ...]  # "network", then blocks, then kinds
@@ -58,25 +58,14 @@ class BlockCurvature:
     num_images: int
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_record(self) -> Record:
-        """Traces as values, eigenvalues as arrays."""
-        values: dict[str, Any] = {
-            "groups": list(self.groups),
-            "by": list(self.by),
-            "num_weights": list(self.num_weights),
-            "num_images": self.num_images,
-        }
-        for name in MATRICES:
-            values[f"{name}_trace"] = self.trace[name].tolist()
-            values[f"{name}_error"] = self.error[name].tolist()
-        arrays = dict(self.eigenvalues)
-        return Record(
-            kind="blocks",
-            values=values,
-            arrays=arrays,
-            config=dict(self.settings),
-            seed=self.settings.get("seed"),
-        )
+    def summary(self) -> dict[str, Any]:
+        """Return the traces of both matrices."""
+        parts = {"trace": self.trace, "error": self.error}
+        return {f"{name}_{part}": parts[part][name] for name in MATRICES for part in parts}
+
+    def record_arrays(self) -> dict[str, np.ndarray]:
+        """Return the eigenvalues of both matrices."""
+        return dict(self.eigenvalues)
 
 
 class GaussNewtonProducts:
@@ -172,7 +161,7 @@ def blocks(
     dtype: torch.dtype = torch.float32,
     batch_norm: str = "running",
     seed: int = 0,
-    on_group: Callable[[str, int], None] = lambda what, ahead: None,
+    on_group: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> BlockCurvature:
     """Traces and largest eigenvalues of H and G, for the network, each block and kind of layer.
 

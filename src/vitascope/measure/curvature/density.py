@@ -31,14 +31,14 @@ from vitascope.errors import UserError
 from vitascope.measure.curvature.eigenvalues import Product, orthogonal
 from vitascope.measure.curvature.objective import fixed_batches
 from vitascope.measure.curvature.products import HessianProducts
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["HessianDensity", "density", "hutch_plus_plus", "quadrature"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HessianDensity:
+class HessianDensity(InstrumentResult, kind="density"):
     """Nodes and weights of every probe; each row of weights sums to 1."""
 
     nodes: np.ndarray  # (P, m)
@@ -65,24 +65,9 @@ class HessianDensity:
         curves = (bumps * self.weights).sum(2)  # (grid, P)
         return curves.mean(1), curves.std(1, ddof=1) / np.sqrt(curves.shape[1])
 
-    def to_record(self) -> Record:
-        """Nodes and weights as arrays."""
-        values = {
-            "trace": self.trace,
-            "trace_error": self.trace_error,
-            "share_below_zero": self.below(0.0),
-            "num_weights": self.num_weights,
-            "num_images": self.num_images,
-            "products": self.products,
-        }
-        arrays = {"nodes": self.nodes, "weights": self.weights}
-        return Record(
-            kind="density",
-            values=values,
-            arrays=arrays,
-            config=self.settings,
-            seed=self.settings["seed"],
-        )
+    def summary(self) -> dict[str, Any]:
+        """Return the share of negative eigenvalues."""
+        return {"share_below_zero": self.below(0.0)}
 
 
 def _mean(samples: np.ndarray) -> tuple[float, float]:

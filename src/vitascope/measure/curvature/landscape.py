@@ -2,10 +2,22 @@
 
     f(a, b) = NLL(w + a d1 + b d2) + weight_decay / 2 * |w + a d1 + b d2|^2
 
-on augmented training images, along random, filter-normalised directions (Li et al. 2018; Park &
-Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 1a and C.4: 21 x 21 points on [-1, 1]^2), or along
-directions that are handed in, such as eigenvectors of the Hessian. One direction gives a curve, two
-a surface. In units of nats; an untrained network of K classes has about log K at the centre.
+on augmented training images, along random, filter-normalised directions (Li et al. 2018,
+https://arxiv.org/abs/1712.09913; Park & Kim 2022, https://arxiv.org/abs/2202.06709, Fig. 1a and
+C.4: 21 x 21 points on [-1, 1]^2), or along directions that are handed in, such as eigenvectors of
+the Hessian. One direction gives a curve, two a surface. In units of nats; an untrained network of K
+classes has about log K at the centre.
+
+A random direction has no scale by itself: scaling one layer up and the next one down leaves a
+network's function alone and changes every distance. Filter normalisation (Li et al., section 4)
+gives each filter of the direction the norm of the filter it moves:
+
+    d[i] <- d[i] / |d[i]| * |w[i]|
+
+A filter is what makes one output: a row of a linear map, a kernel over all input channels of a
+convolution (``axis="output"``). The code released with Park & Kim 2022 takes the other axis
+(``axis="input"``). Only linear maps and convolutions move: norms, biases, tokens, gates and
+whatever is called after positions stay.
 
 The batches are kept and the weights move functionally: the model is never written to. The mode is
 that of :mod:`vitascope.measure.curvature.objective`, where BatchNorm can use the batch's own
@@ -14,34 +26,40 @@ statistics (``batch_norm="batch"``): running ones are those of the centre and wr
 Shapes: n x m points.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from vitascope.capture.input_check import require_weights
-from vitascope.errors import UserError
-from vitascope.measure.curvature.directions import Direction, random_direction
+from vitascope.errors import UserError, unknown
 from vitascope.measure.curvature.objective import (
     deterministic,
     fixed_batches,
     objective,
+    slots,
     trainable_weights,
 )
 from vitascope.measure.curvature.resume import ResumeFile, fingerprint
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["Landscape", "landscape"]
 
+AXES = ("output", "input")
+POSITIONS = re.compile(r"(^|\.)((rel_)?pos_|[^.]*position)")  # a part of a weight's dotted name
+Direction = Mapping[str, Tensor]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Landscape:
+class Landscape(InstrumentResult, kind="landscape"):
     """The loss on a grid of points around the weights."""
 
     axes: tuple[np.ndarray, ...]  # coordinates along each direction
@@ -60,12 +78,66 @@ class Landscape:
         """NLL + l2."""
         return np.asarray(self.nll + self.l2)
 
-    def to_record(self) -> Record:
-        """The surfaces as arrays."""
-        arrays = {f"axis_{i}": axis for i, axis in enumerate(self.axes)}
-        arrays |= {"nll": self.nll, "l2": self.l2}
-        values = {k: v for k, v in asdict(self).items() if k not in ("axes", "nll", "l2")}
-        return Record(kind="landscape", values=values, arrays=arrays, seed=self.seed)
+    def summary(self) -> dict[str, Any]:
+        """Return the seed of the directions."""
+        return {"seed": self.seed}
+
+    def record_arrays(self) -> dict[str, np.ndarray]:
+        """Return the surfaces and their axes."""
+        axes = {f"axis_{number}": axis for number, axis in enumerate(self.axes)}
+        return {**axes, **super().record_arrays()}
+
+
+def movable(model: nn.Module) -> dict[str, int]:
+    """The weights that a direction moves, tied ones once, each with the axis of its outputs.
+
+    >>> movable(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)))
+    {'0.weight': 0, '2.weight': 0}
+    """
+    axes: dict[str, int] = {}
+    names = slots(model)
+    for prefix, module in model.named_modules():
+        maps = isinstance(module, (nn.Linear, _ConvNd, nn.MultiheadAttention))
+        if not maps or POSITIONS.search(prefix):
+            continue
+        for name, weight in module.named_parameters(recurse=False):
+            if name.endswith("weight") and weight.ndim >= 2 and weight.requires_grad:
+                full = names[f"{prefix}.{name}" if prefix else name]
+                axes.setdefault(full, 1 if isinstance(module, _ConvTransposeNd) else 0)
+    if not axes:
+        raise UserError(f"{type(model).__name__} has no linear map or convolution that trains")
+    return axes
+
+
+def filter_norms(weight: Tensor, axis: int) -> Tensor:
+    """The norm of every slice of ``axis``, in a shape that broadcasts against ``weight``."""
+    others = [dim for dim in range(weight.ndim) if dim != axis]
+    return weight.square().sum(others, keepdim=True).sqrt()
+
+
+def normalised(direction: Tensor, weight: Tensor, axis: int) -> Tensor:
+    """``direction`` with the filter norms of ``weight``; a filter of zeros does not move."""
+    own = filter_norms(direction, axis)
+    scale = torch.where(own > 0, filter_norms(weight, axis) / own, torch.zeros_like(own))
+    return direction * scale
+
+
+def random_direction(
+    model: nn.Module, generator: torch.Generator, *, axis: str = "output"
+) -> dict[str, Tensor]:
+    """A Gaussian direction, normalised filter by filter; drawn on the CPU: the same on any
+    device."""
+    if axis not in AXES:
+        raise unknown("axis", axis, AXES)
+    direction = {}
+    weights = dict(model.named_parameters())
+    for name, outputs in movable(model).items():
+        weight = weights[name].detach()
+        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+        along = outputs if axis == "output" else 1 - outputs
+        step = normalised(drawn.to(weight.device), weight.double(), along)
+        direction[name] = step.to(weight.dtype)
+    return direction
 
 
 def grid_axes(grid: int | Sequence[Sequence[float]], span: float, num: int) -> tuple[Any, ...]:

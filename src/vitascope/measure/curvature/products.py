@@ -95,13 +95,13 @@ class HessianProducts:
     def within(self, names: Sequence[str]) -> Product:
         """The product with vectors over the named weights alone, H_bb v. (n,) -> (n,)"""
         leaves = [self.weights[name] for name in names]
-        places = {name: index for index, name in enumerate(self.weights)}
+        index_of = {name: index for index, name in enumerate(self.weights)}
 
         def product(vector: Tensor) -> Tensor:
             along = unflattened(vector, leaves)
             result = self.weight_decay * vector
             for gradients in self.gradients:
-                mine = [gradients[places[name]] for name in names]
+                mine = [gradients[index_of[name]] for name in names]
                 products = torch.autograd.grad(
                     mine, leaves, along, retain_graph=True, materialize_grads=True
                 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vitascope.errors import UserError
+from vitascope.measure.result import InstrumentResult
 from vitascope.record import Record
 
 PER_BATCH = (
@@ -57,7 +58,7 @@ def positive_mean(eigenvalues: np.ndarray) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HessianSpectrum:
+class HessianSpectrum(InstrumentResult, kind="hessian"):
     """The k eigenvalues of largest magnitude of every mini-batch, and how well they are known."""
 
     eigenvalues: np.ndarray  # (b, k), by falling magnitude
@@ -132,22 +133,17 @@ class HessianSpectrum:
         ordered = {name: column[order] for name, column in joined.items()}
         return cls(**ordered, settings=parts[0].settings)
 
-    def to_record(self) -> Record:
-        """Numbers of each batch as arrays, their summaries as values."""
-        values = {
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers over all mini-batches."""
+        return {
             "nep": self.nep,
             "ape": self.ape,
             "num_batches": len(self.converged),
-            "num_images": int(self.num_images.sum()),
-            "num_unconverged": int((~self.converged).sum()),
-            "products_per_batch": float(self.products.mean()),
+            "num_images": self.num_images.sum(),
+            "num_unconverged": (~self.converged).sum(),
+            "products_per_batch": self.products.mean(),
             "note": self.note,
         }
-        arrays = {name: getattr(self, name) for name in PER_BATCH}
-        seed = self.settings.get("seed")
-        return Record(
-            kind="hessian", values=values, arrays=arrays, config=dict(self.settings), seed=seed
-        )
 
     @classmethod
     def from_record(cls, record: Record) -> "HessianSpectrum":

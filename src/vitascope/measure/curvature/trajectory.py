@@ -14,13 +14,13 @@ a path may be longer than memory.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
-from vitascope.record import Record
+from vitascope.measure.result import InstrumentResult
 from vitascope.settings import checked
 
 __all__ = ["Trajectory", "polar", "trajectory"]
@@ -29,7 +29,7 @@ State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trajectory:
+class Trajectory(InstrumentResult, kind="trajectory"):
     """The path of the weights, in order of time."""
 
     epochs: tuple[int, ...]
@@ -37,10 +37,6 @@ class Trajectory:
     angle: tuple[float, ...]  # radians
     distance: float  # |w_0 - w_end|
     num_weights: int
-
-    def to_record(self) -> Record:
-        """All of it as values."""
-        return Record(kind="trajectory", values=asdict(self))
 
 
 def polar(square: float, inner: float, start: float) -> tuple[float, float]:

@@ -28,16 +28,16 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure, grouped
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["CKA", "StreamingCKA", "cka", "u_centred"]
 
 
 @dataclass(frozen=True)
-class CKA:
+class CKA(InstrumentResult, kind="cka"):
     """Similarity of every unit of one model to every unit of the same or another."""
 
     similarity: np.ndarray  # (U, V)
@@ -51,21 +51,13 @@ class CKA:
     column_stages: tuple[int, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
 
-    def to_record(self) -> Record:
-        """Everything as values."""
-        values = {
-            "rows": list(self.rows),
-            "columns": list(self.columns),
-            "row_kinds": list(self.row_kinds),
-            "row_stages": list(self.row_stages),
-            "column_kinds": list(self.column_kinds),
-            "column_stages": list(self.column_stages),
-            "similarity": self.similarity.tolist(),
-            "num_images": self.num_images,
-            "num_batches": self.num_batches,
-            "left_out": dict(self.left_out),
-        }
-        return Record(kind="cka", values=values)
+    def summary(self) -> dict[str, Any]:
+        """Return the matrix, which is a value of the record."""
+        return {"similarity": self.similarity}
+
+    def record_arrays(self) -> dict[str, np.ndarray]:
+        """Return no arrays."""
+        return {}
 
 
 def u_centred(features: Tensor) -> Tensor:

@@ -36,9 +36,9 @@ from torch import Tensor, nn
 
 from vitascope.errors import unknown
 from vitascope.measure.features.per_unit import UnitMeans
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = [
@@ -56,7 +56,7 @@ End = Literal["nyquist", "released"]  # of a curve
 
 
 @dataclass(frozen=True)
-class Fourier:
+class Fourier(InstrumentResult, kind="fourier", rows="units"):
     """Delta log amplitude of every unit against normalised frequency."""
 
     frequency: Mapping[str, np.ndarray]  # unit -> (F,), in units of pi, 0 to 1
@@ -73,23 +73,10 @@ class Fourier:
         """Delta log amplitude of each unit at the last frequency, 1.0 pi unless as released."""
         return {name: float(curve[-1]) for name, curve in self.amplitude.items()}
 
-    def to_record(self) -> Record:
-        """Delta at 1.0 pi as values; curves and their frequencies as arrays."""
-        names = list(self.amplitude)
-        values = {
-            "units": names,
-            "kind": [self.kind[n] for n in names],
-            "stage": [self.stage[n] for n in names],
-            "grid": [list(self.grid[n]) for n in names],
-            "high": list(self.high.values()),
-            "unit": "natural log, relative to the zero frequency",
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
-            "end": self.end,
-        }
-        arrays = {f"amplitude/{n}": self.amplitude[n] for n in names}
-        arrays |= {f"frequency/{n}": self.frequency[n] for n in names}
-        return Record(kind="fourier", values=values, arrays=arrays)
+    def summary(self) -> dict[str, Any]:
+        """Return the ends of the curves."""
+        unit = "natural log, relative to the zero frequency"
+        return {"high": list(self.high.values()), "unit": unit}
 
 
 def log_amplitude(x: Tensor) -> Tensor:
@@ -181,7 +168,7 @@ def fourier(
     *,
     units: str | Iterable[str] = "*",
     end: End = "nyquist",
-    **known: Any,
+    **layout: Any,
 ) -> Fourier:
     """Measure the spectrum after every unit of ``model`` that has a grid.
 
@@ -190,7 +177,7 @@ def fourier(
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
         end: The last frequency: 1.0 pi, or as in the authors' released code.
-        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+        layout: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
             and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(StreamingFourier, model, batches, known, units=units, end=end)
+    return run_instrument(StreamingFourier, model, batches, layout, units=units, end=end)

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from vitascope.capture.coordinates.layout import Layout
 from vitascope.errors import UserError
 from vitascope.measure.features.per_unit import on_a_grid
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import StreamingInstrument, run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["FACTOR", "QUANTILES", "StreamingNorms", "TokenNorms", "high_norm", "norms"]
@@ -40,7 +40,7 @@ RARE = 1e-3  # share of high patches from which on they are said to be there
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenNorms:
+class TokenNorms(InstrumentResult, kind="norms", rows="units"):
     """Norms after every unit on a grid, in order of execution; means over images."""
 
     quantiles: Mapping[str, np.ndarray]  # unit -> of an image's patches, at QUANTILES
@@ -60,29 +60,24 @@ class TokenNorms:
         """The first unit after which more than a thousandth of the patches are high."""
         return next((unit for unit, share in self.high.items() if share > RARE), None)
 
-    def to_record(self) -> Record:
-        """Shares and medians as values; the rest as arrays."""
-        names = list(self.quantiles)
-        values = {
-            "units": names,
-            "kind": [self.kind[name] for name in names],
-            "stage": [self.stage[name] for name in names],
-            "median": [float(self.quantiles[name][QUANTILES.index(0.5)]) for name in names],
-            "high": list(self.high.values()),
+    def summary(self) -> dict[str, Any]:
+        """Return the medians, and the attention of each layer."""
+        half = QUANTILES.index(0.5)
+        return {
+            "median": [levels[half] for levels in self.quantiles.values()],
             "appears": self.appears,
             "factor": FACTOR,
-            "quantiles": list(QUANTILES),
-            "token_names": list(self.token_names),
+            "quantiles": QUANTILES,
             "layers": list(self.drawn),
             "drawn": list(self.drawn.values()),
             "even": list(self.even.values()),
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
         }
-        arrays = {"quantiles": np.stack(list(self.quantiles.values()))}
-        arrays |= {f"where/{name}": value for name, value in self.where.items()}
-        arrays |= {f"tokens/{name}": value for name, value in self.tokens.items() if len(value)}
-        return Record(kind="norms", values=values, arrays=arrays)
+
+    def record_arrays(self) -> dict[str, np.ndarray]:
+        """Return maps and prefix tokens by unit, and the quantiles of all units as one array."""
+        arrays = super().record_arrays()
+        apart = {key: a for key, a in arrays.items() if not key.startswith("quantiles/")}
+        return {"quantiles": np.stack(list(self.quantiles.values())), **apart}
 
 
 def high_norm(norms: Tensor, factor: float = FACTOR) -> Tensor:
@@ -184,7 +179,7 @@ class StreamingNorms(StreamingInstrument, name="norms"):
 
 @checked
 def norms(
-    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **layout: Any
 ) -> TokenNorms:
     """Measure the norms of all tokens after every unit of ``model`` that has a grid.
 
@@ -192,7 +187,7 @@ def norms(
         model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+        layout: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
             and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(StreamingNorms, model, batches, known, units=units)
+    return run_instrument(StreamingNorms, model, batches, layout, units=units)

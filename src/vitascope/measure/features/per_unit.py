@@ -23,11 +23,11 @@ class UnitMeans(StreamingInstrument):
         structure: ModelStructure,
         pattern: str | Iterable[str],
         statistic: Callable[[Tensor], Tensor],
-        what: str,
+        name: str,
     ):
-        self.statistic, self.what = statistic, what
+        self.statistic, self.name = statistic, name
         chosen = structure.chosen_units(pattern)
-        self.units, self.left_out = on_a_grid(chosen, what, structure.kind)
+        self.units, self.left_out = on_a_grid(chosen, name, structure.kind)
         self.kinds = {name: unit.kind for name, unit in self.units.items()}
         self.stages = {name: unit.stage for name, unit in self.units.items()}
         self.streams = tuple(self.units)
@@ -40,14 +40,14 @@ class UnitMeans(StreamingInstrument):
 
     def means(self, num_images: int) -> dict[str, Tensor]:
         """The means by unit."""
-        for name, value in self.sums.items():
+        for unit, value in self.sums.items():
             if not bool(torch.isfinite(value).all()):
-                raise UserError(f"{self.what}: the features of {name} are not finite")
+                raise UserError(f"{self.name}: the features of {unit} are not finite")
         return {name: value / num_images for name, value in self.sums.items()}
 
 
 def on_a_grid(
-    units: Iterable[capture.Unit], what: str, kind: str
+    units: Iterable[capture.Unit], instrument: str, kind: str
 ) -> tuple[dict[str, capture.Unit], dict[str, str]]:
     """The units that have a feature map, by name, and why the others have none.
 
@@ -58,7 +58,7 @@ def on_a_grid(
     left_out = {unit.name: why for unit in units if (why := no_grid(unit))}
     able = {unit.name: unit for unit in units if unit.name not in left_out}
     if not able:
-        raise UserError(f"{what} needs feature maps on a grid; in {kind} {grouped(left_out)}")
+        raise UserError(f"{instrument} needs feature maps on a grid; in {kind} {grouped(left_out)}")
     return able, left_out
 
 

@@ -19,16 +19,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from vitascope.measure.features.per_unit import UnitMeans
+from vitascope.measure.result import InstrumentResult
 from vitascope.measure.streaming.model_structure import ModelStructure
 from vitascope.measure.streaming.one_pass import run_instrument
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["StreamingVariance", "Variance", "spatial_variance", "variance"]
 
 
 @dataclass(frozen=True)
-class Variance:
+class Variance(InstrumentResult, kind="variance", rows="units"):
     """Spatial variance after every unit, in order of execution."""
 
     variance: Mapping[str, float]
@@ -36,19 +36,6 @@ class Variance:
     stage: Mapping[str, int]
     num_images: int
     left_out: Mapping[str, str] = field(default_factory=dict)  # unit -> why
-
-    def to_record(self) -> Record:
-        """Everything as values."""
-        names = list(self.variance)
-        values = {
-            "units": names,
-            "kind": [self.kind[n] for n in names],
-            "stage": [self.stage[n] for n in names],
-            "variance": list(self.variance.values()),
-            "num_images": self.num_images,
-            "left_out": dict(self.left_out),
-        }
-        return Record(kind="variance", values=values)
 
 
 def spatial_variance(x: Tensor) -> Tensor:
@@ -70,7 +57,7 @@ class StreamingVariance(UnitMeans, name="variance"):
 
 @checked
 def variance(
-    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **known: Any
+    model: nn.Module, batches: Iterable[Any], *, units: str | Iterable[str] = "*", **layout: Any
 ) -> Variance:
     """Measure the spatial variance after every unit of ``model`` that has a grid.
 
@@ -78,7 +65,7 @@ def variance(
         model: Any vision model; it is left unchanged.
         batches: Images (B, C, height, width), all of one size, or (images, labels).
         units: Wildcards for the units.
-        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+        layout: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
             and ``num_prefix_tokens`` of units that cannot be traced.
     """
-    return run_instrument(StreamingVariance, model, batches, known, units=units)
+    return run_instrument(StreamingVariance, model, batches, layout, units=units)

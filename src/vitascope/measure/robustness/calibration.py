@@ -9,7 +9,14 @@ Accuracy against confidence in each bin is the reliability diagram (Guo et al. 2
 https://arxiv.org/abs/1706.04599).
 A model that always says 1.0 and is right half the time has ECE 0.5.
 
-Temperature scaling (:mod:`vitascope.measure.robustness.temperature`) is fitted on a half of the
+Temperature scaling, p = softmax(z / T), changes a model's confidence but none of its predictions.
+The T of least NLL is the zero of
+
+    dNLL/db = 1/N sum_i (sum_k p_i[k] z_i[k] - z_i[y_i]),   b = 1/T.
+
+The NLL is convex in b, so its slope rises, and the zero is found by bracketing, in float64: no
+learning rate, no starting point. The optimum is T = 0 if all images are right, and infinite if they
+are wrong more often than by chance: T is bounded to [0.01, 100]. It is fitted on a half of the
 images drawn with the seed, or on images of their own, and judged on the rest: ``before`` and
 ``after`` are of images the fit has not seen.
 
@@ -17,19 +24,19 @@ Shapes: N images, K classes, M bins.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from operator import length_hint
 from typing import Annotated, Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
 from torch import nn
 
 from vitascope import capture
 from vitascope.errors import UserError
+from vitascope.measure.result import InstrumentResult, per_image
 from vitascope.measure.robustness.changed_images import classes_of, labelled_batches
-from vitascope.measure.robustness.temperature import fit_temperature, nll
-from vitascope.record import Record
 from vitascope.reliability import (
     NUM_BINS,
     adaptive_sums,
@@ -43,6 +50,7 @@ from vitascope.settings import Within, checked
 __all__ = ["Calibration", "Scaling", "Scores", "calibration", "scores"]
 
 RESAMPLES = 100  # of the bootstrap
+LIMIT = 100.0  # largest temperature and inverse temperature
 MOST_RESAMPLED = 300_000  # images times classes, above which the class-wise ECE is not resampled
 
 
@@ -81,23 +89,49 @@ class Scaling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class Calibration(InstrumentResult, kind="calibration"):
     """Scores of all images, and temperature scaling if it was fitted."""
 
     scores: Scores
     scaling: Scaling | None
     seed: int
     # of each image: confidence above having been right; (N,)
-    overconfidence: np.ndarray | None = field(default=None, compare=False, repr=False)
+    overconfidence: np.ndarray | None = per_image(np.float32)
 
-    def to_record(self) -> Record:
-        """Scores as values, each image's overconfidence as an array."""
-        scaling = None if self.scaling is None else asdict(self.scaling)
-        values = {**asdict(self.scores), "scaling": scaling}
-        arrays = {}
-        if self.overconfidence is not None:
-            arrays["images/overconfidence"] = self.overconfidence.astype(np.float32)
-        return Record(kind="calibration", values=values, arrays=arrays, seed=self.seed)
+    def record_values(self) -> dict[str, Any]:
+        """Return the scores of all images, and those with temperature scaling."""
+        return {**asdict(self.scores), "scaling": self.scaling}
+
+
+def nll(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean negative log likelihood of logits (N, K) with labels (N,), in nats.
+
+    >>> round(nll(np.zeros((3, 10)), np.array([1, 2, 3])), 3)
+    2.303
+    """
+    log_p = log_softmax(np.asarray(logits, dtype=np.float64), axis=1)
+    return float(-log_p[np.arange(len(labels)), labels].mean())
+
+
+def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature of least NLL, between 0.01 and 100; 1 if none is better."""
+    logits = np.asarray(logits, dtype=np.float64)
+    logits = logits - logits.max(1, keepdims=True)
+    label = logits[np.arange(len(labels)), labels]
+
+    def slope(log_b: float) -> float:
+        p = softmax(np.exp(log_b) * logits, axis=1)
+        return float(((p * logits).sum(1) - label).mean())
+
+    low, high = -np.log(LIMIT), np.log(LIMIT)
+    if slope(low) >= 0:
+        log_b = low
+    elif slope(high) <= 0:
+        log_b = high
+    else:
+        log_b = brentq(slope, low, high, xtol=1e-12)
+    temperature = float(np.exp(-log_b))
+    return temperature if nll(logits / temperature, labels) < nll(logits, labels) else 1.0
 
 
 def scores(logits: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> Scores:
@@ -151,7 +185,7 @@ def calibration(
     num_bins: Annotated[int, Within(1, 10_000)] = NUM_BINS,
     fit: Iterable[Any] | None = None,
     seed: int = 0,
-    on_step: Callable[[str, int], None] = lambda what, ahead: None,
+    on_step: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> Calibration:
     """Measure calibration, and what temperature scaling would do.
 

@@ -15,7 +15,7 @@ Shapes: B images, C channels, H x W pixels.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError
+from vitascope.measure.result import InstrumentResult, per_image
 from vitascope.measure.streaming.batches import each_batch, labelled_in
 
 SLACK = 0.01  # of the range from black to white: what normalising and back may be off
@@ -111,6 +112,27 @@ class ChangedImageAccuracy:
         return np.stack([self.unchanged, *self.changed.values()]).astype(np.uint8)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangedImageResult(InstrumentResult):
+    """Accuracy, 0 to 1, on the images as they are and on each changed version."""
+
+    clean: float
+    accuracy: tuple[float, ...]  # in the order of the changes
+    num_images: int
+    correct: np.ndarray | None = per_image(np.uint8)  # clean first. (1 + changes, N)
+
+    @classmethod
+    def of(cls, measured: ChangedImageAccuracy, **settings: Any) -> Self:
+        """Return the result with these settings of an instrument."""
+        return cls(
+            clean=measured.clean,
+            accuracy=tuple(measured.accuracy.values()),
+            num_images=measured.num_images,
+            correct=measured.correct,
+            **settings,
+        )
+
+
 def labelled_batches(batches: Iterable[Any], model: nn.Module) -> Iterable[LabelledBatch]:
     """Labelled batches on the model's device, with the images' positions in their set."""
     done = 0
@@ -148,8 +170,8 @@ def accuracy_on_changed_images(
     batches: Iterable[Any],
     change: Change,
     *,
-    on_step: Callable[[str, int], None] = lambda what, ahead: None,
-    what: str = "images",
+    on_step: Callable[[str, int], None] = lambda step, ahead: None,
+    name: str = "images",
 ) -> ChangedImageAccuracy:
     """Measure accuracy on the images and on every changed version of them.
 
@@ -157,18 +179,18 @@ def accuracy_on_changed_images(
         model: Any classifier; it is left unchanged.
         batches: (images, labels), gone through once.
         change: Gives the versions of a batch, by name.
-        on_step: Called before each batch with ``what`` and the number of batches ahead.
-        what: The name of the measure.
+        on_step: Called before each batch with ``name`` and the number of batches ahead.
+        name: Of the measure.
     """
     plain: list[np.ndarray] = []
     changed: dict[Any, list[np.ndarray]] = {}
     length = length_hint(batches, 0)
     with capture.evaluating(model):
         for done, batch in enumerate(labelled_batches(batches, model)):
-            on_step(what, max(length - done, 1))
+            on_step(name, max(length - done, 1))
             plain.append(_hits(model, batch.images, batch.labels))
-            for name, images in change(batch):
-                changed.setdefault(name, []).append(_hits(model, images, batch.labels))
+            for version, images in change(batch):
+                changed.setdefault(version, []).append(_hits(model, images, batch.labels))
     return ChangedImageAccuracy(
         np.concatenate(plain), {name: np.concatenate(hits) for name, hits in changed.items()}
     )

@@ -12,14 +12,14 @@ AlexNet's errors were measured on ImageNet-C at 224 x 224, so mCE is given only 
 A model as good as AlexNet has mCE 100; the paper's ResNet-50 has 76.7.
 
 Images made on the fly are close to the published ones but not the same (see
-:mod:`.corruptions.corrupt`): an mCE to put next to others' needs the published files.
+:mod:`.corruptions.operations`): an mCE to put next to others' needs the published files.
 Accuracies are fractions, 0 to 1.
 
 Shapes: K corruptions, S severities.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
+from vitascope.measure.result import InstrumentResult, per_image
 from vitascope.measure.robustness.changed_images import (
     LabelledBatch,
     Pixels,
@@ -39,9 +40,8 @@ from vitascope.measure.robustness.corruptions.constants import (
     SEVERITIES,
     table_for,
 )
-from vitascope.measure.robustness.corruptions.corrupt import corrupt
+from vitascope.measure.robustness.corruptions.operations import corrupt
 from vitascope.measure.streaming.batches import first_images
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Corruption", "corruption", "corruption_of_sets", "mean_corruption_error"]
@@ -50,7 +50,7 @@ OnStep = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corruption:
+class Corruption(InstrumentResult, kind="corruption"):
     """Accuracy, 0 to 1, under each corruption at each severity."""
 
     corruptions: tuple[str, ...]
@@ -62,7 +62,7 @@ class Corruption:
     num_images: int  # of one corruption and severity
     seed: int | None
     # of the corruptions and severities, under which each image was right; (N,)
-    share: np.ndarray | None = field(default=None, compare=False, repr=False)
+    share: np.ndarray | None = per_image(np.float32)
 
     @property
     def mean(self) -> float:
@@ -74,22 +74,9 @@ class Corruption:
         """Mean accuracy over the severities."""
         return dict(zip(self.corruptions, self.accuracy.mean(1).tolist(), strict=True))
 
-    def to_record(self) -> Record:
-        """The table and each image's share as arrays, the rest as values."""
-        values = {
-            "corruptions": self.corruptions,
-            "severities": self.severities,
-            "clean": self.clean,
-            "mean": self.mean,
-            "by_corruption": self.by_corruption,
-            "mce": self.mce,
-            "constants": self.constants,
-            "num_images": self.num_images,
-        }
-        arrays = {"accuracy": self.accuracy}
-        if self.share is not None:
-            arrays["images/share"] = self.share.astype(np.float32)
-        return Record(kind="corruption", values=values, arrays=arrays, seed=self.seed)
+    def summary(self) -> dict[str, Any]:
+        """Return the means over severities, and over everything."""
+        return {"mean": self.mean, "by_corruption": self.by_corruption}
 
 
 def mean_corruption_error(errors: Mapping[str, float]) -> float:
@@ -130,7 +117,7 @@ def corruption(
     severities: Iterable[int] = SEVERITIES,
     constants: str = "auto",
     seed: int = 0,
-    on_step: OnStep = lambda what, ahead: None,
+    on_step: OnStep = lambda step, ahead: None,
 ) -> Corruption:
     """Measure accuracy on images that are corrupted on the fly.
 
@@ -185,7 +172,7 @@ def corruption_of_sets(
     clean: Iterable[Any] | None = None,
     corruptions: str | Iterable[str] = CORRUPTIONS,
     severities: Iterable[int] = SEVERITIES,
-    on_step: OnStep = lambda what, ahead: None,
+    on_step: OnStep = lambda step, ahead: None,
 ) -> Corruption:
     """Measure accuracy on corrupted images that exist: CIFAR-10-C, -100-C, ImageNet-C.
 

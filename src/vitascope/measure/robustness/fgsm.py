@@ -20,10 +20,9 @@ Shapes: B images, C channels, H x W pixels, K classes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -31,13 +30,12 @@ from vitascope import capture
 from vitascope.errors import UserError
 from vitascope.measure.curvature.objective import differentiable_output
 from vitascope.measure.robustness.changed_images import (
-    ChangedImageAccuracy,
+    ChangedImageResult,
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
     classes_of,
 )
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Attack", "attacked_labels", "fgsm", "gradient", "log_odds", "one_step", "strengths"]
@@ -48,41 +46,20 @@ OnStep = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
+class Attack(ChangedImageResult):
     """Accuracy, 0 to 1, under attacks of each strength."""
 
-    kind: str  # fgsm or pgd
-    clean: float
     epsilons: tuple[float, ...]  # largest change of a pixel in [0, 1]
-    accuracy: tuple[float, ...]
     against: str
-    num_images: int
     num_stuck: int | None = None  # images without any gradient; of FGSM
     steps: int = 1
     step_sizes: tuple[float, ...] = ()  # of each epsilon
     random_start: bool = False
     seed: int | None = None
-    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
-    @classmethod
-    def of(cls, measured: ChangedImageAccuracy, **how: Any) -> "Attack":
-        """From the accuracies on attacked images, by epsilon."""
-        return cls(
-            clean=measured.clean,
-            epsilons=tuple(measured.accuracy),
-            accuracy=tuple(measured.accuracy.values()),
-            num_images=measured.num_images,
-            correct=measured.correct,
-            **how,
-        )
 
-    def to_record(self) -> Record:
-        """Numbers as values; ``images/correct``: hits. (1 + epsilons, N) uint8"""
-        apart = ("kind", "seed", "correct")
-        names = [name for name in self.__dataclass_fields__ if name not in apart]
-        values = {name: getattr(self, name) for name in names}
-        arrays = {} if self.correct is None else {"images/correct": self.correct}
-        return Record(kind=self.kind, values=values, arrays=arrays, seed=self.seed)
+class FGSM(Attack, kind="fgsm"):
+    """Accuracy under one step along the gradient's sign."""
 
 
 def log_odds(logits: Tensor, labels: Tensor) -> Tensor:
@@ -118,7 +95,7 @@ def fgsm(
     std: Sequence[float],
     epsilons: Sequence[float] = EPSILONS,
     against: Literal["label", "prediction"] = "label",
-    on_step: OnStep = lambda what, ahead: None,
+    on_step: OnStep = lambda step, ahead: None,
 ) -> Attack:
     """Measure accuracy under one step along the gradient's sign.
 
@@ -140,9 +117,9 @@ def fgsm(
         for epsilon in epsilons:
             yield epsilon, space.normalised(one_step(pixels, pixels, slope, epsilon, epsilon))
 
-    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="fgsm")
-    return Attack.of(
-        measured, kind="fgsm", against=against, num_stuck=stuck[0], step_sizes=epsilons
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, name="fgsm")
+    return FGSM.of(
+        measured, epsilons=epsilons, against=against, num_stuck=stuck[0], step_sizes=epsilons
     )
 
 

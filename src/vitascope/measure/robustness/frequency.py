@@ -22,7 +22,7 @@ Shapes: B images, C channels, H x W pixels.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ from torch import Tensor, nn
 
 from vitascope.errors import UserError
 from vitascope.measure.robustness.changed_images import (
+    ChangedImageResult,
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
     drawn,
 )
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Frequency", "band", "filtered", "frequency", "radius"]
@@ -46,28 +46,20 @@ WHOLE = 1e-9  # a frequency this close below an edge lies on it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frequency:
+class Frequency(ChangedImageResult, kind="frequency"):
     """Accuracy, 0 to 1, with noise of each frequency."""
 
-    clean: float
     frequencies: tuple[float, ...]  # centres of the windows, in pi
-    accuracy: tuple[float, ...]
     left_out: tuple[float, ...]  # the images have no frequency there
     window: float  # width, in pi
     rms: float  # of the noise, pixels in [0, 1]
     clamp: bool
     seed: int
-    num_images: int
-    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
 
-    def to_record(self) -> Record:
-        """Numbers as values; ``images/correct``: hits. (1 + frequencies, N) uint8"""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        correct = values.pop("correct")
-        arrays = {} if correct is None else {"images/correct": correct}
+    def summary(self) -> dict[str, Any]:
+        """Return why some frequencies are left out."""
         why = "the images have no frequency in this window"
-        values["left_out"] = {f"{f:g} pi": why for f in self.left_out}
-        return Record(kind="frequency", values=values, arrays=arrays, seed=values.pop("seed"))
+        return {"left_out": {f"{frequency:g} pi": why for frequency in self.left_out}}
 
 
 def radius(height: int, width: int) -> Tensor:
@@ -101,7 +93,7 @@ def frequency(
     rms: float = 0.1,
     clamp: bool = False,
     seed: int = 0,
-    on_step: Callable[[str, int], None] = lambda what, ahead: None,
+    on_step: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> Frequency:
     """Measure accuracy with noise of one frequency after the other.
 
@@ -139,18 +131,15 @@ def frequency(
             noisy = pixels + filtered(spectrum, mask, rms).to(pixels)
             yield centre, space.normalised(noisy.clamp(0, 1) if clamp else noisy)
 
-    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="frequency")
-    return Frequency(
-        clean=measured.clean,
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, name="frequency")
+    return Frequency.of(
+        measured,
         frequencies=tuple(measured.accuracy),
-        accuracy=tuple(measured.accuracy.values()),
         left_out=tuple(centre for centre in wanted if centre not in measured.accuracy),
         window=window,
         rms=rms,
         clamp=clamp,
         seed=seed,
-        num_images=measured.num_images,
-        correct=measured.correct,
     )
 
 

@@ -14,46 +14,29 @@ Deviation: where an image is not square, neither is the box; it hides the same s
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from torch import Tensor, nn
 
 from vitascope.errors import UserError
 from vitascope.measure.robustness.changed_images import (
+    ChangedImageResult,
     LabelledBatch,
     Pixels,
     accuracy_on_changed_images,
 )
-from vitascope.record import Record
 from vitascope.settings import checked
 
 __all__ = ["Occlusion", "box", "occlude", "occlusion"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occlusion:
+class Occlusion(ChangedImageResult, kind="occlusion"):
     """Accuracy, 0 to 1, with a box of each size over the centre."""
 
-    clean: float
     sizes: tuple[float, ...]  # of the side
-    accuracy: tuple[float, ...]
     fill: str
-    num_images: int
-    correct: np.ndarray | None = field(default=None, compare=False, repr=False)  # clean first
-
-    def to_record(self) -> Record:
-        """Numbers as values; ``images/correct``: hits. (1 + sizes, N) uint8"""
-        values = {
-            "clean": self.clean,
-            "sizes": list(self.sizes),
-            "accuracy": list(self.accuracy),
-            "fill": self.fill,
-            "num_images": self.num_images,
-        }
-        arrays = {} if self.correct is None else {"images/correct": self.correct}
-        return Record(kind="occlusion", values=values, arrays=arrays)
 
 
 def box(side: int, size: float) -> slice:
@@ -84,7 +67,7 @@ def occlusion(
     std: Sequence[float],
     sizes: Sequence[float] = (0.25, 0.5, 0.75),
     fill: Literal["black", "mean"] = "black",
-    on_step: Callable[[str, int], None] = lambda what, ahead: None,
+    on_step: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> Occlusion:
     """Measure accuracy with the centre of the images hidden.
 
@@ -107,12 +90,5 @@ def occlusion(
         for size in sizes:
             yield size, occlude(batch.images, size, black if fill == "black" else 0.0)
 
-    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="occlusion")
-    return Occlusion(
-        clean=measured.clean,
-        sizes=sizes,
-        accuracy=tuple(measured.accuracy[size] for size in sizes),
-        fill=fill,
-        num_images=measured.num_images,
-        correct=measured.correct,
-    )
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, name="occlusion")
+    return Occlusion.of(measured, sizes=sizes, fill=fill)

@@ -37,6 +37,10 @@ from vitascope.settings import checked
 __all__ = ["pgd", "steps_of"]
 
 
+class PGD(Attack, kind="pgd"):
+    """Accuracy under many steps along the gradient's sign."""
+
+
 def steps_of(
     model: nn.Module,
     start: Tensor,
@@ -68,7 +72,7 @@ def pgd(
     random_start: bool = True,
     against: Literal["label", "prediction"] = "label",
     seed: int = 0,
-    on_step: Callable[[str, int], None] = lambda what, ahead: None,
+    on_step: Callable[[str, int], None] = lambda step, ahead: None,
 ) -> Attack:
     """Measure accuracy under many steps along the gradient's sign.
 
@@ -103,10 +107,10 @@ def pgd(
             )
             yield epsilon, space.normalised(attacked)
 
-    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, what="pgd")
-    return Attack.of(
+    measured = accuracy_on_changed_images(model, batches, change, on_step=on_step, name="pgd")
+    return PGD.of(
         measured,
-        kind="pgd",
+        epsilons=epsilons,
         against=against,
         steps=steps,
         step_sizes=sizes,

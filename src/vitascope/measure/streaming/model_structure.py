@@ -32,14 +32,14 @@ class ModelStructure:
         level: Level = "unit",
     ):
         self.model, self.images = model, images[:1]
-        self.known = {"grid": grid, "num_prefix_tokens": num_prefix_tokens}
+        self.token_grid = {"grid": grid, "num_prefix_tokens": num_prefix_tokens}
         self.level: Level = level
         self.kind = type(model).__name__
 
     @cached_property
     def units(self) -> tuple[capture.Unit, ...]:
         """The parts of the model, in order of execution."""
-        options: dict[str, Any] = self.known
+        options: dict[str, Any] = self.token_grid
         return capture.units(self.model, self.images, level=self.level, **options)
 
     @cached_property
@@ -64,7 +64,7 @@ class ModelStructure:
 
     @cached_property
     def _traced(self) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
-        return capture.trace_tokens(self.model, self.images, **self.known)  # type: ignore[arg-type]
+        return capture.trace_tokens(self.model, self.images, **self.token_grid)  # type: ignore[arg-type]
 
     @property
     def coordinates(self) -> dict[str, capture.TokenCoordinates]:
@@ -82,7 +82,7 @@ class ModelStructure:
         return [unit for unit in self.units if unit.name in names]
 
     def chosen_layers(
-        self, pattern: str | Iterable[str], unable: dict[str, str], what: str
+        self, pattern: str | Iterable[str], unable: dict[str, str], name: str
     ) -> tuple[dict[str, capture.TokenCoordinates], dict[str, str]]:
         """Attention layers that match and can be measured, and those that cannot, with the reason.
 
@@ -91,13 +91,13 @@ class ModelStructure:
         """
         unable = {**self.untraced, **unable}
         if not self.coordinates and not self.untraced:
-            raise UserError(f"{what} needs attention over tokens; {self.kind} has none")
+            raise UserError(f"{name} needs attention over tokens; {self.kind} has none")
         names = capture.matching(pattern, {**self.coordinates, **self.untraced}, "attention layer")
         able = {n: self.coordinates[n] for n in names if n not in unable}
         left_out = {n: unable[n] for n in names if n in unable}
         if not able:
             raise UserError(
-                f"{what} needs patches that attend to patches; in {self.kind} {grouped(left_out)}"
+                f"{name} needs patches that attend to patches; in {self.kind} {grouped(left_out)}"
             )
         return able, left_out
 

@@ -15,20 +15,21 @@ from torch import Tensor, nn
 
 from vitascope import capture
 from vitascope.errors import UserError, unknown
+from vitascope.measure.registry import INSTRUMENTS
 from vitascope.measure.streaming.batches import first_images, images_in
 from vitascope.measure.streaming.model_structure import ModelStructure
 
-__all__ = ["StreamingInstrument", "Together", "together"]
+__all__ = ["StreamingInstrument", "Together", "streaming_instruments", "together"]
 
 Refusals = dict[str, str]
-STREAMING: dict[str, type[Any]] = {}  # by name: subclasses of StreamingInstrument
+_STREAMING: dict[str, type[Any]] = {}  # by name: subclasses of StreamingInstrument
 
 
 class StreamingInstrument(ABC):
     """An instrument during a pass: what it needs, how it adds a batch, its result.
 
-    ``class StreamingEntropy(StreamingInstrument, name="entropy")`` is in :data:`STREAMING` by its
-    name, and so taken by :func:`~vitascope.measure.together` and ``vitascope inspect``.
+    :func:`~vitascope.measure.together` takes ``class StreamingEntropy(StreamingInstrument,
+    name="entropy")`` by its name.
     """
 
     wildcards: Literal["layers", "units"] = "layers"  # what its argument of that name chooses
@@ -38,7 +39,7 @@ class StreamingInstrument(ABC):
 
     def __init_subclass__(cls, name: str | None = None) -> None:
         if name is not None:
-            STREAMING[name] = cls
+            _STREAMING[name] = cls
 
     def add_map(self, layer: str, part: str, weights: Tensor) -> None:
         """Add an attention map. (B * windows, H, T, S)"""
@@ -57,6 +58,15 @@ class StreamingInstrument(ABC):
         """The result over all images."""
 
 
+def streaming_instruments() -> dict[str, type[Any]]:
+    """Return the instruments that can share a pass, by name and in a page's order."""
+    listed = [each for each in INSTRUMENTS.values() if each.streaming]
+    for each in listed:
+        each.load()  # and so is in _STREAMING
+    names = dict.fromkeys([*(each.name for each in listed), *_STREAMING])
+    return {name: _STREAMING[name] for name in names}
+
+
 @dataclass(frozen=True)
 class Together:
     """Results by instrument, and the instruments that refused the model."""
@@ -69,12 +79,12 @@ def run_instrument(
     instrument: Callable[..., StreamingInstrument],
     model: nn.Module,
     batches: Iterable[Any],
-    known: Mapping[str, Any],
+    layout: Mapping[str, Any],
     **options: Any,
 ) -> Any:
-    """Run one instrument with its options; ``known`` is passed on to :class:`ModelStructure`."""
+    """Run one instrument with its options; ``layout`` is passed on to :class:`ModelStructure`."""
     images, batches = first_images(batches, model)
-    structure = ModelStructure(model, images, **known)
+    structure = ModelStructure(model, images, **layout)
     return one_pass(structure, batches, {"": instrument(structure, **options)})[""]
 
 
@@ -98,7 +108,7 @@ def one_pass(
     model, num_images = structure.model, 0
     active = dict(instruments)
 
-    def tell(name: str, call: Callable[..., Any], *args: Any) -> Any:
+    def attempt(name: str, call: Callable[..., Any], *args: Any) -> Any:
         try:
             return call(*args)
         except UserError as error:
@@ -110,13 +120,13 @@ def one_pass(
     def show_map(layer: str, part: str, weights: Tensor) -> None:
         for name, instrument in list(active.items()):
             if part in instrument.maps.get(layer, ()):
-                tell(name, instrument.add_map, layer, part, weights)
+                attempt(name, instrument.add_map, layer, part, weights)
 
     def show_features(wanted: str) -> Callable[[str, Tensor], None]:
         def show(unit: str, tensor: Tensor) -> None:
             for name, instrument in list(active.items()):
                 if unit in getattr(instrument, wanted):
-                    tell(name, instrument.add_features, unit, tensor)
+                    attempt(name, instrument.add_features, unit, tensor)
 
         return show
 
@@ -141,7 +151,7 @@ def one_pass(
                 stack.enter_context(capture.streams(model, structure.units, streams, show))
             model(images)
         for name, instrument in list(active.items()):
-            tell(name, instrument.end_batch, images)
+            attempt(name, instrument.end_batch, images)
         num_images += len(images)
         if on_batch is not None:
             on_batch(len(images))
@@ -149,7 +159,7 @@ def one_pass(
             break
     results = {}
     for name, instrument in list(active.items()):
-        value = tell(name, instrument.result, num_images)
+        value = attempt(name, instrument.result, num_images)
         if name in active:
             results[name] = value
     return results
@@ -173,7 +183,7 @@ def together(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     skip_unsuitable: bool | None = None,
     on_batch: Callable[[int], None] | None = None,
-    **known: Any,
+    **layout: Any,
 ) -> Together:
     """Run instruments on ``model`` in one pass over ``batches``.
 
@@ -185,20 +195,21 @@ def together(
         skip_unsuitable: Put instruments that cannot measure the model under ``refused``, with the
             reason, instead of raising an error. By default so when no ``names`` are given.
         on_batch: Called with the number of images after each batch, for a progress bar.
-        known: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
+        layout: ``level="block"`` for one unit per residual block of convolutions; ``grid=(h, w)``
             and ``num_prefix_tokens`` where they cannot be found out.
     """
     refused: dict[str, str] = {}
     skip = names is None if skip_unsuitable is None else skip_unsuitable
-    chosen = list(STREAMING) if names is None else list(names)
+    there = streaming_instruments()
+    chosen = list(there) if names is None else list(names)
     images, batches = first_images(batches, model)
-    structure = ModelStructure(model, images, **known)
+    structure = ModelStructure(model, images, **layout)
     instruments: dict[str, StreamingInstrument] = {}
     for name in chosen:
-        if name not in STREAMING:
-            raise unknown("instrument", name, STREAMING)
+        if name not in there:
+            raise unknown("instrument", name, there)
         try:
-            instruments[name] = STREAMING[name](structure, **(options or {}).get(name, {}))
+            instruments[name] = there[name](structure, **(options or {}).get(name, {}))
         except UserError as error:
             if not skip:
                 raise

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from vitascope.record import Record
 from vitascope.report.explorer import attention_maps as stored_maps
 from vitascope.report.figures.style import styles_of
-from vitascope.report.formatting import picture_source
+from vitascope.report.figures.svg import picture_source
 
 RELEVANCE_NAMES = {
     "rollout": "Attention rollout",

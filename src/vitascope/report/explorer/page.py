@@ -152,7 +152,7 @@ def _still(record: Record) -> list[tuple[str, Markup]]:
 
 
 def _svg(
-    row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...], said: str
+    row: np.ndarray, query: tuple[int, int] | None, grid: tuple[int, ...], label: str
 ) -> Markup:
     height, width = row.shape
     share = np.log(np.clip(row * row.size / 0.05, 1, None)) / np.log(row.size / 0.05)
@@ -169,6 +169,6 @@ def _svg(
         frame = f'<rect x="{query[1] * across:g}" y="{query[0] * down:g}" width="{across:g}" '
         frame += f'height="{down:g}" fill="none" stroke="#fff" stroke-width="{across / 7:g}"/>'
     return Markup(
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}"'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}"'
         f' shape-rendering="crispEdges">{"".join(paths)}{frame}</svg>'
     )

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from markupsafe import Markup
 
 from vitascope.figure import Style
@@ -92,32 +91,6 @@ def _log_ticks(scale: AxisScale, factors: tuple[int, ...]) -> list[float]:
     return [value for value in values if scale.low <= value <= scale.high]
 
 
-def count(value: float) -> str:
-    """A whole number with thousands apart.
-
-    >>> count(1437)
-    '1,437'
-    """
-    return f"{value:,.0f}"
-
-
-def short(value: float, digits: int | None = None) -> str:
-    """A number in at most four characters or so; ``digits`` keeps that many after the point.
-
-    >>> [short(value) for value in (0.25, 20, 1500, 261_402, 5.4e9)]
-    ['0.25', '20', '1.5k', '261k', '5.4G']
-    >>> short(4.96e6, 1), short(3e6, 1)
-    ('5.0M', '3.0M')
-    """
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:
-            scaled = value / size
-            if abs(scaled) >= 99.95:
-                return f"{scaled:.0f}{letter}"
-            return f"{scaled:.3g}{letter}" if digits is None else f"{scaled:.{digits}f}{letter}"
-    return f"{value:.3g}"
-
-
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
@@ -125,7 +98,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 class EndLabel:
     """A name to write at a height, in a model's colour."""
 
-    words: str
+    text: str
     y: float  # in the plot's own units (pixels)
     style: Style
     x: float | None = None  # where its line ends; the right edge unless given
@@ -221,7 +194,7 @@ class Plot:
         heights = spread([label.y for label in labels], 1.18 * self.font, top, self.height - bottom)
         for label, y in zip(labels, heights, strict=True):
             start = label.x if label.x is not None else edge
-            inner = [svg.text(edge + 12, y + 0.35 * self.font, label.words, "label", most=most)]
+            inner = [svg.text(edge + 12, y + 0.35 * self.font, label.text, "label", most=most)]
             if abs(y - label.y) > 2 or start < edge - 2:
                 inner.append(svg.line((start + 4, label.y), (edge + 9, y), "leader"))
             self.parts.append(svg.tag("g", *inner, class_=label.style.css))
@@ -232,7 +205,7 @@ class Plot:
         frame = (self.margins[3], self.margins[0], self.width, self.height - self.margins[2])
         for label in labels:
             x, y, high = label.x or 0.0, label.y, self.font
-            wide = svg.width(svg.shorten(label.words, most), high)
+            wide = svg.width(svg.shorten(label.text, most), high)
             steps = sorted(range(-5, 6), key=abs)  # the nearest place wins among equals
             corners = [
                 (side, y + (1.1 * step - 0.5) * high)
@@ -249,7 +222,7 @@ class Plot:
                 ),
             )
             taken.append(best)
-            inner = [svg.text(best[0], best[1] + 0.8 * high, label.words, "label", most=most)]
+            inner = [svg.text(best[0], best[1] + 0.8 * high, label.text, "label", most=most)]
             if abs(best[1] + high / 2 - y) > 1.5 * high:
                 near = best[2] if best[0] < x else best[0]
                 inner.append(svg.line((x, y), (near, best[1] + high / 2), "leader"))
@@ -294,18 +267,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
             pools[-1][1] += number
     flat = [total / number for total, number in pools for _ in range(int(number))]
     top = high - (len(wanted) - 1) * gap
-    places = [0.0] * len(wanted)
+    heights = [0.0] * len(wanted)
     for rank, index in enumerate(order):
-        places[index] = min(max(flat[rank], low), top) + rank * gap
-    return places
-
-
-def thin(length: int, most: int) -> list[int]:
-    """At most ``most`` of the indices below ``length``, evenly, the first and last among them.
-
-    >>> thin(9, 3)
-    [0, 4, 8]
-    """
-    if length <= most:
-        return list(range(length))
-    return sorted({int(index) for index in np.linspace(0, length - 1, most).round()})
+        heights[index] = min(max(flat[rank], low), top) + rank * gap
+    return heights

@@ -10,11 +10,11 @@ import math
 import numpy as np
 from markupsafe import Markup
 
-from vitascope.figure import Heat, Surface
+from vitascope.figure import Heat, Surface, thin
 from vitascope.report.figures import svg
-from vitascope.report.figures.axes import AxisScale, Plot, thin, ticks
+from vitascope.report.figures.axes import AxisScale, Plot, ticks
 from vitascope.report.figures.lines import axis_number
-from vitascope.report.formatting import picture_source
+from vitascope.report.figures.svg import picture_source
 
 MOST_CELLS = 128  # a side
 
@@ -158,14 +158,14 @@ def colour_bar(
     return parts
 
 
-def drawn(parts: list[Markup], width: float, height: float, said: str) -> Markup:
-    """Parts as one drawing; ``said`` is what a screen reader says."""
+def drawn(parts: list[Markup], width: float, height: float, label: str) -> Markup:
+    """Parts as one drawing; ``label`` is what a screen reader says."""
     return svg.tag(
         "svg",
         *parts,
         viewBox=f"0 0 {width:g} {height:.1f}",
         role="img",
-        aria_label=said,
+        aria_label=label,
         class_="chart heat",
         font_size=10.5,
     )
@@ -187,6 +187,8 @@ def smooth(panel: Surface) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from scipy.interpolate import RectBivariateSpline
 
     along = [np.asarray(axis, float) for axis in (panel.x, panel.y)]
+    if not all(np.isfinite(axis).all() for axis in along):
+        raise ValueError("the positions of a surface must be finite numbers")
     values = np.asarray(panel.values, float)
     there = np.isfinite(values) & ((values > 0) | (not panel.log))
     if not there.any():

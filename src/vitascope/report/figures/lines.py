@@ -7,13 +7,14 @@ line per group and series; the paper's number is a ring.
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
+from typing import Any
 
 from markupsafe import Markup
 
-from vitascope.figure import Dots, DotSeries, Lines, Series
+from vitascope.figure import Dots, DotSeries, Lines, Series, thin
+from vitascope.formatting import finite, short
 from vitascope.report.figures import svg
-from vitascope.report.figures.axes import AxisScale, EndLabel, Plot, short, ticks
-from vitascope.report.figures.figure import known, runs_of
+from vitascope.report.figures.axes import AxisScale, EndLabel, Plot, ticks
 
 MOST_POINTS = 200  # drawn of a line
 
@@ -22,11 +23,34 @@ _MOST_MARKS = 60  # on a line
 _FEW = 5  # more bands than this lie on top of each other
 
 
+def drawable(value: Any, log: bool = False) -> bool:
+    """Return whether a value is a number that an axis, perhaps a logarithmic one, can show."""
+    return finite(value) and (value > 0 or not log)
+
+
+def runs_of(series: Series, panel: Lines, most: int = 200) -> list[list[int]]:
+    """Indices of unbroken stretches of a line, at most about ``most`` points in all.
+
+    >>> line = Series(label="a", x=[0, 1, 2, 3], y=[1, None, 3, 4])
+    >>> runs_of(line, Lines(x_label="", y_label="", series=(line,)))
+    [[0], [2, 3]]
+    """
+    runs: list[list[int]] = [[]]
+    for index, (x, y) in enumerate(zip(series.x, series.y, strict=True)):
+        if drawable(x, panel.x_log) and drawable(y, panel.y_log):
+            runs[-1].append(index)
+        elif runs[-1]:
+            runs.append([])
+    stretches = [run for run in runs if run]
+    share = max(2, most // max(len(stretches), 1))
+    return [[run[i] for i in thin(len(run), share)] for run in stretches]
+
+
 def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
     """Wide enough for all numbers that can be drawn."""
-    xs = [x for line in panel.series for x in line.x if known(x, panel.x_log)]
-    ys: list[float] = [value for _, value in panel.levels if known(value, panel.y_log)]
-    ys += [value for value in panel.include if known(value, panel.y_log)]
+    xs = [x for line in panel.series for x in line.x if drawable(x, panel.x_log)]
+    ys: list[float] = [value for _, value in panel.levels if drawable(value, panel.y_log)]
+    ys += [value for value in panel.include if drawable(value, panel.y_log)]
     for line in panel.series:
         for part in (
             line.y,
@@ -35,7 +59,7 @@ def line_scales(panel: Lines) -> tuple[AxisScale, AxisScale]:
             *(line.each or ()),
             *(line.strands or ()),
         ):
-            ys += [y for y in part if y is not None and known(y, panel.y_log)]
+            ys += [y for y in part if y is not None and drawable(y, panel.y_log)]
     xs += panel.names_at
     reach = max(ys) - min(ys) if ys else 1.0
     least = 1.2 if panel.y_log else max(0.02 * max(map(abs, ys), default=1.0), 1e-9)
@@ -104,7 +128,7 @@ def draw_lines(
         plot.end_labels(labels, letters)
     elif points:
         plot.point_labels(labels, letters)
-    return plot.draw(_said(panel, drawn))
+    return plot.draw(_described_lines(panel, drawn))
 
 
 def _left(y: AxisScale) -> float:
@@ -128,7 +152,7 @@ def x_marks(panel: Lines, x: AxisScale, count: int) -> list[float]:
 
 def _line(plot: Plot, panel: Lines, line: Series, most: int) -> tuple[float, float]:
     end = (0.0, 0.0)
-    last = next(y for y in reversed(line.y) if known(y, panel.y_log))
+    last = next(y for y in reversed(line.y) if drawable(y, panel.y_log))
     tip = f"{line.label}: {last:.3g} at the end" if line.label else f"{last:.3g} at the end"
     for run in runs_of(line, panel, most):
         xs = [float(line.x[i] or 0) for i in run]
@@ -169,7 +193,7 @@ def _each(plot: Plot, line: Series, run: Sequence[int]) -> None:
         svg.tag("circle", cx=plot.px(float(line.x[i] or 0)), cy=plot.py(value), r=2.2)
         for i in run
         for value in line.each[i]
-        if value is not None and known(value, plot.y.log)
+        if value is not None and drawable(value, plot.y.log)
     ]
     plot.parts.append(svg.tag("g", *dots, class_=f"seed {line.style.css}"))
 
@@ -181,7 +205,7 @@ def _whiskers(plot: Plot, panel: Lines, line: Series, most: int) -> None:
     for run in runs_of(line, panel, most):
         for i in run:
             ends = (line.low[i], line.high[i])
-            if all(known(end, panel.y_log) for end in ends):
+            if all(drawable(end, panel.y_log) for end in ends):
                 x, low, high = plot.px(float(line.x[i] or 0)), *(plot.py(e or 0) for e in ends)
                 stroke = svg.line((x, low), (x, high), "whisker")
                 plot.parts.append(svg.tag("g", stroke, class_=line.style.css))
@@ -192,7 +216,7 @@ def _band(plot: Plot, panel: Lines, line: Series, most: int) -> None:
         return
     for run in runs_of(line, panel, most):
         ends = [(line.x[i], line.low[i], line.high[i]) for i in run]
-        there = [e for e in ends if all(known(v, panel.y_log) for v in e[1:])]
+        there = [e for e in ends if all(drawable(v, panel.y_log) for v in e[1:])]
         if len(there) > 1:
             xs, low, high = ([float(e[k] or 0) for e in there] for k in range(3))
             plot.band(xs, low, high, line.style)
@@ -205,7 +229,7 @@ def _level(plot: Plot, text: str, value: float) -> None:
     plot.parts.append(svg.tag("g", dashed, svg.text(left + 4, y - 4, text, "tiny"), title))
 
 
-def _said(panel: Lines, drawn: Sequence[Series]) -> str:
+def _described_lines(panel: Lines, drawn: Sequence[Series]) -> str:
     parts = []
     for line in drawn[:12]:
         there = [y for y in line.y if y is not None and math.isfinite(y)]
@@ -223,13 +247,13 @@ _LINE = 17.0  # height of one series
 def seeds_of(line: DotSeries, group: int) -> list[float]:
     """The numbers that are there."""
     values = line.values[group] if group < len(line.values) else ()
-    return [float(value) for value in values if value is not None and known(value)]
+    return [float(value) for value in values if value is not None and drawable(value)]
 
 
 def paper_of(line: DotSeries, group: int) -> float | None:
     """The paper's number of a group."""
     value = line.paper[group] if line.paper is not None and group < len(line.paper) else None
-    return float(value) if value is not None and known(value) else None
+    return float(value) if value is not None and drawable(value) else None
 
 
 def dots_range(panel: Dots) -> list[float]:
@@ -306,7 +330,7 @@ def _key(series: Sequence[DotSeries]) -> Markup:
         )
         for line in series
     ]
-    if any(line.paper is not None and any(map(known, line.paper)) for line in series):
+    if any(line.paper is not None and any(map(drawable, line.paper)) for line in series):
         items.append(svg.tag("span", svg.tag("span", "○", aria_hidden="true"), " the paper"))
     return svg.tag("p", *items, class_="key")
 

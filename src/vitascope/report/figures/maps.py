@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from markupsafe import Markup
 
-from vitascope.figure import Maps
+from vitascope.figure import Maps, thin
 from vitascope.report.figures import svg
-from vitascope.report.figures.axes import thin
 from vitascope.report.figures.heat import drawn, image, photograph
 
 DECADES = 1e-3  # of the largest weight; what is below has the darkest colour, as in ConViT's Fig. 7

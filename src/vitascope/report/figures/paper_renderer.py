@@ -17,23 +17,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 
 from vitascope.errors import UserError
-from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Series, Style, Surface
+from vitascope.figure import Dots, Figure, Heat, Lines, Maps, Series, Style, Surface, thin
+from vitascope.measure.instrument import MARKS, REST
 from vitascope.record import atomic_write
-from vitascope.report.figures.axes import spread, thin, ticks
-from vitascope.report.figures.figure import runs_of
+from vitascope.report.figures.axes import spread, ticks
 from vitascope.report.figures.heat import BRIGHT, NUM_CONTOURS, levels, smooth
 from vitascope.report.figures.lines import (
     axis_number,
     line_scales,
     of_points,
     paper_of,
+    runs_of,
     seeds_of,
     x_marks,
 )
 from vitascope.report.figures.maps import lit, map_levels
 from vitascope.report.figures.style import COLOURS
 from vitascope.report.figures.svg import NOTHING, shorten
-from vitascope.report.instruments.per_layer import MARKS, REST
 
 FORMATS = ("png", "svg", "pdf")
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
@@ -206,10 +206,10 @@ def _line_axes(axis: Axes, panel: Lines) -> None:
         axis.set_xlim(across.low, across.high)
     if panel.x_names:
         shown = thin(len(panel.x_names), 16)
-        places = [panel.names_at[i] for i in shown]
+        ticks_at = [panel.names_at[i] for i in shown]
         labels = [_short(panel.x_names[i]) for i in shown]
         turned = not panel.x_at and max(map(len, labels)) > 3
-        axis.set_xticks(places, labels, rotation=90 if turned else 0, fontsize=7 if turned else 9)
+        axis.set_xticks(ticks_at, labels, rotation=90 if turned else 0, fontsize=7 if turned else 9)
 
 
 def _set_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
-from vitascope.figure import Style
+from vitascope.figure import DASHES, MARKERS, Style
 
 COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey, red
     ("#0a5ea8", "#6db5ff"),
@@ -22,8 +22,6 @@ COLOURS = (  # (light, dark): blue, vermilion, green, purple, ochre, cyan, grey,
     ("#59606b", "#b9c0ca"),
     ("#8f1d2c", "#ff8f9b"),
 )
-_MARKERS = ("circle", "square", "triangle", "diamond")
-_DASHES = ("", "7 4", "2 3")
 _FIRST = {"convit": 0, "vit": 1, "cnn": 2}  # a kind's colour, for the first model of that kind
 
 
@@ -40,13 +38,7 @@ def styles_of(models: Iterable[tuple[str, str]]) -> dict[str, Style]:
             firsts.setdefault(kind, name)
     fixed = {name: _FIRST[kind] for kind, name in firsts.items()}
     free = (number for number in count() if number not in fixed.values())
-    return {name: _style(fixed[name] if name in fixed else next(free)) for name, _ in pairs}
-
-
-def _style(number: int) -> Style:
-    turn, colour = divmod(number, len(COLOURS))
-    marker = _MARKERS[(colour + turn) % len(_MARKERS)]
-    return Style(colour=colour, marker=marker, dash=_DASHES[turn % len(_DASHES)])
+    return {name: Style.numbered(fixed[name] if name in fixed else next(free)) for name, _ in pairs}
 
 
 class Styles:
@@ -71,7 +63,7 @@ class Styles:
             self._styles[name] = next(
                 style
                 for number in range(1000)
-                if (style := _style(number)) not in taken or number == 999
+                if (style := Style.numbered(number)) not in taken or number == 999
             )
         return self._styles[name]
 
@@ -90,10 +82,10 @@ def apart(chosen: Sequence[Style]) -> list[Style]:
     styles: list[Style] = []
     for style in chosen:
         turn, other = 0, style
-        while other in styles and turn < len(_DASHES) * len(_MARKERS):
+        while other in styles and turn < len(DASHES) * len(MARKERS):
             turn += 1
-            dash = _DASHES[(_DASHES.index(style.dash) + turn) % len(_DASHES)]
-            marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
+            dash = DASHES[(DASHES.index(style.dash) + turn) % len(DASHES)]
+            marker = MARKERS[(MARKERS.index(style.marker) + turn) % len(MARKERS)]
             other = replace(style, dash=dash, marker=marker)
         styles.append(other)
     return styles

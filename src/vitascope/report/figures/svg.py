@@ -4,9 +4,11 @@ Nothing here knows colours: a class ``m0`` … ``m7`` on a group gives its lines
 model's colour from the page's style sheet, so that dark mode and print need no second drawing.
 """
 
+import base64
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from markupsafe import Markup, escape
 
 Point = tuple[float, float]
@@ -91,3 +93,14 @@ def _corners(shape: str, x: float, y: float, radius: float) -> Sequence[Point]:
         return [(x, y - r), (x + r, y), (x, y + r), (x - r, y)]
     r = 1.3 * radius
     return [(x, y - r), (x + 0.9 * r, y + 0.6 * r), (x - 0.9 * r, y + 0.6 * r)]
+
+
+def picture_source(array: np.ndarray) -> str:
+    """The bytes of a PNG or JPEG file as the source of an image; nothing for other bytes.
+
+    >>> picture_source(np.frombuffer(b"GIF89a", np.uint8))
+    ''
+    """
+    raw = array.tobytes()
+    kind = "png" if raw.startswith(b"\x89PNG") else "jpeg" if raw.startswith(b"\xff\xd8") else ""
+    return f"data:image/{kind};base64,{base64.b64encode(raw).decode('ascii')}" if kind else ""

@@ -1,5 +1,5 @@
-"""The sections of a page, by kind of record: run, evaluation, inspection, comparison, study,
-throughput.
+"""The sections of a page, one file per kind of record: answer, figures and tables.
 
-A section takes records and gives text, figures and tables; `report.contents` chooses among them.
+A section takes records and gives text, figures and tables, also for a terminal; `report.page`
+chooses among them. `section` has their parts, `mistakes` and `claims` what several of them show.
 """

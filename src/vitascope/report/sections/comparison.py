@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vitascope.report.figures.axes import count, short
+from vitascope.formatting import count, duration, interval, number, short, signed
+from vitascope.measure.attention.figures import GATE, NONLOCALITY
 from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import duration
-from vitascope.report.instruments.heads import GATE, NONLOCALITY
-from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
 from vitascope.report.sections.comparison_figures import comparison_figures
-from vitascope.report.sections.comparison_record import ComparisonRecord, Model
+from vitascope.report.sections.comparison_record import ComparisonRecord, Entry, Model
+from vitascope.report.sections.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.sections.section import Again, Badge, Fold, ModelBar, Section, again
-from vitascope.report.tables.comparison import accuracy_table, cost_table
+from vitascope.table import Cell, Table, as_text, row
 
 _MOST_BARS = 8  # models under the headline; all are in the tables
 _ACCURACY = {
@@ -145,20 +144,20 @@ def _badge(advice: Mapping[str, Any], seeds: int) -> Badge:
     """Return how far the answer can be trusted; cautions come first."""
     cautions = advice.get("cautions") or ()
     if cautions:
-        return Badge(words=advice.get("badge") or f"With caution. {cautions[0]}")
+        return Badge(text=advice.get("badge") or f"With caution. {cautions[0]}")
     if advice.get("badge"):
         good = advice["confidence"] in ("clear", "equivalent")
-        return Badge(words=advice["badge"], **({"sign": "✓", "tone": "good"} if good else {}))
+        return Badge(text=advice["badge"], **({"sign": "✓", "tone": "good"} if good else {}))
     margin = f"{advice.get('margin', 1.0):g} point"
-    words = {
+    sentences = {
         "clear": "A clear result",
         "equivalent": f"Shown to be within {margin} of the best, and cheaper",
     }
-    if advice.get("confidence") in words:
-        return Badge(words=words[advice["confidence"]], sign="✓", tone="good")
+    if advice.get("confidence") in sentences:
+        return Badge(text=sentences[advice["confidence"]], sign="✓", tone="good")
     if seeds == 1:
-        return Badge(words="Not settled: one seed shows no spread")
-    return Badge(words="Undecided: the models are too close for these runs and test images")
+        return Badge(text="Not settled: one seed shows no spread")
+    return Badge(text="Undecided: the models are too close for these runs and test images")
 
 
 def _bars(comparison: ComparisonRecord) -> list[ModelBar]:
@@ -199,7 +198,7 @@ def _steps(source: Source) -> tuple[tuple[str, str], ...]:
     """Return what to do next; a record made before commands were kept in it has the run's alone."""
     advice = source.record.values["recommendation"]
     if "next" in advice:
-        return tuple((str(words), str(command)) for words, command in advice["next"])
+        return tuple((str(step), str(command)) for step, command in advice["next"])
     if not advice.get("run"):
         return ()
     predict = f"vitascope predict {shlex.quote(str(advice['run']))} IMAGES --out answers.csv"
@@ -218,7 +217,7 @@ def _again(comparison: ComparisonRecord) -> Again:
     """The command and the circumstances, with the evidence and what is said of the data."""
     record, values = comparison.record, comparison.values
     data = values["data"]
-    found = again(
+    made = again(
         record,
         str(values.get("command") or ""),
         seed=values.get("seeds") or record.seed,
@@ -230,4 +229,90 @@ def _again(comparison: ComparisonRecord) -> Again:
         more.append(("training", f"{duration(values['training_seconds'])}, all runs together"))
     if data.get("classes"):
         more.append(("classes", data["classes"]))
-    return replace(found, rows=(*found.rows, *more))
+    return replace(made, rows=(*made.rows, *more))
+
+
+def accuracy_table(comparison: ComparisonRecord, *, intervals: bool = True) -> Table:
+    """Accuracy of each model on each share of the images; ``intervals`` adds those of the leads."""
+    shares = comparison.rows
+    best = [max((e.mean for e in share.entries.values()), default=0.0) for share in shares]
+    rows = []
+    for model in comparison.models.values():
+        own = [share.entries.get(model.name) for share in shares]
+        cells = [
+            _cell(entry, intervals, len(share.entries) > 1 and entry.mean == top)
+            if entry
+            else Cell(text="")
+            for entry, share, top in zip(own, shares, best, strict=True)
+        ]
+        rows.append(row(model.label, cells, style=model.style))
+    entries = [entry for share in shares for entry in share.entries.values()]
+    spread = " [95 % interval]" if any(entry.low is not None for entry in entries) else ""
+    if not spread and any(entry.std is not None for entry in entries):
+        spread = " ± standard deviation over seeds"
+    caption = f"Mean{spread} on {comparison.images}"
+    if comparison.reference:
+        caption += f"; lead over {comparison.reference.label} in percentage points"
+    return Table(
+        name="accuracy",
+        title=f"{comparison.measured} (%)",
+        caption=f"{caption}. Bold: highest mean of a column.",
+        corner="Model",
+        columns=tuple(f"{share.share} ({count(share.num_images)} images)" for share in shares),
+        rows=tuple(rows),
+        beside="lead",
+    )
+
+
+def _cell(entry: Entry, intervals: bool, bold: bool) -> Cell:
+    """The mean; next to it the lead and its verdict."""
+    text, note = number(entry.mean, 1), ""
+    if entry.low is not None:
+        text += f" {interval(entry.low, entry.high)}"
+    elif entry.std is not None:
+        text += f" ± {number(entry.std, 1)}"
+    if entry.points is not None:
+        note = signed(entry.points)
+        if intervals and entry.points_low is not None:
+            note += f" {interval(entry.points_low, entry.points_high, sign=True)}"
+        verdict = {"within noise": "no measurable difference"}.get(entry.verdict, entry.verdict)
+        note += f", {verdict}" if verdict else ""
+    tone = entry.verdict if entry.verdict in ("ahead", "behind") else ""
+    return Cell(text=text, note=note, bold=bold, tone=tone)
+
+
+def cost_table(comparison: ComparisonRecord) -> Table:
+    """Size, work, speed and accuracy of each model."""
+    last = comparison.rows[-1] if comparison.rows else None
+    rows = []
+    for model in comparison.models.values():
+        entry = last.entries.get(model.name) if last else None
+        cells = [
+            short(model.parameters) if model.parameters else "",
+            short(model.multiply_adds, 1) if model.multiply_adds else "",
+            count(model.images_per_second) if model.images_per_second else "",
+            number(entry.mean, 1) if entry else "",
+        ]
+        rows.append(row(model.label, cells, style=model.style))
+    images = f" with {count(last.num_images)} training images" if last else ""
+    return Table(
+        name="cost",
+        title="What it costs",
+        caption="Size, work for one image, speed in training on the machine named below, and "
+        f"accuracy{images}.",
+        corner="Model",
+        columns=("Parameters", "Multiply-adds", "Images/s", f"{comparison.measured} (%)"),
+        rows=tuple(rows),
+    )
+
+
+def comparison_text(comparison: ComparisonRecord) -> str:
+    """For a terminal: the answer, the accuracies, what else to know, and what to do next."""
+    advice = comparison.values["recommendation"]
+    cautions, sentences = advice["cautions"], advice["sentences"]
+    more = [each for each in sentences[1:] if each not in cautions]
+    badge = [f"{advice['badge']}."] if advice.get("badge") else []
+    table = as_text(accuracy_table(comparison, intervals=False))
+    steps = [f"{step}: `{command}`" for step, command in advice.get("next") or ()]
+    answer = [advice["headline"], *badge, *sentences[:1], *cautions]
+    return "\n".join([*answer, "", table, "", *more, "", *steps])

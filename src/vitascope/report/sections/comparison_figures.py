@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vitascope.figure import Dots, DotSeries, Figure, Lines, Series, head_panels
-from vitascope.report.figures.axes import count
+from vitascope.formatting import count
 from vitascope.report.figures.style import Styles
 from vitascope.report.figures.svg import shorten
 from vitascope.report.sections.comparison_record import (
@@ -42,9 +42,9 @@ _MOST_PANELS = 24  # of single layers in one figure
 
 def comparison_figures(comparison: ComparisonRecord) -> tuple[Figure, ...]:
     """Those that the record has numbers for."""
-    found = [efficiency(comparison), cost(comparison), learning(comparison)]
-    found += [over_training(comparison, what) for what in _TRACES]
-    return tuple(figure for figure in found if figure.panels)
+    figures = [efficiency(comparison), cost(comparison), learning(comparison)]
+    figures += [over_training(comparison, quantity) for quantity in _TRACES]
+    return tuple(figure for figure in figures if figure.panels)
 
 
 def efficiency(comparison: ComparisonRecord) -> Figure:
@@ -61,8 +61,8 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
         panel = _by_images(comparison, rows)
         panels = (panel,)
         how += " Dotted rings: where curves cross." if panel.rings else ""
-        told = [str(crossing.get("text") or "") for crossing in comparison.crossings]
-        how = " ".join([how, *told])
+        crossings = [str(crossing.get("text") or "") for crossing in comparison.crossings]
+        how = " ".join([how, *crossings])
     elif rows:
         panels = (_of_one_fraction(comparison, rows[0]),)
     return Figure(
@@ -78,18 +78,18 @@ def efficiency(comparison: ComparisonRecord) -> Figure:
 def _by_images(comparison: ComparisonRecord, rows: list[FractionRow]) -> Lines:
     series, seeds = [], comparison.num_seeds
     for name, model in comparison.models.items():
-        known = [(row.num_images, row.entries[name]) for row in rows if name in row.entries]
-        lows, highs = ([getattr(e, end) for _, e in known] for end in ("low", "high"))
+        measured = [(row.num_images, row.entries[name]) for row in rows if name in row.entries]
+        lows, highs = ([getattr(e, end) for _, e in measured] for end in ("low", "high"))
         several = seeds > 1
         series.append(
             Series(
                 label=model.label,
                 style=model.style,
-                x=[images for images, _ in known],
-                y=[entry.mean for _, entry in known],
+                x=[images for images, _ in measured],
+                y=[entry.mean for _, entry in measured],
                 low=None if None in lows else lows,
                 high=None if None in highs else highs,
-                each=[entry.seeds for _, entry in known] if several else None,
+                each=[entry.seeds for _, entry in measured] if several else None,
             )
         )
     return Lines(
@@ -112,8 +112,8 @@ def _crossings(
     """Return where two lines cross, with the sentence about it."""
     for crossing in comparison.crossings:
         name, fraction = crossing["first"], crossing.get("fraction")
-        known = [row for row in rows if name in row.entries]
-        for left, right in pairwise(known):
+        measured = [row for row in rows if name in row.entries]
+        for left, right in pairwise(measured):
             if fraction is None or not left.fraction <= fraction <= right.fraction:
                 continue
             way = math.log(fraction / left.fraction) / math.log(right.fraction / left.fraction)
@@ -124,8 +124,8 @@ def _crossings(
 
 
 def _accuracy(comparison: ComparisonRecord) -> str:
-    told = comparison.values.get("reported_on") or {}
-    return f"{comparison.measured} on the {told.get('images') or 'test'} images (%)"
+    reported = comparison.values.get("reported_on") or {}
+    return f"{comparison.measured} on the {reported.get('images') or 'test'} images (%)"
 
 
 def _of_one_fraction(comparison: ComparisonRecord, row: FractionRow) -> Dots:
@@ -145,10 +145,10 @@ def cost(comparison: ComparisonRecord) -> Figure:
     """Accuracy against multiply-adds and against speed in training, on the most images."""
     rows = comparison.known_rows
     panels = []
-    for what, words in _COSTS.items() if rows else ():
+    for attribute, axis in _COSTS.items() if rows else ():
         series = []
         for entry in rows[-1].entries.values():
-            price = getattr(entry.model, what)
+            price = getattr(entry.model, attribute)
             if price is not None:
                 series.append(
                     Series(
@@ -163,7 +163,7 @@ def cost(comparison: ComparisonRecord) -> Figure:
         if series:
             panels.append(
                 Lines(
-                    x_label=words,
+                    x_label=axis,
                     y_label=f"{comparison.measured} (%)",
                     x_log=True,
                     series=tuple(series),
@@ -187,11 +187,11 @@ def learning(comparison: ComparisonRecord) -> Figure:
     """Accuracy and training loss over epochs, one panel per share of the images."""
     panels = []
     chosen = (comparison.values.get("chosen_by") or {}).get("images")
-    for what, form in _CURVES.items():
-        words = form.format(f" on {chosen} images" if chosen else "")
-        found = [(row, comparison.curves(row.fraction, what)) for row in comparison.rows]
-        ends = _ends(seed for _, curves in found for c in curves for seed in c.seeds)
-        for row, curves in found:
+    for quantity, form in _CURVES.items():
+        axis = form.format(f" on {chosen} images" if chosen else "")
+        drawn = [(row, comparison.curves(row.fraction, quantity)) for row in comparison.rows]
+        ends = _ends(seed for _, curves in drawn for c in curves for seed in c.seeds)
+        for row, curves in drawn:
             series = tuple(
                 Series(
                     label=curve.model.label,
@@ -207,10 +207,10 @@ def learning(comparison: ComparisonRecord) -> Figure:
                     Lines(
                         title=_share(row),
                         x_label="epoch",
-                        y_label=words,
+                        y_label=axis,
                         series=series,
                         floor=0.0,
-                        ceiling=100.0 if what == "top1" else math.inf,
+                        ceiling=100.0 if quantity == "top1" else math.inf,
                         include=ends,
                         marks=False,
                     )
@@ -229,14 +229,14 @@ def _share(row: FractionRow) -> str:
     return f"{row.share} ({count(row.num_images)} images)"
 
 
-def over_training(comparison: ComparisonRecord, what: str) -> Figure:
+def over_training(comparison: ComparisonRecord, quantity: str) -> Figure:
     """``gates`` or ``nonlocality`` over epochs.
 
     A panel per layer with a line per head; where there are too many layers for that, a panel per
     model and share with a line per layer.
     """
-    traces = comparison.traces(what)
-    title, words = _TRACES[what]
+    traces = comparison.traces(quantity)
+    title, axis = _TRACES[quantity]
     ends = _ends(trace.values.ravel().tolist() for trace in traces)
     single = sum(len(trace.layers) for trace in traces) <= _MOST_PANELS
     panels: list[Lines] = []
@@ -246,15 +246,15 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
         name = f"{trace.model.label}, {share}"
         shown: dict[str, Any] = {
             "x_label": "epoch",
-            "y_label": words,
+            "y_label": axis,
             "floor": 0.0,
             "include": ends,
             "marks": False,
-            "ceiling": 1.0 if what == "gates" else math.inf,
+            "ceiling": 1.0 if quantity == "gates" else math.inf,
             "levels": (("uniform head", trace.uniform),) if trace.uniform is not None else (),
         }
         if single:
-            titles = [f"layer {place + 1}, {name}" for place in range(len(trace.layers))]
+            titles = [f"layer {index + 1}, {name}" for index in range(len(trace.layers))]
             for panel in head_panels(trace.epochs, trace.values, titles, **shown):
                 styled = tuple(replace(line, style=trace.model.style) for line in panel.series)
                 panels.append(replace(panel, series=styled))
@@ -263,16 +263,16 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
     meaning = {
         "gates": "1 is position alone, 0 is content alone.",
         "nonlocality": "Dashed: a head with uniform attention.",
-    }[what]
+    }[quantity]
     lines = (
         "Thin lines: single heads; thick: their mean."
         if single
         else ("Lines: mean of the heads of a layer.")
     )
     return Figure(
-        name=what,
+        name=quantity,
         title=title,
-        reading=trace_reading(traces, what),
+        reading=trace_reading(traces, quantity),
         how=f"{meaning} {lines}",
         panels=tuple(panels),
     )
@@ -280,11 +280,11 @@ def over_training(comparison: ComparisonRecord, what: str) -> Figure:
 
 def _layers(trace: Trace) -> Iterator[Series]:
     styles = Styles()
-    for place, means in enumerate(trace.layer_means):
-        heads = trace.values[:, place]
+    for index, means in enumerate(trace.layer_means):
+        heads = trace.values[:, index]
         heads = heads[:, np.isfinite(heads).all(0)]
         low, high = (heads.min(1).tolist(), heads.max(1).tolist()) if heads.size else (None, None)
-        label = f"layer {place + 1}"
+        label = f"layer {index + 1}"
         yield Series(
             label=label, x=trace.epochs, y=means, low=low, high=high, style=styles.of(label)
         )
@@ -322,8 +322,8 @@ def _lead(row: FractionRow, comparison: ComparisonRecord) -> str:
 
 
 def _sure(entry: Entry) -> str:
-    words = {"within noise": ", no measurable difference"}
-    return words.get(entry.verdict, "")
+    endings = {"within noise": ", no measurable difference"}
+    return endings.get(entry.verdict, "")
 
 
 def cost_reading(comparison: ComparisonRecord) -> str:
@@ -337,10 +337,10 @@ def cost_reading(comparison: ComparisonRecord) -> str:
     if chosen is None or other is None:
         return ""
     parts = []
-    for name, words in (("parameters", "the parameters"), ("multiply_adds", "the multiply-adds")):
+    for name, noun in (("parameters", "the parameters"), ("multiply_adds", "the multiply-adds")):
         mine, its = getattr(chosen, name), getattr(other, name)
         if mine and its:
-            parts.append(f"{mine / its:.2f} times {words}")
+            parts.append(f"{mine / its:.2f} times {noun}")
     if chosen.images_per_second and other.images_per_second:
         ratio = chosen.images_per_second / other.images_per_second
         parts.append(f"{ratio:.2f} times the training speed")
@@ -363,28 +363,28 @@ def learning_reading(comparison: ComparisonRecord) -> str:
         (next(e for e, v in zip(c.epochs, c.mean, strict=True) if v >= level), _name(c.model))
         for c in curves
     )[:4]
-    said = ", ".join(f"{label} at epoch {epoch:g}" for epoch, label in reached)
+    epochs = ", ".join(f"{label} at epoch {epoch:g}" for epoch, label in reached)
     if len(curves) == 1:
         return f"With {count(row.num_images)} images it ends at {level:.1f} %."
     return (
         f"With {count(row.num_images)} images the lowest final accuracy, {level:.1f} %, "
-        f"was first reached by {said}."
+        f"was first reached by {epochs}."
     )
 
 
-def trace_reading(traces: Sequence[Trace], what: str) -> str:
+def trace_reading(traces: Sequence[Trace], quantity: str) -> str:
     """Return how the mean went from the first epoch to the last, and which layer moved most."""
-    said = []
+    sentences = []
     for trace in _largest(traces):
         layers = trace.layer_means
         start = sum(layer[0] for layer in layers) / len(layers)
         end = sum(layer[-1] for layer in layers) / len(layers)
         moved = max(range(len(layers)), key=lambda index: abs(layers[index][-1] - layers[index][0]))
-        if what == "gates":
+        if quantity == "gates":
             verb = "fell" if end < start else "rose"
             first = f"{_name(trace.model)}'s gates {verb} from {start:.2f} to {end:.2f} on average"
             if max(abs(layer[-1] - layer[0]) for layer in layers) < 0.02:
-                said.append(
+                sentences.append(
                     f"{_name(trace.model)}'s gates hardly moved ({start:.2f} to {end:.2f})."
                 )
                 continue
@@ -395,8 +395,8 @@ def trace_reading(traces: Sequence[Trace], what: str) -> str:
         if len(layers) > 1 and abs(layers[moved][-1] - layers[moved][0]) >= 0.02:
             change = f"{layers[moved][0]:.2f} to {layers[moved][-1]:.2f}"
             first += f"; layer {moved + 1} moved most ({change})"
-        said.append(first + ".")
-    return " ".join(said)
+        sentences.append(first + ".")
+    return " ".join(sentences)
 
 
 def _name(model: Model) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from vitascope.errors import UserError
 from vitascope.figure import Style
+from vitascope.formatting import finite
 from vitascope.record import Record
 from vitascope.report.figures.style import Styles
 
@@ -117,10 +118,10 @@ class ComparisonRecord:
         kinds = [(model["name"], model.get("kind", "other")) for model in given]
         styles = self.styles or Styles(kinds)
         labels = [model.get("label") or model["name"] for model in given]
-        found = {}
+        models = {}
         for model, label in zip(given, labels, strict=True):
             unique = label if labels.count(label) == 1 else f"{label} ({model['name']})"
-            found[model["name"]] = Model(
+            models[model["name"]] = Model(
                 name=model["name"],
                 label=unique,
                 locality=str(model.get("locality") or ""),
@@ -129,7 +130,7 @@ class ComparisonRecord:
                 images_per_second=_positive(model.get("images_per_second")),
                 style=styles.of(model["name"]),
             )
-        return found
+        return models
 
     @cached_property
     def rows(self) -> list[FractionRow]:
@@ -139,7 +140,7 @@ class ComparisonRecord:
             entries = {
                 entry["model"]: self._entry(entry, row["fraction"])
                 for entry in row["entries"]
-                if _finite(entry["mean"])
+                if finite(entry["mean"])
             }
             rows.append(FractionRow(row["fraction"], row["num_images"], entries))
         return sorted(rows, key=lambda row: row.num_images)
@@ -161,7 +162,7 @@ class ComparisonRecord:
                 cell["top1"]
                 for cell in cells
                 if (cell["model"], cell["fraction"]) == (entry["model"], fraction)
-                and _finite(cell["top1"])
+                and finite(cell["top1"])
             ),
         )
 
@@ -178,9 +179,9 @@ class ComparisonRecord:
     @property
     def images(self) -> str:
         """The images it is measured on: ``359 test images``."""
-        told = self.values.get("reported_on") or {}
-        amount = told.get("count") or self.values["data"]["num_test"]
-        return f"{amount:,} {told.get('images') or 'test'} images"
+        reported = self.values.get("reported_on") or {}
+        amount = reported.get("count") or self.values["data"]["num_test"]
+        return f"{amount:,} {reported.get('images') or 'test'} images"
 
     @property
     def crossings(self) -> Sequence[Mapping[str, Any]]:
@@ -207,24 +208,26 @@ class ComparisonRecord:
         """The table's row of a fraction."""
         return next((row for row in self.rows if math.isclose(row.fraction, fraction)), None)
 
-    def curves(self, fraction: float, what: str) -> list[Curve]:
+    def curves(self, fraction: float, quantity: str) -> list[Curve]:
         """``top1`` or ``train_nll`` over epochs for each model: the mean, and every seed."""
-        if (fraction, what) not in self._curves:
-            self._curves[fraction, what] = self._average(fraction, what)
-        return self._curves[fraction, what]
+        if (fraction, quantity) not in self._curves:
+            self._curves[fraction, quantity] = self._average(fraction, quantity)
+        return self._curves[fraction, quantity]
 
     @cached_property
     def _curves(self) -> dict[tuple[float, str], list[Curve]]:
         return {}  # averaged once: every plot asks for those of all fractions, for its scale
 
-    def _average(self, fraction: float, what: str) -> list[Curve]:
-        found = []
+    def _average(self, fraction: float, quantity: str) -> list[Curve]:
+        curves = []
         for model in self.models.values():
             seeds = [
                 {
                     epoch: value
-                    for epoch, value in zip(curve["epochs"], curve.get(what) or [], strict=False)
-                    if _finite(value)
+                    for epoch, value in zip(
+                        curve["epochs"], curve.get(quantity) or [], strict=False
+                    )
+                    if finite(value)
                 }
                 for curve in self.values.get("curves") or []
                 if curve["model"] == model.name and math.isclose(curve["fraction"], fraction)
@@ -232,29 +235,25 @@ class ComparisonRecord:
             epochs = sorted(set.intersection(*map(set, seeds))) if seeds else []
             if epochs:
                 table = np.array([[seed[epoch] for epoch in epochs] for seed in seeds], float)
-                found.append(Curve(model, epochs, table.mean(0).tolist(), table.tolist()))
-        return found
+                curves.append(Curve(model, epochs, table.mean(0).tolist(), table.tolist()))
+        return curves
 
-    def traces(self, what: str) -> list[Trace]:
+    def traces(self, quantity: str) -> list[Trace]:
         """``gates`` or ``nonlocality``: one per model and fraction, fewest images first."""
-        found = []
-        for item in self.values.get(what) or []:
+        traces = []
+        for item in self.values.get(quantity) or []:
             values = self.record.arrays.get(item["array"])
             expected = (len(item["epochs"]), len(item["layers"]))
             if values is None or values.ndim != 3 or values.shape[:2] != expected:
                 raise UserError(
-                    f"{what}: the record has no array {item['array']!r} of {expected[0]} epochs, "
-                    f"{expected[1]} layers and some heads"
+                    f"{quantity}: the record has no array {item['array']!r} of {expected[0]} "
+                    f"epochs, {expected[1]} layers and some heads"
                 )
             model, fraction = self.models[item["model"]], item["fraction"]
             uniform = item.get("uniform")
-            found.append(Trace(model, fraction, item["epochs"], item["layers"], values, uniform))
-        return sorted((trace for trace in found if len(trace.epochs)), key=lambda t: t.fraction)
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+            traces.append(Trace(model, fraction, item["epochs"], item["layers"], values, uniform))
+        return sorted((trace for trace in traces if len(trace.epochs)), key=lambda t: t.fraction)
 
 
 def _positive(value: Any) -> float | None:
-    return value if _finite(value) and value > 0 else None
+    return value if finite(value) and value > 0 else None

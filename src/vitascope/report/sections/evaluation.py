@@ -5,25 +5,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitascope.figure import Figure, Style
+from vitascope.formatting import count, interval, number
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.robustness.figures import reliability
 from vitascope.record import Record
-from vitascope.reliability import TOO_WIDE
-from vitascope.report.figures.axes import count
+from vitascope.reliability import TOO_WIDE, wilson
 from vitascope.report.figures.style import Styles, apart
-from vitascope.report.formatting import number
-from vitascope.report.instruments.instrument import Seen
-from vitascope.report.instruments.mistakes import LISTS, MistakeParts, mistake_parts
-from vitascope.report.instruments.robustness import reliability
 from vitascope.report.records import Source
 from vitascope.report.sections.inspection import labels_of, model_name, next_steps
+from vitascope.report.sections.mistakes import LISTS, MistakeParts, mistake_parts
 from vitascope.report.sections.run import TERMS
 from vitascope.report.sections.section import Again, Fold, ModelBar, Section, again, made_by, pinned
-from vitascope.report.tables.models import (
-    at_chance,
-    evaluation_headline,
-    evaluation_table,
-    right_interval,
-)
 from vitascope.settings import command_line
+from vitascope.table import Cell, Table, row
 
 
 def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
@@ -107,16 +101,16 @@ def _ahead(first: Record, second: Record) -> str:
 def _figures(
     sources: Sequence[Source], names: Sequence[str], styles: Sequence[Style]
 ) -> tuple[Figure, ...]:
-    seen = [
-        Seen(label=name, style=style, record=source.record)
+    binned = [
+        ModelRecord(label=name, style=style, record=source.record)
         for source, name, style in zip(sources, names, styles, strict=True)
         if "bin_count" in source.record.arrays
     ]
-    if not seen:
+    if not binned:
         return ()
-    parts = [f"{one.label} {number(100 * one.values['ece'], 1)} %" for one in seen]
+    parts = [f"{one.label} {number(100 * one.values['ece'], 1)} %" for one in binned]
     reading = f"Expected calibration error: {', '.join(parts)}."
-    return (reliability(seen, [one.record.arrays for one in seen], reading),)
+    return (reliability(binned, [one.record.arrays for one in binned], reading),)
 
 
 def _again(source: Source, name: str, titled: bool) -> Again:
@@ -135,4 +129,61 @@ def _again(source: Source, name: str, titled: bool) -> Again:
     notes = tuple(map(str, config.get("notes") or ()))
     return again(
         record, made_by(record, "evaluate") or command, notes=notes, title=name if titled else ""
+    )
+
+
+def right_interval(record: Record) -> tuple[float, float]:
+    """Wilson's 95 % interval of top-1 in percent, which is not empty at 0 or 100 %."""
+    images = np.array(int(record.values["num_images"]))
+    low, high = wilson(images * float(record.values["top1"]), images)
+    return 100 * float(low), 100 * float(high)
+
+
+def share_right(record: Record) -> str:
+    """Top-1 in percent with its 95 % interval."""
+    return f"{number(100 * record.values['top1'], 1)} {interval(*right_interval(record))}"
+
+
+def at_chance(record: Record) -> str:
+    """Say so where a model is not shown to be better than guessing."""
+    classes = len(record.values.get("per_class") or ())
+    low, _ = right_interval(record)
+    if classes < 2 or low > 100 / classes:
+        return ""
+    return (
+        f"This is no better than guessing one of the {classes} classes, so it says nothing about "
+        "the model. Train it longer, or check that the images belong to its classes: `vitascope "
+        "data IMAGES`"
+    )
+
+
+def evaluation_headline(records: Sequence[Record], names: Sequence[str]) -> str:
+    """Which model is right how often, in a few words."""
+    order = sorted(range(len(names)), key=lambda index: -records[index].values["top1"])
+    shares = [f"{names[i]}: {number(100 * records[i].values['top1'], 0)} % correct" for i in order]
+    return "; ".join([*shares[:3], *([f"{len(order) - 3} more"] if len(order) > 3 else [])])
+
+
+def evaluation_table(
+    records: Sequence[Record], names: Sequence[str], styles: Sequence[Style | None]
+) -> Table:
+    """One line per model; the highest top-1 of several is bold."""
+    best = max(float(record.values["top1"]) for record in records)
+    rows = []
+    for record, name, style in zip(records, names, styles, strict=True):
+        values, config = record.values, record.config
+        cells: list[str | Cell] = [
+            Cell(text=share_right(record), bold=len(records) > 1 and values["top1"] == best),
+            number(100 * values["top5"], 1) if values.get("top5") is not None else "",
+            number(values["nll"], 3),
+            number(100 * values["ece"], 1),
+            f"{count(values['num_images'])} of {config.get('data')}, {config.get('split')}",
+        ]
+        rows.append(row(name, cells, style=style))
+    return Table(
+        name="evaluations",
+        title="On labelled images",
+        corner="Model",
+        columns=("Top-1 (%)", "Top-5 (%)", "NLL", "ECE (%)", "Images"),
+        rows=tuple(rows),
     )

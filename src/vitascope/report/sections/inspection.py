@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from vitascope.figure import Figure
+from vitascope.formatting import count, duration, plural
+from vitascope.measure.instrument import ModelRecord
+from vitascope.measure.registry import INSTRUMENTS
 from vitascope.record import Record
-from vitascope.report.figures.axes import count
 from vitascope.report.figures.page_renderer import room
 from vitascope.report.figures.style import Styles, apart
-from vitascope.report.formatting import duration, plural
-from vitascope.report.instruments.instrument import Seen
-from vitascope.report.instruments.summary import INSTRUMENTS, left_out, summary_table
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, Section, again, made_by, pinned
-from vitascope.report.tables.table import Table
 from vitascope.settings import command_line
+from vitascope.table import Table, as_text, row
 
 Session = dict[str, Source]  # the records of one model, by instrument
 
@@ -169,13 +168,13 @@ def _figures(
     inspections: Sequence[Session], names: Sequence[str], chosen: Sequence[Any]
 ) -> Iterator[Figure]:
     for kind, instrument in INSTRUMENTS.items():
-        seen = [
-            Seen(label=name, style=style, record=session[kind].record)
+        measured = [
+            ModelRecord(label=name, style=style, record=session[kind].record)
             for session, name, style in zip(inspections, names, chosen, strict=True)
             if kind in session
         ]
-        if seen:
-            yield instrument.draw(seen)
+        if measured:
+            yield instrument.figure(measured)
 
 
 def _tables(inspections: Sequence[Session], names: Sequence[str]) -> Iterator[Table]:
@@ -227,4 +226,93 @@ def _again(session: Session, title: str) -> Again:
         took=f"{duration(sum(spent))} for {plural(len(session), 'instrument')}",
         title=title,
         notes=(*map(str, config.get("notes") or ()), *left_out(by_name)),
+    )
+
+
+def summary_table(records: Mapping[str, Record], name: str = "summary", title: str = "") -> Table:
+    """One or more lines for each instrument: its value, and where it is lowest and highest.
+
+    >>> values = {"layers": ["a", "b"], "per_layer": [0.5, 0.75]}
+    >>> table = summary_table({"gates": Record(kind="gates", values=values)})
+    >>> table.inline()[1]
+    [['gates', 'share of position, mean over layers', '0.625', 'a: 0.5', 'b: 0.75']]
+    """
+    rows = [
+        line
+        for name, instrument in INSTRUMENTS.items()
+        if name in records
+        for line in instrument.rows(records[name])
+    ]
+    columns = ("What", "Value", "Lowest", "Highest")
+    used = 1 + max((i for line in rows for i, c in enumerate(line.cells) if c.text), default=1)
+    return Table(
+        name=name,
+        title=title,
+        corner="Measure",
+        columns=columns[:used],
+        rows=tuple(row(line.label, line.cells[:used]) for line in rows),
+        beside="lost",
+    )
+
+
+def summary_text(records: Mapping[str, Record]) -> str:
+    """The table for a terminal, and below it the sentence of each instrument that has one."""
+    sentences = [
+        f"{name}: {sentence(record)}"
+        for name, record in records.items()
+        if (sentence := INSTRUMENTS[name].sentence) is not None
+    ]
+    return "\n".join([as_text(summary_table(records)), *sentences])
+
+
+def left_out(records: Mapping[str, Record]) -> list[str]:
+    """Return what was not measured, and why; one line for each reason.
+
+    >>> values = {
+    ...     "left_out": {"a.attn": "attends over channels", "b.attn": "attends over channels"}
+    ... }
+    >>> left_out({"nonlocality": Record(kind="nonlocality", values=values)})
+    ['left out of nonlocality: a.attn, b.attn: attends over channels']
+    """
+    instruments: dict[tuple[str, str], list[str]] = {}
+    for name, record in records.items():
+        for part in ("left_out", "kept"):
+            for unit, why in record.values.get(part, {}).items():
+                instruments.setdefault((unit, why), []).append(name)
+    units: dict[tuple[str, str], list[str]] = {}
+    for (unit, why), names in instruments.items():
+        units.setdefault((", ".join(names), why), []).append(unit)
+    return [f"left out of {names}: {_some(each)}: {why}" for (names, why), each in units.items()]
+
+
+def _some(units: list[str], most: int = 3) -> str:
+    """All of a few names; of many the first and the last, with their number.
+
+    >>> _some(["a", "b", "c", "d"])
+    'a ... d (4 in all)'
+    """
+    if len(units) <= most:
+        return ", ".join(units)
+    return f"{units[0]} ... {units[-1]} ({len(units)} in all)"
+
+
+def units_table(record: Record) -> Table:
+    """The units of one model: what `vitascope inspect --list` prints."""
+    rows = []
+    for unit in record.values["units"]:
+        grid = unit["grid"]
+        cells = [
+            unit["kind"],
+            str(unit["stage"]),
+            "x".join(map(str, grid)) if grid else "",
+            str(unit["num_prefix_tokens"]) if grid else "",
+            " x ".join(map(str, unit["shape"])),
+        ]
+        rows.append(row(unit["name"], cells))
+    return Table(
+        name="units",
+        title="Units",
+        corner="Unit",
+        columns=("Kind", "Stage", "Grid", "Prefix", "Shape"),
+        rows=tuple(rows),
     )

@@ -1,32 +1,25 @@
 """Which pretrained backbone: the answer, accuracy against cost, what probing and weights added."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
 
-from vitascope.figure import Figure, Lines, Series
+from vitascope.figure import Figure, Lines, Series, Style
+from vitascope.formatting import count, number
 from vitascope.record import Record
-from vitascope.report.figures.axes import count
 from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import number
-from vitascope.report.instruments.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.records import Source
+from vitascope.report.sections.mistakes import LISTS, chosen_models_mistakes
 from vitascope.report.sections.section import Badge, Fold, ModelBar, Section, again, made_by
-from vitascope.report.tables.pretrained import (
-    TUNED,
-    called,
-    no_run,
-    pretrained_headline,
-    pretrained_steps,
-    pretrained_table,
-    shortened,
-    used_as,
-)
+from vitascope.table import Cell, Table, as_text, row
 
+LINEAR, TUNED = "linear head", "fine-tuned"
+WAYS = {LINEAR: "with a linear head on its frozen features", TUNED: "fine-tuned"}
 BADGES = {
-    "clear": Badge(words="clear", sign="✓", tone="good"),
-    "equivalent": Badge(words="equivalent and cheaper", sign="✓", tone="good"),
-    "undecided": Badge(words="undecided"),
+    "clear": Badge(text="clear", sign="✓", tone="good"),
+    "equivalent": Badge(text="equivalent and cheaper", sign="✓", tone="good"),
+    "undecided": Badge(text="undecided"),
 }
 KINDS = {"hard": "cnn", "soft": "convit", "none": "vit"}
 TERMS = (
@@ -130,7 +123,7 @@ def _badge(record: Record) -> Badge:
     """Return the first reason against the answer, such as leaked test images; else the verdict."""
     advice = record.values["recommendation"]
     if advice["cautions"]:
-        return Badge(words=shortened(str(advice["badge"]), record.values))
+        return Badge(text=shortened(str(advice["badge"]), record.values))
     return BADGES[advice["verdict"]]
 
 
@@ -138,13 +131,13 @@ def leads(record: Record) -> list[str]:
     """The evidence behind the answer, in sentences."""
     values, names = record.values, called(record.values)
     advice = values["recommendation"]
-    said = [*advice["sentences"], *values.get("race_notes", ())]
-    found = [shortened(str(each), values) for each in said]
-    found.append(f"{values['images']['short']}.")
+    sentences = [*advice["sentences"], *values.get("race_notes", ())]
+    evidence = [shortened(str(each), values) for each in sentences]
+    evidence.append(f"{values['images']['short']}.")
     tuned = values.get("fine_tuning")
     if tuned:
         gain = tuned["gain"]
-        found.append(
+        evidence.append(
             f"Fine-tuning {names[tuned['model']]} changed the {number(tuned['linear'], 1)} % "
             f"of a linear head on its frozen features by {number(gain['value'], 1)} points "
             f"[{number(gain['low'], 1)}, {number(gain['high'], 1)}]."
@@ -152,7 +145,7 @@ def leads(record: Record) -> list[str]:
     scratch = values.get("scratch")
     if scratch:
         gain = scratch["gain"]
-        found.append(
+        evidence.append(
             f"From random weights the same network gets {number(scratch['top1'], 1)} % in as many "
             f"epochs, {number(gain['value'], 1)} points [{number(gain['low'], 1)}, "
             f"{number(gain['high'], 1)}] less; how far a longer training from scratch gets is what "
@@ -162,28 +155,28 @@ def leads(record: Record) -> list[str]:
     lines = {each["model"]: each for each in values["table"]}
     static = values["order"]["imagenet"]
     if len(static) > 1:
-        found.append(_by_imagenet(lines[static[0]], taken, names))
+        evidence.append(_by_imagenet(lines[static[0]], taken, names))
     more = lines[taken].get("twice")
-    found.append(
+    evidence.append(
         f"Twice the images would bring the linear probe of {names[taken]} from "
         f"{number(more['now'], 1)} to about {number(more['value'], 1)} % "
         f"[{number(more['low'], 1)}, {number(more['high'], 1)}]."
         if more
         else "What twice the images would bring cannot be said from these."
     )
-    return found
+    return evidence
 
 
 def _by_imagenet(first: Mapping[str, Any], taken: str, names: Mapping[str, str]) -> str:
     """Return what one would have chosen without these images."""
-    said = f"ImageNet accuracy alone would have chosen {names[first['model']]}"
+    choice = f"ImageNet accuracy alone would have chosen {names[first['model']]}"
     gap = first.get("behind")
     if first["model"] == taken:
-        return f"{said} too."
+        return f"{choice} too."
     if gap is None:
-        return f"{said}, the highest mean here too."
+        return f"{choice}, the highest mean here too."
     return (
-        f"{said}: here {number(gap['value'], 1)} points [{number(gap['low'], 1)}, "
+        f"{choice}: here {number(gap['value'], 1)} points [{number(gap['low'], 1)}, "
         f"{number(gap['high'], 1)}] behind the best."
     )
 
@@ -249,3 +242,167 @@ def _accuracy_and_cost(record: Record, styles: Styles) -> Figure:
         "the paired intervals of the table are narrower.",
         panels=panels,
     )
+
+
+def short_name(text: str) -> str:
+    """A candidate without the path of its file, a run's folder with its parent alone.
+
+    >>> short_name("resnet18@/a/b.safetensors"), short_name("timm:convit_tiny.fb_in1k")
+    ('resnet18@b.safetensors', 'convit_tiny.fb_in1k')
+    >>> short_name("/home/me/runs/a")
+    'runs/a'
+    """
+    if text.startswith("/"):
+        return "/".join(text.split("/")[-2:])
+    name, at, file = text.removeprefix("timm:").partition("@")
+    return f"{name}{at}{file.rpartition('/')[2]}"
+
+
+def pretrained_table(
+    record: Record, style_of: Callable[[str], Style | None] = lambda name: None
+) -> Table:
+    """One line per candidate, the best first; behind is on the images that report."""
+    values = record.values
+    lines = sorted(values["table"], key=lambda line: -_own(line))
+    taken, tuned = values["recommendation"]["model"], way_of(record) == TUNED
+    rows = [
+        row(
+            called(values)[line["model"]],
+            [
+                _percent(line["knn"]),
+                Cell(text=_percent(line["linear"]), bold=line["model"] == taken and not tuned),
+                Cell(text=_percent(line["fine_tuned"]), bold=line["model"] == taken and tuned),
+                _behind(line.get("behind")),
+                number(line["imagenet"], 1) if line["imagenet"] is not None else "",
+                str(line["kind"]),
+                number(line["parameters"] / 1e6, 1),
+                number(line["multiply_adds"] / 1e9, 2),
+                number(line["milliseconds"], 0),
+                number(line["megabytes"], 0),
+                str(line["license"] or ""),
+            ],
+            style=style_of(line["model"]),
+        )
+        for line in lines
+    ]
+    return Table(
+        name="pretrained",
+        title="Pretrained candidates",
+        corner="Candidate",
+        columns=(
+            *("k-NN (%)", "Linear (%)", "Fine-tuned (%)", "Behind the best (points)"),
+            *("ImageNet (%)", "Locality", "Parameters (M)", "Multiply-adds (G)"),
+            *("One image (ms)", "Memory (MB)", "Licence"),
+        ),
+        rows=tuple(rows),
+        caption=f"{_measured(values)}Behind the best: paired difference with its 95 % interval, of "
+        "each candidate with the better of linear head and fine-tuning, by the images that chose; "
+        "below 0 it is ahead here. Bold: the recommended.",
+    )
+
+
+def used_as(line: Mapping[str, Any]) -> str:
+    """The better way to use a candidate."""
+    return str(line.get("way", LINEAR if line["fine_tuned"] is None else TUNED))
+
+
+def _own(line: Mapping[str, Any]) -> float:
+    """A candidate's accuracy, used the better way."""
+    return float(line["fine_tuned"] if used_as(line) == TUNED else line["linear"])
+
+
+def way_of(record: Record) -> str:
+    """Return how the recommended candidate is used: frozen or fine-tuned."""
+    advice = record.values["recommendation"]
+    return str(advice.get("way", TUNED if advice["stage"] == "race" else LINEAR))
+
+
+def _measured(values: Mapping[str, Any]) -> str:
+    """Which images the accuracies are of."""
+    reported, chosen = values["reported_on"], values["chosen_by"]
+    accuracies = f"Accuracies are on {reported['count']:,} {reported['images']} images"
+    if reported["images"] == chosen["images"]:
+        return f"{accuracies}, which were also used to choose. "
+    return f"{accuracies}; the model was chosen on {chosen['count']:,} {chosen['images']} images. "
+
+
+def called(values: Mapping[str, Any]) -> dict[str, str]:
+    """The candidates as a reader knows them: without files where that tells them apart."""
+    names = {str(line["model"]): short_name(line["model"]) for line in values["table"]}
+    plain = {model: name.partition("@")[0] for model, name in names.items()}
+    return plain if len(set(plain.values())) == len(plain) else names
+
+
+def shortened(text: str, values: Mapping[str, Any]) -> str:
+    """A sentence with the short names of the candidates, and the way where there are two."""
+    names = called(values)
+    for model in sorted(names, key=len, reverse=True):  # none is the beginning of another's
+        text = text.replace(model, names[model])
+    return text if values["race"] else text.replace(f" ({LINEAR})", "")
+
+
+def _percent(share: Any) -> str:
+    return "" if share is None else number(100 * share, 1)
+
+
+def _behind(gap: Mapping[str, float] | None) -> str:
+    if gap is None:
+        return ""
+    return f"{number(gap['value'], 1)} [{number(gap['low'], 1)}, {number(gap['high'], 1)}]"
+
+
+def pretrained_headline(record: Record) -> str:
+    """The recommendation in a few words: which network, used how."""
+    values, advice = record.values, record.values["recommendation"]
+    used = f"{advice['model']} {WAYS[way_of(record)]}"
+    named = f"{advice['model']} ({way_of(record)})"
+    return shortened(str(advice["headline"]).replace(f"{named}:", f"{used}:", 1), values)
+
+
+def pretrained_steps(record: Record) -> list[tuple[str, str]]:
+    """Return what to do with the recommended network: in words, and the command."""
+    values, advice = record.values, record.values["recommendation"]
+    steps = []
+    if advice.get("run") is not None:
+        right, reported = number(100 * advice["run_top1"], 1), values["reported_on"]
+        predict = f"vitascope predict {shlex.quote(str(advice['run']))} IMAGES --out answers.csv"
+        steps.append(("Use it", predict))
+        share = f"{right} % of {reported['count']:,} {reported['images']} images"
+        step = f"Train it on all training images (the run above is right on {share})"
+    else:
+        step = "Use it: first train it on all training images"
+    if advice.get("command"):
+        steps.append((step, str(advice["command"])))
+    return steps
+
+
+def no_run(record: Record) -> list[str]:
+    """Say so where the recommended network cannot be trained here."""
+    advice = record.values["recommendation"]
+    if advice.get("command", "") is not None:
+        return []
+    name = shortened(advice["model"], record.values)
+    return [f"Use it: {name} cannot be fine-tuned here; use its features in your own code."]
+
+
+def pretrained_text(record: Record) -> str:
+    """The table and the recommendation, for a terminal."""
+    values, advice = record.values, record.values["recommendation"]
+    first, *more = (shortened(str(each), values) for each in advice["sentences"])
+    skipped = ", ".join(map(short_name, values.get("skipped") or {}))
+    steps = [f"{step}: `{command}`" for step, command in pretrained_steps(record)]
+    lines = [
+        f"{pretrained_headline(record)}",
+        f"{shortened(str(advice['badge']), values)}.",
+        first,
+        "",
+        as_text(pretrained_table(record)),
+        "",
+        *more,
+        *(shortened(str(each), values) for each in values.get("race_notes", ())),
+        *([f"skipped: {skipped}"] if skipped else []),
+        *no_run(record),
+        "",
+        *steps,
+    ]
+    return "\n".join(lines)

@@ -6,13 +6,12 @@ A run is trained again by the command that was typed, or by one with all of its 
 from collections.abc import Sequence
 
 from vitascope.figure import Figure, Lines, Series, Style
-from vitascope.report.figures.axes import count
+from vitascope.formatting import count, duration, number
 from vitascope.report.figures.style import Styles, apart
-from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
 from vitascope.report.sections.section import Again, Badge, Section, again, made_by, pinned
-from vitascope.report.tables.table import Cell, Table, row
 from vitascope.settings import changed, command_line
+from vitascope.table import Cell, Table, row
 
 _NO_ARGUMENT = (
     "name",
@@ -131,7 +130,7 @@ def section(sources: Sequence[Source], styles: Styles) -> Section:
         title=f"Training {names[0]}" if not several else f"Training {len(names)} models",
         question=question,
         answer=answer,
-        badge=Badge(words="Not finished") if open_runs else None,
+        badge=Badge(text="Not finished") if open_runs else None,
         leads=tuple(leads),
         cautions=tuple(cautions),
         steps=()
@@ -171,10 +170,10 @@ def _facts(sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
     return tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v is not None)
 
 
-def learning_curve(source: Source, what: str, factor: float, label: str, style: Style) -> Series:
+def learning_curve(source: Source, metric: str, factor: float, label: str, style: Style) -> Series:
     """A number of ``metrics.jsonl`` over the epochs in which it was measured."""
-    rows = [row for row in source.metrics if isinstance(row.get(what), (int, float))]
-    xs, ys = [row["epoch"] for row in rows], [factor * row[what] for row in rows]
+    rows = [row for row in source.metrics if isinstance(row.get(metric), (int, float))]
+    xs, ys = [row["epoch"] for row in rows], [factor * row[metric] for row in rows]
     return Series(label=label, x=xs, y=ys, style=style)
 
 
@@ -236,7 +235,7 @@ def _table(sources: Sequence[Source], names: Sequence[str], styles: Styles) -> T
         speed = (source.record.values.get("final") or {}).get("images_per_second")
         highest = len(measured) > 1 and top is not None and top == max(measured)
         cells: list[str | Cell] = [
-            Cell(words=number(top, 1), bold=highest),
+            Cell(text=number(top, 1), bold=highest),
             number(_percent(best), 1),
             number(_percent(_last(source, "top5")), 1),
             number(_last(source, "test_nll"), 3),

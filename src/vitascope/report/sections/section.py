@@ -1,7 +1,7 @@
 """What a part of the page is made of: its answer, its figures and tables, and how to reproduce it.
 
 The other modules here make one from each record of their kind, or one from all of them together;
-:mod:`vitascope.report.contents` lists them.
+:mod:`vitascope.report.page` lists them.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitascope.figure import Figure, Style
+from vitascope.formatting import duration
 from vitascope.record import Record
-from vitascope.report.formatting import duration
-from vitascope.report.tables.gallery import Gallery
-from vitascope.report.tables.table import Table
+from vitascope.table import Table
 
 VERDICTS = {  # word of a verdict: its shape, and the class that colours it
     "agrees": ("✓", "good"),
@@ -23,10 +22,33 @@ VERDICTS = {  # word of a verdict: its shape, and the class that colours it
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """An image with a model's prediction."""
+
+    source: str  # data: the image itself; empty where it is not at hand
+    coarse: bool  # of so few pixels that each should be seen
+    alt: str
+    prediction: str
+    facts: tuple[str, ...]
+    file: str  # its name, and the folder it lies in
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Pictures under a title; the table has the same in words."""
+
+    title: str
+    how: str
+    pictures: tuple[Picture, ...]
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True)
 class Badge:
     """A verdict as a word with a symbol, which does not depend on colour."""
 
-    words: str
+    text: str
     sign: str = "≈"
     tone: str = "unsure"  # good, unsure or bad
 

@@ -2,27 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean, stdev
 from typing import Any
 
 from vitascope.errors import UserError
-from vitascope.figure import Dots, Figure, Lines, Panel, restored
-from vitascope.report.figures.axes import count
+from vitascope.figure import Dots, Figure, Lines, Panel, Style, restored
+from vitascope.formatting import count, finite, listed, number, plural, sentence
+from vitascope.record import Record
 from vitascope.report.figures.style import Styles, apart
-from vitascope.report.formatting import listed
-from vitascope.report.instruments.per_layer import sentence
 from vitascope.report.records import Source
-from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
-from vitascope.report.tables.study import (
+from vitascope.report.sections.claims import (
     CountedClaim,
     claim_in_words,
-    runs_in_words,
-    study_table,
+    correction,
+    tally,
     tested,
     with_authors,
 )
-from vitascope.report.tables.study import correction as correct_claims
-from vitascope.report.tables.study import tally as tally_verdicts
+from vitascope.report.sections.section import VERDICTS, Badge, JudgedClaim, Section, again
 from vitascope.settings import command_line, with_changes
+from vitascope.table import Cell, Table, as_text, row
 
 _SCALES = {
     "smoke": "Smoke scale: seconds of training show that it runs, not what is true",
@@ -54,14 +53,9 @@ def models(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(name, kind) for name, kind in names.items() if name]
 
 
-def tally(claims: Sequence[JudgedClaim]) -> str:
-    """Return how many claims agree, in words."""
-    return tally_verdicts([claim.badge.words for claim in claims])
-
-
-def correction(claims: Sequence[JudgedClaim]) -> str:
-    """Return what is left of them at a false discovery rate of 5 % per paper, in words."""
-    return correct_claims([CountedClaim(c.source, c.badge.words, c.p_value) for c in claims])
+def counted(claims: Sequence[JudgedClaim]) -> list[CountedClaim]:
+    """Return what the counts need of the claims of a section."""
+    return [CountedClaim(claim.source, claim.badge.text, claim.p_value) for claim in claims]
 
 
 def section(source: Source, styles: Styles) -> Section:
@@ -80,7 +74,7 @@ def section(source: Source, styles: Styles) -> Section:
         ("runs", values.get("num_runs")),
         ("covers", covers),
     ]
-    counts = tally(claims)
+    counts = tally([claim.badge.text for claim in claims])
     taken = (f"{runs_in_words(values)}.",) if values.get("earlier") else ()
     line = str(values.get("command") or "")
     more = f" `{with_changes(line, {'--seeds': (0, 1, 2)})}`" if line else " add --seeds 0 1 2."
@@ -96,8 +90,8 @@ def section(source: Source, styles: Styles) -> Section:
         title=title,
         question=f"{title} {claimed}".strip(),
         answer=f"{counts}." if claims else said_to_hold or title,
-        badge=Badge(words=scale, sign="△") if scale else None,
-        leads=tuple(filter(None, (correction(claims), *_main_claims(claims), *taken))),
+        badge=Badge(text=scale, sign="△") if scale else None,
+        leads=tuple(filter(None, (correction(counted(claims)), *_main_claims(claims), *taken))),
         cautions=single,
         steps=_steps(line, str(values.get("scale"))),
         facts=tuple((k, count(v) if isinstance(v, int) else str(v)) for k, v in facts if v),
@@ -155,7 +149,7 @@ def _claim(item: Mapping[str, Any]) -> JudgedClaim:
         source=with_authors(str(item.get("source") or "")),
         text=sentence(text),
         reading=str(item.get("reading") or ""),
-        badge=Badge(words=verdict, sign=sign, tone=tone),
+        badge=Badge(text=verdict, sign=sign, tone=tone),
         p_value=tested(item).p_value,
         stored=item,
     )
@@ -165,12 +159,105 @@ def _main_claims(claims: Sequence[JudgedClaim]) -> tuple[str, ...]:
     """The first claim that disagrees and the first that agrees, with their numbers."""
     main = []
     for wanted, start in (("disagrees", "Does not hold here"), ("agrees", "Holds here")):
-        claim = next((claim for claim in claims if claim.badge.words == wanted), None)
+        claim = next((claim for claim in claims if claim.badge.text == wanted), None)
         if claim is not None:
-            main.append(told(claim, start))
-    return tuple(main) or tuple(told(claim, "Not settled") for claim in claims[:1])
+            main.append(claim_line(claim, start))
+    return tuple(main) or tuple(claim_line(claim, "Not settled") for claim in claims[:1])
 
 
-def told(claim: JudgedClaim, start: str) -> str:
+def claim_line(claim: JudgedClaim, start: str) -> str:
     """A claim and what we found, in one line."""
     return f"{start}: {claim.text.rstrip('.')}. {claim.reading}".strip()
+
+
+VERDICT_MARKS = {
+    "agrees": "+",
+    "disagrees": "-",
+    "undecided": "?",
+    "not testable here": "o",
+}
+
+
+def study_table(item: Mapping[str, Any], styles: Mapping[str, Style] | None = None) -> Table:
+    """One of the tables of a record: ours with its spread, the paper's number as a note.
+
+    ``styles`` are those of the models that rows may be named after.
+    """
+    digits, width = int(item.get("digits", 1)), len(item["columns"])
+    rows = []
+    for line in item["rows"]:
+        cells = [_cell(cell or {}, digits) for cell in line["cells"][:width]]
+        cells += [Cell(text="–")] * (width - len(cells))
+        label, theirs = str(line["label"]), str(line.get("paper_label") or "")
+        note = theirs if theirs != label else ""
+        rows.append(row(label, cells, note=note, style=(styles or {}).get(label)))
+    unit = f": {item['unit']}" if item.get("unit") else ""
+    return Table(
+        name=str(item.get("name") or "table"),
+        title=f"{item.get('title') or ''}{unit}",
+        corner=str(item.get("corner") or ""),
+        columns=tuple(map(str, item["columns"])),
+        rows=tuple(rows),
+    )
+
+
+def _cell(cell: Mapping[str, Any], digits: int) -> Cell:
+    ours = [v for v in cell.get("ours") or [] if finite(v)]
+    mean = cell.get("mean") if finite(cell.get("mean")) else (fmean(ours) if ours else None)
+    std = cell.get("std") if finite(cell.get("std")) else (stdev(ours) if len(ours) > 1 else None)
+    text = number(mean, digits) + ("" if std is None else f" ± {number(std, digits)}")
+    paper: Any = cell.get("paper")
+    return Cell(text=text, note=_theirs(paper, digits) if finite(paper) else "")
+
+
+def _theirs(paper: float, digits: int) -> str:
+    """The paper's number, with as many digits as ours or as it has itself.
+
+    >>> _theirs(35.0, 1), _theirs(-0.25, 1)
+    ('35.0', '−0.25')
+    """
+    return number(paper, max(digits, len(f"{paper:g}".partition(".")[2])))
+
+
+def runs_in_words(values: Mapping[str, Any]) -> str:
+    """Return how many runs, and which of them earlier records told about.
+
+    >>> before = {
+    ...     "record": "a.json",
+    ...     "num_runs": 12,
+    ...     "commit": "13c9387130fd",
+    ...     "time": "2026-11-17T",
+    ... }
+    >>> runs_in_words({"num_runs": 20, "earlier": [before]})
+    '20 runs, 12 of them from the record a.json (2026-11-17, commit 13c9387)'
+    """
+    parts = [plural(values["num_runs"], "run")]
+    for each in values.get("earlier") or ():
+        when, commit = str(each.get("time") or "")[:10], str(each.get("commit") or "")[:7]
+        made = ", ".join(filter(None, (when, commit and f"commit {commit}")))
+        parts.append(f"{each['num_runs']} of them from the record {each['record']}")
+        parts[-1] += f" ({made})" if made else ""
+    return ", ".join(parts)
+
+
+def study_text(record: Record) -> str:
+    """For a terminal: the verdicts, the study's tables, and a line for each claim."""
+    values = record.values
+    verdicts = f"{tally([c['verdict'] for c in values['claims']])}."
+    left = correction(list(map(tested, values["claims"])))
+    answer = [f"{verdicts} {left}".strip()] if values["claims"] else []
+    parts = [
+        *answer,
+        f"{values['title']}  [{with_authors(', '.join(values['covers']))}]",
+        f"{values['scale']} scale, {values['data']}, {plural(len(values['seeds']), 'seed')}, "
+        f"{runs_in_words(values)}; mean ± standard deviation",
+    ]
+    for table in map(study_table, values["tables"]):
+        parts.append(f"{table.title}\n{as_text(table)}")
+    width = max((len(str(c["verdict"])) for c in values["claims"]), default=0)
+    claims = [
+        f"{VERDICT_MARKS.get(c['verdict'], '?')} {c['verdict']:<{width}}  {c['source']}: "
+        f"{c['text']}. {c['reading']}"
+        for c in values["claims"]
+    ]
+    return "\n\n".join([*parts, "\n".join(claims)]).rstrip()

@@ -1,18 +1,21 @@
 """Trainings and evaluations of other tasks than classification: segmentation, questions."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vitascope.figure import Figure, Lines
-from vitascope.report.figures.axes import count
+from vitascope.formatting import count, duration, number
 from vitascope.report.figures.style import Styles
-from vitascope.report.formatting import duration, number
 from vitascope.report.records import Source
 from vitascope.report.sections.run import learning_curve, model_name
 from vitascope.report.sections.section import Section, again, made_by
-from vitascope.report.tables.models import METRICS, task_table
-from vitascope.report.tables.table import Table, row
+from vitascope.table import Table, row
+
+METRICS = {"miou": "mean IoU", "pixel_accuracy": "pixel accuracy", "vqa_score": "VQA score"}
+
 
 _TERMS = {
     "miou": (
@@ -117,4 +120,16 @@ def evaluation(source: Source, styles: Styles) -> Section:
         terms=(_TERMS[metric],),
         agains=(again(record, made_by(record, "evaluate")),),
         source=source.path.name,
+    )
+
+
+def task_table(values: Mapping[str, Any], name: str) -> Table:
+    """The metrics that there are, in percent."""
+    shown = {key: title for key, title in METRICS.items() if values.get(key) is not None}
+    return Table(
+        name="task",
+        title="On the test data",
+        corner="Model",
+        columns=tuple(f"{title} (%)" for title in shown.values()),
+        rows=(row(name, [number(100 * values[key], 2) for key in shown]),),
     )
